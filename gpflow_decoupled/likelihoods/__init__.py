@@ -1,13 +1,12 @@
-"""Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes
-to a bound.
+"""Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
-One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `hinge.py`, `laplace.py`,
-`negative_binomial.py`, `ordinal.py`, `classes/categorical_logit.py`); they use nothing of the
-sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected
-losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for
-affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and
-`accuracy.py` checks quadrature. A likelihood of your own is declared once, by `declare_site`. Read
-`laplace.py` first, then `sites/__init__.py`.
+Read `laplace.py`, then `sites/__init__.py`. There is one file per class (`bernoulli_logit.py`,
+`bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`,
+`classes/categorical_logit.py`), independent of the sites. `sites/` describes the site of every
+likelihood, GPflow's included: expected losses for the Lagrangian dual, log densities with Fourier
+transforms for affine-independent inference, valid labels; `lookup.py` finds them and `declare_site`
+adds one. `support.py` and `labels.py` check labels, `parameters.py` Parameters, `accuracy.py`
+quadrature; `moments.py` has predictive moments.
 """
 
 from ..expectations.projections import Site

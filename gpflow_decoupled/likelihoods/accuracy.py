@@ -1,9 +1,7 @@
-"""Expected log densities to full accuracy, to check those that a likelihood computes with a fixed
-number of nodes.
+"""Expected log densities to full accuracy, to check those from a fixed number of nodes.
 
-Gauss-Hermite nodes follow the Gaussian q(f). Where a likelihood is much narrower, all of them miss
-it, and the sum is not the integral. `accurate_expectations` doubles the nodes, and where that
-changes anything, divides the range of f into panels until each of them is resolved.
+All Gauss-Hermite nodes may miss a likelihood much narrower than q(f). `accurate_expectations`
+doubles the nodes and, where that changes anything, halves panels until each is resolved.
 """
 
 from __future__ import annotations
@@ -22,23 +20,21 @@ from .bernoulli_logit import BernoulliLogit
 from .lookup import is_logit
 
 _SAME = 1e-6
-"""Nats per observation: if twice the nodes change less, both are right"""
+"""Nats per observation: if twice the nodes change less, both are right."""
 _REACH, _PANELS, _NODES = 8.5, 12, 12
-"""Standard deviations that the panels cover, how many there are at first, and the nodes on each"""
+"""Standard deviations covered, initial panels, and nodes per panel."""
 _TOLERANCE, _HALVINGS = 1e-8, 40
-"""Nats that halving a panel may change, and how often it is halved at most"""
+"""Nats by which halving may change a panel, and most halvings."""
 _MOST = 2**16
-"""Panels that are evaluated at once"""
+"""Panels evaluated at once."""
 _MOST_NODES = 300
-"""With more nodes NumPy's weights underflow"""
+"""With more nodes NumPy's weights underflow."""
 _MOST_LATENTS = 2
-"""With more latents per observation a grid of twice the nodes is too large"""
+"""With more latents per observation a grid of twice the nodes is too large."""
 
 
 def nodes_of(likelihood: gl.Likelihood) -> int | None:
-    """The number of Gauss-Hermite nodes per latent function; None for a likelihood that has no such
-    rule.
-    """
+    """The number of Gauss-Hermite nodes per latent, or None."""
     if isinstance(likelihood, gl.SwitchedLikelihood):
         return max(
             (number for part in likelihood.likelihoods if (number := nodes_of(part))), default=None
@@ -50,8 +46,7 @@ def nodes_of(likelihood: gl.Likelihood) -> int | None:
 
 
 def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
-    """The same likelihood, sharing all Parameters, with another number of nodes; itself where it
-    has none.
+    """Return the likelihood with another number of nodes, sharing its Parameters.
 
     Example::
 
@@ -76,11 +71,10 @@ def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
 def integrates_by_nodes(
     likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
 ) -> bool:
-    """Whether expected log densities depend on the number of nodes, at any moments; False for
-    closed forms and for draws.
+    """Return True if expected log densities depend on the number of nodes.
 
-    The arguments are those of `accurate_expectations`: X [N, D], Y [N, P], and any mean and
-    variance [N, L].
+    False for closed forms and for draws. Arguments as for `accurate_expectations`: X [N, D], Y [N,
+    P], any mean and variance [N, L].
     """
     if nodes_of(likelihood) is None:
         return False
@@ -94,20 +88,19 @@ def integrates_by_nodes(
 def accurate_expectations(
     likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
 ) -> np.ndarray | None:
-    """E log p(y_n | f_n) [N] under f_n ~ N(mean_n, variance_n), in nats, whatever the widths of
-    likelihood and Gaussian.
+    """Return E log p(y_n | f_n) [N], f_n ~ N(mean_n, variance_n), in nats, at any widths.
+
+    41 evaluations of the log density per observation, and some 500 where these do not suffice.
 
     :param likelihood: any likelihood.
     :param X: inputs [N, D].
     :param mean: [N, L].
     :param variance: [N, L].
     :param Y: labels [N, P].
-    :return: the expectations to 1e-6 where each latent function has labels of its own, and
-        elsewhere with twice the nodes, or with its own where these are more than 150; None for a
-        likelihood that does not integrate by nodes.
+    :return: exact to 1e-6 where each latent has its labels; elsewhere with twice the nodes, or the
+        likelihood's if over 150; None for a likelihood without nodes.
 
-    Cost: 41 evaluations of the log density per observation, and some 500 where these are not
-    enough. Example::
+    Example::
 
         usual = likelihood.variational_expectations(X, mean, variance, Y)
         # the error of the bound, in nats
@@ -137,15 +130,11 @@ def _by_panels(
     deviation: np.ndarray,
     Y: np.ndarray,
 ) -> np.ndarray:
-    """The expectations [N], by halving the panels of z in f = mean + deviation z that are not
-    resolved.
-    """
+    """Expectations [N], by halving unresolved panels of z in f = mean + deviation z."""
     nodes, weights = leggauss(_NODES)
 
     def integrals(row: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Of log p(y | f) times the normal density over z from low to high [P], for observations
-        `row` [P].
-        """
+        """Integrals of log p(y | f) against the normal density over z in [low, high] [P]."""
         half = 0.5 * (high - low)[:, None]
         z = 0.5 * (high + low)[:, None] + half * nodes  # [P, Q]
         which = np.repeat(row, _NODES)

@@ -19,18 +19,15 @@ _LEAST_VARIANCE = 1e-16
 class BernoulliLogit(ScalarLikelihood):
     """Binary labels with a logistic link: p(y = 1 | f) = 1 / (1 + e^-f) for labels 0 and 1.
 
-    The likelihood is log-concave. Expected log densities, predictive probabilities and predictive
-    log densities are accurate to 1e-12 at every variance of f. With GPflow's
-    `Bernoulli(invlink=tf.sigmoid)`, quadrature with 20 nodes is wrong by 1e-6 at a standard
-    deviation of 2 and by 0.03 at a standard deviation of 10, and the log density overflows beyond
-    |f| = 37.
+    Log-concave. Expected log densities, predictive probabilities and log densities are accurate to
+    1e-12 at every variance. GPflow's `Bernoulli(invlink=tf.sigmoid)`, with 20 nodes, errs by 1e-6
+    at a standard deviation of 2 and by 0.03 at 10, and its log density overflows beyond |f| = 37.
 
     :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic
-        pieces, (V5): "piecewise" for the best one, which is at most 1.43e-4 nats too low;
-        "piecewise_convex" for one whose negative is convex, at most 3.05e-4 nats too low, which the
-        Lagrangian can use. Predictions are exact with each.
+        pieces: "piecewise", the best, at most 1.43e-4 nats low; "piecewise_convex", with a convex
+        negative, at most 3.05e-4 nats low, for the Lagrangian. Predictions are exact.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
-    :raises UnknownOptionError: if `expectation` is none of these.
+    :raises UnknownOptionError: for another `expectation`.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Binary labels with the probit link, without jitter."""
+"""Binary labels with a probit link, without jitter."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _NODES = 40
 
 
 class BernoulliProbit(ScalarLikelihood):
-    """Binary labels with the probit link: p(y = 1 | f) = Phi(f) for labels 0 and 1, Phi the
-    standard normal cdf.
+    """Binary labels with a probit link: p(y = 1 | f) = Phi(f), Phi the standard normal cdf.
 
-    The likelihood is log-concave. `gpflow.likelihoods.Bernoulli()` is not, since it keeps
-    probabilities between 0.001 and 0.999. Predictions are in closed form. Expected log densities
-    are computed by Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-8 at a standard
-    deviation of f of 2, to 2e-4 at 5 and to 0.01 at 10.
+    Log-concave, unlike `gpflow.likelihoods.Bernoulli()`, which keeps probabilities in [0.001,
+    0.999]. Predictions are closed forms. Expected log densities take 40 Gauss-Hermite nodes,
+    accurate to 1e-8 at a standard deviation of f of 2, 2e-4 at 5, 0.01 at 10.
 
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
         more nodes.

@@ -1,4 +1,4 @@
-"""The hinge loss of support vector machines in the place of a log likelihood."""
+"""The hinge loss of support vector machines as a log likelihood."""
 
 from __future__ import annotations
 
@@ -17,23 +17,18 @@ _NODES = 100
 
 
 class Hinge(ScalarLikelihood):
-    """The hinge loss max(0, 1 - s f) of labels y = 0 and 1, with s = 2 y - 1, for generalised
-    (Gibbs) posteriors.
+    """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
-    It is a loss and not a likelihood: exp(-loss) does not sum to 1 over the labels. The posterior
-    is that of the pseudo-likelihood exp(-loss), and bounds are bounds on the logarithm of its
-    integral under the prior, in nats. They cannot be compared with bounds on the evidence of other
-    likelihoods, and say nothing of the scale of the loss. The loss is log-concave; expected losses
-    are in closed form, (V32).
+    exp(-loss) does not sum to 1 over the labels y = 0, 1. Bounds are bounds on the log of its
+    integral under the prior, in nats; they do not compare with other likelihoods, and say nothing
+    of the scale of the loss. Log-concave; expected losses are closed forms.
 
-    Observations that are more than a few standard deviations of f away from the margin s f = 1, on
-    either side, have no curvature. Their multipliers lambda are next to zero in an `LCLGP`, and
-    they do not narrow the posterior covariance. How many there are depends on the kernel's
-    variance.
+    Observations a few standard deviations of f away from the margin s f = 1 have no curvature:
+    their multipliers lambda in an `LCLGP` are almost zero, and they do not narrow the posterior.
+    Their number depends on the kernel's variance.
 
-    `predict_y` and `predict_log_density` take the probabilities p(y | f) = exp(-loss) divided by
-    its sum over both labels, as Sollich 2002. These are class probabilities, increasing in f and
-    1/2 at f = 0, but the posterior is not trained with them.
+    `predict_y` and `predict_log_density` normalise exp(-loss) over both labels, as Sollich 2002:
+    class probabilities that increase in f and are 1/2 at f = 0, but are not used in training.
 
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
 
@@ -80,11 +75,10 @@ class Hinge(ScalarLikelihood):
 
 
 def expected_hinge_loss(h: tf.Tensor, sigma: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
-    """E max(0, 1 - s f) under f ~ N(h, sigma^2), for s = `sign` of -1 or 1 and sigma > 0; shapes
-    [...] broadcast.
+    """E max(0, 1 - s f), f ~ N(h, sigma^2), s = `sign` of -1 or 1, sigma > 0; [...] broadcast.
 
-    It is (1 - s h) Phi(t) + sigma phi(t) with t = (1 - s h) / sigma, (V32), and computed as the
-    expectation of (|f - s| + 1 - s f) / 2, which is the same function.
+    (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, (V32), computed as the expectation of
+    (|f - s| + 1 - s f) / 2.
     """
     two = tf.constant(2.0, h.dtype)
     return (

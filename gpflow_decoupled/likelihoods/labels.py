@@ -1,6 +1,4 @@
-"""Checks of labels against a likelihood, so that labels outside of its support are refused before
-any work.
-"""
+"""Checks of labels against the support of a likelihood."""
 
 from __future__ import annotations
 
@@ -18,11 +16,9 @@ from .support import classes
 def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     """Refuse labels outside of the support of a likelihood.
 
-    :param likelihood: any likelihood; one without a declared support accepts every number.
-    :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column says which of its
-        likelihoods a row belongs to.
-    :raises DataError: if any entry is outside; the message names the first one, the support and how
-        many there are.
+    :param likelihood: any likelihood; without a declared support it accepts every number.
+    :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column selects the likelihood.
+    :raises DataError: for any entry outside, with the first one, the support and the count.
 
     Example::
 
@@ -53,11 +49,10 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
 
 
 def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
-    """The number of columns that Y must have.
+    """Return the number of columns that Y must have, or None if it is not determined.
 
     :param likelihood: any likelihood.
     :param num_outputs: P, the number of outputs of the model.
-    :return: the number of columns, or None where the likelihood does not determine it.
 
     Example::
 

@@ -18,19 +18,19 @@ from ..special.normal import log_normal_cdf
 from .parameters import positive_parameter
 
 LEAST_DEVIATION = 1e-10
-"""Least standard deviation of f: below it the expected loss is |h - y| / b to all digits, and its
-second derivatives, which grow as 1 / sigma, stay finite."""
+"""Least standard deviation of f: below it the expected loss is |h - y| / b to all digits, and
+second derivatives, which grow as 1 / sigma, stay finite.
+"""
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
 
 class Laplace(ScalarLikelihood):
     """Laplace noise: p(y | f) = exp(-|y - f| / b) / (2 b) with the scale b.
 
-    Outliers pull it less than Gaussian noise, and it is log-concave, so that q is unique.
-    Expectations and predictions are in closed form.
+    More robust to outliers than Gaussian noise, and log-concave, so that q is unique. Expectations
+    and predictions are closed forms.
 
-    :param scale: b, above 0: a number, or one per observation [N, 1]; the variance of the noise is
-        2 b^2.
+    :param scale: b, above 0: a number, or one per observation [N, 1]; the noise variance is 2 b^2.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
@@ -83,8 +83,7 @@ class Laplace(ScalarLikelihood):
 def _log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
     """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast.
 
-    Above t = -ratio it is -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], in which ratio^2 does
-    not cancel.
+    Above t = -ratio: -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], without cancellation.
     """
     x = t + ratio
     above = (
@@ -95,10 +94,9 @@ def _log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
 
 
 def expected_laplace_loss(residual: tf.Tensor, sigma: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """E[-log p(y | f)] under f ~ N(h, sigma^2), in nats, for h - y = `residual` and sigma > 0;
-    shapes [...] broadcast.
+    """E[-log p(y | f)], f ~ N(h, sigma^2), in nats, h - y = `residual`; shapes [...] broadcast.
 
-    With t = (h - y) / sigma it is log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
+    With t = (h - y) / sigma, log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
     """
     t = tf.clip_by_value(residual / sigma, -40.0, 40.0)
     kink = 2.0 * sigma * tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI

@@ -1,6 +1,4 @@
-"""The sites of a likelihood and its labels, as methods of inference ask for them: views of its
-`SiteDescription`.
-"""
+"""The sites of a likelihood and its labels, from its `SiteDescription`."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ from .sites.site_loss import SiteLoss, site_labels
 
 
 def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
-    """The expected losses -E log p(y | f) of all labels under Gaussian f, with their derivatives.
+    """Return the expected losses -E log p(y | f) of all labels under a Gaussian f.
 
-    :param likelihood: with one latent function per observation, and with a declared loss.
+    :param likelihood: with one latent function per observation, and a declared loss.
     :param Y: labels [N, L].
-    :raises DataError: for labels that are not finite or outside of the support, for parameters that
-        are functions of the inputs or not positive, and for likelihoods without a declared loss;
-        the message says how to declare one.
+    :raises DataError: for labels outside of the support, Parameters that are functions of the
+        inputs or not positive, and likelihoods without a declared loss, with the way to declare
+        one.
 
     Example::
 
@@ -51,11 +49,10 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
 
 
 def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> None:
-    """Say how the site losses of a class of likelihoods are built: `declare_site` with a loss and
-    nothing else.
+    """Declare the site losses of a class of likelihoods: `declare_site` with a loss alone.
 
     :param kind: a class of likelihoods with one latent function per observation.
-    :param builder: of a likelihood and Y [N, L], its `SiteLoss`.
+    :param builder: (likelihood, Y [N, L]) -> its `SiteLoss`.
     :raises DataError: if `kind` is not a class of likelihoods.
 
     Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
@@ -68,14 +65,14 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 
 
 def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
-    """The log densities log p(y_n | f_n) as functions of f_n, for affine-independent inference.
+    """Return log p(y_n | f_n) as functions of f_n, for affine-independent inference.
 
     :param likelihood: any with one latent function per observation. Logit, Laplace and Gaussian
-        likelihoods have a Fourier transform in closed form and can be integrated by the route
-        "frequency_sum", others by "spectral" and "lattice".
+        have closed Fourier transforms, for the route "frequency_sum"; others use "spectral" or
+        "lattice".
     :param Y: labels [N].
-    :raises DataError: for likelihoods with several latents per observation, and for parameters that
-        are functions of the inputs.
+    :raises DataError: for several latents per observation, and Parameters that are functions of the
+        inputs.
 
     Example::
 
@@ -88,7 +85,7 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
 
 
 def is_logit(likelihood: gl.Likelihood) -> bool:
-    """Whether the labels are binary and their log density is that of the logistic link."""
+    """Return True for binary labels with the logistic link's log density."""
     return site_description(likelihood).density is LOGIT.density
 
 

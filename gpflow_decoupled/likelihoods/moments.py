@@ -1,4 +1,4 @@
-"""Mean and variance of observations, given a Gaussian q(f)."""
+"""Mean and variance of observations under a Gaussian q(f)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from ..errors import ModelError
 def observation_moments(
     likelihood: gl.Likelihood, X: TensorType, mean: TensorType, variance: TensorType
 ) -> MeanAndVariance:
-    """E y and Var y [..., P], as `likelihood.predict_mean_and_var`, without its cancellation where
-    it integrates by nodes.
+    """E y and Var y [..., P], as `predict_mean_and_var` without its cancellation.
 
-    GPflow subtracts (E y)^2 from E y^2, which loses all digits, and may become negative, where y is
-    far larger than its deviation. Here deviations from c = E[y | f = E f] are integrated, Var y =
-    E[Var(y | f) + (E[y | f] - c)^2] - (E y - c)^2.
+    GPflow subtracts (E y)^2 from E y^2, which loses digits, or turns negative, where y is large
+    beside its deviation. With c = E[y | f = E f], Var y = E[Var(y | f) + (E[y | f] - c)^2] - (E y -
+    c)^2 is used where a likelihood integrates by nodes.
 
     :param likelihood: any likelihood.
     :param X: inputs [..., D].
@@ -60,7 +59,7 @@ def observation_moments(
 
 
 def check_moments(likelihood: gl.Likelihood) -> None:
-    """Refuse a likelihood whose mean and variance of observations are known to be NaN.
+    """Refuse a likelihood whose predictive moments are known to be NaN.
 
     :raises ModelError: for GPflow's `Ordinal`.
     """

@@ -1,4 +1,4 @@
-"""Counts that vary more than Poisson counts."""
+"""Overdispersed counts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ _LIMIT = 80.0
 
 
 class NegativeBinomial(ScalarLikelihood):
-    """Counts of mean m = e^f and variance m + m^2 / size, which is more than the variance m of
-    Poisson counts.
+    """Counts of mean m = e^f and variance m + m^2 / size.
 
-    The likelihood is log-concave in f, and becomes the Poisson likelihood as `size` grows. The mean
-    and variance of predictions are in closed form. Expected log densities and predictive log
-    densities are computed by Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-8 at a
-    standard deviation of f of 2, and to 1e-3 at 5.
+    Log-concave in f; Poisson as `size` grows. Predictive moments are closed forms. Expected and
+    predictive log densities take 40 Gauss-Hermite nodes, accurate to 1e-8 at a standard deviation
+    of f of 2, and to 1e-3 at 5.
 
-    :param size: above 0; the smaller it is, the more the counts vary.
+    :param size: above 0; smaller means more dispersion.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
         more nodes.
     :raises DataError: if `size` is not a positive number.
@@ -66,5 +64,5 @@ class NegativeBinomial(ScalarLikelihood):
 
 
 def _exp(exponent: tf.Tensor) -> tf.Tensor:
-    """The exponential, clipped so that it does not overflow in single precision either."""
+    """The exponential, clipped against overflow, also in single precision."""
     return tf.exp(tf.minimum(exponent, _LIMIT))

@@ -1,4 +1,4 @@
-"""Grades, such as one to five stars: classes with an order."""
+"""Ordered classes, such as one to five stars."""
 
 from __future__ import annotations
 
@@ -20,21 +20,17 @@ _NODES = 40
 
 
 class Ordinal(gl.ScalarLikelihood):
-    """Grades 0, 1, ..., K with p(y > k) = Phi((f - e_k) / sigma), for bin edges e_0 < ... < e_{K-1}
-    and the normal cdf Phi.
+    """Grades 0, 1, ..., K with p(y > k) = Phi((f - e_k) / sigma), bin edges e_0 < ... < e_{K-1}.
 
-    The likelihood of Chu & Ghahramani (2005), like GPflow's `Ordinal`, which is NaN for the first
-    and the last grade and in all moments, because it subtracts infinite bin edges, and which adds
-    1e-6 to every probability. This one is accurate in the tails, and log-concave in f. Moments and
-    densities of predictions are in closed form; expected log densities are computed by
-    Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-7 where the standard deviation of f is
-    twice sigma, and to 1e-4 at four times.
+    Chu & Ghahramani (2005), log-concave in f and accurate in the tails. GPflow's `Ordinal` gives
+    NaN for the extreme grades and all moments, because it subtracts infinite edges, and adds 1e-6
+    to every probability. Predictions are closed forms; expected log densities take 40 Gauss-Hermite
+    nodes, accurate to 1e-7 where the standard deviation of f is 2 sigma, 1e-4 at 4 sigma.
 
-    :param bin_edges: e [K], increasing: at f = e_k the grades up to k are as likely as those above.
+    :param bin_edges: e [K], increasing: at f = e_k grades up to k have probability 1/2.
     :param sigma: the standard deviation of the noise on f, above 0.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if the edges are not finite and increasing, or sigma is not a positive
-        number.
+    :raises DataError: if the edges are not finite and increasing, or sigma is not positive.
 
     Example::
 
@@ -83,15 +79,11 @@ class Ordinal(gl.ScalarLikelihood):
         )
 
     def _total(self, Fvar: TensorType) -> tf.Tensor:
-        """The standard deviation of f and noise together: f ~ N(m, v) gives p(y > k) = Phi((m -
-        e_k) / sqrt(sigma^2 + v)).
-        """
+        """Standard deviation of f plus noise: E p(y > k) = Phi((m - e_k) / sqrt(sigma^2 + v))."""
         return tf.sqrt(tf.square(self.sigma) + Fvar)
 
     def _grade_log_prob(self, f: tf.Tensor, deviation: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """log [Phi((e_y - f) / deviation) - Phi((e_{y-1} - f) / deviation)], of the shape of f and
-        Y broadcast.
-        """
+        """log [Phi((e_y - f) / deviation) - Phi((e_{y-1} - f) / deviation)], f and Y broadcast."""
         grades = tf.cast(Y, tf.int32)
         edges = tf.constant(self.bin_edges, f.dtype)
         above = (tf.gather(edges, tf.minimum(grades, self.num_bins - 2)) - f) / deviation
@@ -109,9 +101,7 @@ class Ordinal(gl.ScalarLikelihood):
         return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
 
     def _moments(self, f: TensorType, deviation: TensorType) -> MeanAndVariance:
-        """E y = sum_k p(y > k), and the variance, a sum of the covariances of the events y > j and
-        y > k; both as f.
-        """
+        """E y = sum_k p(y > k) and Var y, a sum of covariances of events y > k; both as f."""
         f = tf.convert_to_tensor(f)
         scores = (f[..., None] - tf.constant(self.bin_edges, f.dtype)) / tf.convert_to_tensor(
             deviation

@@ -1,6 +1,4 @@
-"""Parameters of likelihoods: positive ones, and what sites can use, which is numbers and not
-functions of the inputs.
-"""
+"""Parameters of likelihoods: positive ones, and those that a site can use."""
 
 from __future__ import annotations
 
@@ -23,20 +21,19 @@ from ..errors import DataError
 from ..summaries import short_repr
 
 _LEAST, _MOST = 1e-5, 1e8
-"""Parameters outside of this range are named as likely causes of numbers that are not finite"""
+"""Parameters outside of this range are named as likely causes of numbers that are not finite."""
 
 
 def constant_parameter(
     parameter: TensorType | Function, name: str, positive: bool = False
 ) -> tf.Tensor:
-    """A parameter of a likelihood as a tensor of any shape that broadcasts to [N, L].
+    """Return a Parameter as a tensor that broadcasts to [N, L].
 
-    :param parameter: a Parameter, a number, an array, or a function of the inputs, which is
-        refused.
-    :param name: how error messages call it.
-    :param positive: whether it must be above 0.
-    :raises DataError: for a function of the inputs, which a site cannot evaluate; and, outside of
-        `tf.function`, for values that are not finite, or not above 0 where they must be.
+    :param parameter: a Parameter, a number or an array; functions of the inputs are refused.
+    :param name: its name in messages.
+    :param positive: require values above 0.
+    :raises DataError: for a function of the inputs, which a site cannot evaluate; outside of
+        `tf.function` also for values that are not finite, or not above 0 if `positive`.
     """
     if isinstance(parameter, Function):
         raise DataError(
@@ -54,7 +51,7 @@ def constant_parameter(
 
 
 def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Tensor) -> tf.Tensor:
-    """A positive parameter of shape [], [1], [N] or [N, 1] as [N], in the precision of `like` [N].
+    """Return a positive parameter [], [1], [N] or [N, 1] as [N], in the dtype of `like` [N].
 
     :raises DataError: as `constant_parameter`.
     """
@@ -63,11 +60,9 @@ def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Ten
 
 
 def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
-    """A Parameter that stays above 0, of the shape of `value`; a Parameter is returned as it is,
-    and thereby shared.
+    """Return a positive Parameter of the shape of `value`; a Parameter is returned, and shared.
 
-    :raises DataError: for values that are not numbers above GPflow's least scale, 1e-6 unless it
-    was configured otherwise.
+    :raises DataError: for values not above GPflow's least scale, by default 1e-6.
     """
     if isinstance(value, Parameter):
         return value
@@ -84,10 +79,9 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
 
 
 def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
-    """The noise variance [] of a `Gaussian` likelihood whose variance or scale is a Parameter with
-    one entry, else None.
+    """The noise variance [] of a `Gaussian` with a single Parameter, else None.
 
-    A function of the inputs and an array of several variances have none. Example::
+    Example::
 
         single_noise_variance(gpflow.likelihoods.Gaussian(scale=0.3))  # 0.09
     """
@@ -101,8 +95,7 @@ def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
 
 
 def extreme_parameters(likelihood: Likelihood) -> str:
-    """The Parameters that are so small, so large or so little finite that densities may overflow,
-    as a sentence; or "".
+    """A sentence on Parameters so extreme or non-finite that densities may overflow, or "".
 
     Example::
 

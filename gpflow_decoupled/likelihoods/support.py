@@ -20,9 +20,9 @@ class Support(NamedTuple):
     """
 
     words: str
-    """The set in words, as it follows "which takes" in an error message"""
+    """The set in words, as it follows "which takes" in an error message."""
     accepts: Callable[[np.ndarray], np.ndarray]
-    """Of an array of labels of any shape: whether each of them is in the set, of the same shape"""
+    """labels of any shape -> booleans of the same shape."""
 
 
 def classes(number: int) -> Support:

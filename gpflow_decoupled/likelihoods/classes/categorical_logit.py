@@ -16,21 +16,19 @@ from ...summaries import short_repr
 
 
 class CategoricalLogit(Likelihood):
-    """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), for labels 0 to C - 1
-    and C latent functions.
+    """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), C latents.
 
-    Nothing is sampled: bounds, gradients and predictions are the same in every call, so that
-    natural gradients, sites, a mean on all data and L-BFGS can be used. GPflow's `Softmax` has the
-    same density and takes 100 draws for each expectation.
+    Deterministic, so natural gradients, sites, a mean on all data and L-BFGS apply. GPflow's
+    `Softmax` has the same density and takes 100 draws per expectation.
 
-    Expected log densities are a lower bound in closed form, (V33), of Knowles & Minka (NIPS 2011),
-    so that the ELBO stays a bound of the evidence. The bound is concave in the means, and its
-    derivatives in the variances are never positive. It is exact at variance 0; with equal means it
-    is 0.04 nats too low where the latents have variance 1, 0.26 at 3 and 1.3 at 10. Probabilities
-    of predictions are exact to 1e-8 up to variances of 300, by integrals over one number, (V34),
-    also those of rare classes.
+    Expected log densities are a closed-form lower bound (Knowles & Minka, NIPS 2011), so the ELBO
+    stays a bound: E log sum_k exp(f_k) <= 1/2 sum_k a_k^2 v_k + log sum_k exp(m_k + (1 - 2 a_k) v_k
+    / 2). It is concave in the means, with non-positive slopes in the variances; exact at variance
+    0, and for equal means 0.04 nats low at variance 1, 0.26 at 3, 1.3 at 10. Predictive
+    probabilities are exact to 1e-8 up to variances of 300, for rare classes too. Cost: N C for the
+    bound, 2 N C T^2 for predictions, T about 200 at a variance of 1, 300 at 10, 700 at 100.
 
-    :param num_classes: C, at least 2.
+    :param num_classes: C, at least 2; labels are 0 to C - 1.
     :param kwargs: passed on to `gpflow.likelihoods.Likelihood`.
     :raises DataError: unless `num_classes` is a whole number of at least 2.
 
@@ -40,9 +38,6 @@ class CategoricalLogit(Likelihood):
         model = ODVGP(gpflow.kernels.Matern52(), CategoricalLogit(3), gamma, beta)
         fit(model, (X, Y))
         probabilities, _ = model.predict_y(Xnew)  # [N, 3]
-
-    Cost: N C for the bound; for predictions some 2 N C T^2 operations of a product of matrices,
-    where T is some 200 at a variance of 1, 300 at 10 and 700 at 100.
     """
 
     def __init__(self, num_classes: int, **kwargs: object) -> None:
@@ -88,9 +83,7 @@ class CategoricalLogit(Likelihood):
         return self._of_class(mean, Y) - tilted_bound(mean, variance)
 
     def _of_class(self, values: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """Of values [..., C], those of the classes Y [..., 1], NaN where there is no such class;
-        both broadcast.
-        """
+        """Select from values [..., C] the classes Y [..., 1]; NaN for invalid classes."""
         labels = tf.cast(Y, values.dtype)[..., 0]
         chosen = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=values.dtype)
         known = (labels >= 0.0) & (labels < self.num_classes) & (labels == tf.floor(labels))
@@ -100,9 +93,7 @@ class CategoricalLogit(Likelihood):
         )
 
     def _log_probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """log E softmax(f) [..., C], by (V34); what is too small for that is its lower bound E log
-        softmax(f), by (V33).
-        """
+        """log E softmax(f) [..., C], by (V34); where too small, its lower bound by (V33)."""
         mean, variance = _same_shape(Fmu, Fvar)
         rows = (tf.reshape(part, [-1, self.num_classes]) for part in (mean, variance))
         p = tf.cast(tf.reshape(expected_softmax(*rows), tf.shape(mean)), mean.dtype)

@@ -1,26 +1,21 @@
-"""The site of one observation: what it contributes to a bound, as a function of the distribution of
-its latent function.
+"""The site of one observation: its contribution to a bound, given the law of its latent.
 
-`description.py` defines `SiteDescription`, the one record of what is known of the sites of a
-likelihood; `registry.py` says which description belongs to which class of likelihoods; `lookup.py`,
-one folder up, has the functions that the rest of the package calls. A family of likelihoods is one
-file (`gaussian`, `laplace`, `logit`, `probit`, `student_t`, `log_linear`, `negative_binomial`),
-with all of its formulas; `quadrature.py` serves likelihoods without closed forms, and `priors.py`
-priors of weights. Read `site_loss.py` (expectations under a Gaussian) first, then `description.py`,
-`laplace.py` as an example, and `registry.py`.
+Read `site_loss.py` (expectations under a Gaussian), `description.py` (`SiteDescription`),
+`laplace.py` as an example, and `registry.py` (class of likelihoods -> description); `lookup.py`,
+one folder up, has the functions that others call. Each family is one file (`gaussian`, `laplace`,
+`logit`, `probit`, `student_t`, `log_linear`, `negative_binomial`); `quadrature.py` serves
+likelihoods without closed forms, `priors.py` priors of weights.
 
-Sites whose second derivative has a Fourier transform in closed form (section 4.3 of the notes on
-affine-independent inference):
+Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md):
 
 | site | log g(y) | parameters [N] |
 |---|---|---|
 | `logit.logistic_site` | log sigma(kappa y) | kappa, of either sign |
 | `laplace.laplace_site` | -abs(y - y_0) / tau - log 2 tau | y_0, tau |
-| `student_t.student_t_site` | Student-t density of (y - y_0) / s, nu degrees of freedom | y_0, s, nu |
-| `gaussian.gaussian_site` | normal density of y - y_0, standard deviation s | y_0, s |
+| `student_t.student_t_site` | Student-t density of (y - y_0) / s, nu degrees | y_0, s, nu |
+| `gaussian.gaussian_site` | normal density of y - y_0, deviation s | y_0, s |
 
-All are exact log densities, so that bounds on log Z come out normalised, and all are differentiable
-in their parameters.
-"""  # noqa: E501
+All are normalised log densities, differentiable in their parameters.
+"""
 
 __all__: list[str] = []

@@ -1,16 +1,10 @@
-"""What is known of the sites of one likelihood, in one record.
+"""The description of the sites of one likelihood.
 
-A site is the factor p(y_n | f_n) of one observation. Two methods of inference ask different things
-of it:
-
-- the Lagrangian dual needs f(h, sigma) = -E log p(y | eta) under a Gaussian, with derivatives: a
-  `SiteLoss`;
-- affine-independent inference needs log p(y | f) itself as a function of f and, where it is known,
-  the Fourier transform of its second derivative: an `expectations.projections.Site`.
-
-A `SiteDescription` says how both are built from a likelihood and its labels, and which labels are
-valid. Expectations that conjugate computation and natural gradients need are methods of the
-likelihood itself, as in GPflow.
+A site is the factor p(y_n | f_n). The Lagrangian dual needs f(h, sigma) = -E log p(y | eta) under a
+Gaussian with derivatives, a `SiteLoss`; affine-independent inference needs log p(y | f) and perhaps
+the Fourier transform of its second derivative, an `expectations.projections.Site`. A
+`SiteDescription` builds both from a likelihood and its labels, and says which labels are valid.
+Conjugate computation and natural gradients use the likelihood's methods, as GPflow does.
 """
 
 from __future__ import annotations
@@ -40,16 +34,15 @@ from .site_loss import SiteLoss
 
 # The likelihood is of the class for which the builder is declared, which no annotation can say.
 SiteLossBuilder = Callable[[Any, TensorType], SiteLoss]
-"""Of a likelihood and Y [N, L]"""
+"""(likelihood, Y [N, L]) -> its loss."""
 DensityBuilder = Callable[[Any, tf.Tensor], Site]
-"""Of a likelihood and Y [N], the labels of one latent function"""
+"""(likelihood, Y [N] of one latent function) -> its log density."""
 
 
 def check_one_latent(likelihood: gl.Likelihood) -> None:
     """Refuse likelihoods that are not a product of sites.
 
-    :raises DataError: unless the likelihood has one latent function and one density per
-    observation.
+    :raises DataError: unless there are one latent function and one density per observation.
     """
     if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(
         likelihood, gl.SwitchedLikelihood
@@ -62,11 +55,10 @@ def check_one_latent(likelihood: gl.Likelihood) -> None:
 
 
 def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
-    """The site of any likelihood at labels Y [N], from its own log density.
+    """Return the site of any likelihood at labels Y [N], from its log density.
 
-    Without a Fourier transform, so that it is integrated by the routes "spectral" or "lattice".
-    Scalar Parameters of the likelihood become columns [N] of the site, so that gradients reach
-    them.
+    It has no Fourier transform: routes "spectral" or "lattice". Scalar Parameters become columns
+    [N], so that gradients reach them.
     """
     found = {
         name: value for name, value in vars(likelihood).items() if isinstance(value, Parameter)
@@ -87,17 +79,11 @@ def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
 
 
 class SiteDescription(NamedTuple):
-    """What one observation contributes under one likelihood; declared once, and looked up by
-    `registry.site_description`.
-    """
+    """The sites of a likelihood; declared once, found by `registry.site_description`."""
 
     loss: SiteLossBuilder | None = None
-    """How its expected loss under a Gaussian is built; None where the range of its derivatives is
-    not known
-    """
+    """Builds the expected loss under a Gaussian; None if its slopes' range is unknown."""
     density: DensityBuilder = site_by_density
-    """How its log density as a function of f is built, with a Fourier transform where there is
-    one
-    """
+    """Builds the log density as a function of f, with a Fourier transform if there is one."""
     support: Support | None = None
-    """Labels that are valid; None where all numbers are"""
+    """Valid labels; None is all numbers."""

@@ -19,8 +19,7 @@ from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective
 class GaussianLoss(SiteLoss):
     """The site loss of Gaussian noise, f = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2).
 
-    :param likelihood: a `gpflow.likelihoods.Gaussian` with the noise variance s^2, or the noise
-        scale s.
+    :param likelihood: a `gpflow.likelihoods.Gaussian` with noise variance s^2 or scale s.
     :param Y: labels y [N, L].
     :raises DataError: if the variance or scale is a function of the inputs, or not positive.
 
@@ -42,7 +41,7 @@ class GaussianLoss(SiteLoss):
 
     @property
     def variance(self) -> tf.Tensor:
-        """The noise variance s^2, of a shape that broadcasts to [N, L]."""
+        """The noise variance s^2, broadcasting to [N, L]."""
         parameter = tf.convert_to_tensor(self._parameter)
         return tf.square(parameter) if self._likelihood.variance is None else parameter
 
@@ -82,8 +81,9 @@ class GaussianLoss(SiteLoss):
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of (V15), [N, L] each; section 6.3 of Khan 2014."""
+        """The maximum of `dual_objective`, [N, L] each; section 6.3 of Khan 2014."""
         variance = self.variance * tf.ones_like(alpha)
+        # the maximum of (V15)
         slope = sigma_k / (1.0 / variance + rho)
         h, sigma = self.start(alpha), (lam + rho) * slope
         value = dual_objective(self.value(h, sigma), h, sigma, alpha, lam, sigma_k, rho)
@@ -91,9 +91,7 @@ class GaussianLoss(SiteLoss):
 
 
 def gaussian_site(y_0: tf.Tensor, s: tf.Tensor) -> Site:
-    """The normal log density of y about y_0 [N] with standard deviation s [N]; only the first two
-    moments of y enter.
-    """
+    """Normal log density of y about y_0 [N], deviation s [N]; needs two moments of y only."""
 
     def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         return tfp.distributions.Normal(y_0, s).log_prob(y)

@@ -1,6 +1,4 @@
-"""Sites of Laplace noise, of Laplace priors, and of the hinge loss, which is a Laplace loss plus a
-line, in closed form.
-"""
+"""Closed-form sites of Laplace noise, Laplace priors, and the hinge loss."""
 
 from __future__ import annotations
 
@@ -22,11 +20,10 @@ _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
 
 class LaplaceLoss(SiteLoss):
-    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b,
-    t = (h - y) / sigma.
+    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
 
-    f is convex, but linear along the rays from (h, sigma) = (y, 0), so that (V15) has a maximum for
-    rho > 0 only.
+    t = (h - y) / sigma. f is convex but linear along rays from (h, sigma) = (y, 0), so that the
+    dual objective has a maximum for rho > 0 only.
 
     :param likelihood: with the scale b of the noise.
     :param Y: labels y [N, L].
@@ -83,7 +80,7 @@ class LaplaceLoss(SiteLoss):
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
+        """The maximum of `dual_objective` over sigma >= sigma_k / 2, [N, L] each; rho > 0."""
         scale = self._scale
         # 1) f_h = alpha is an equation for t = (h - y) / sigma alone
         edge = 1.0 - (1e-15 if alpha.dtype == tf.float64 else 1e-6)
@@ -109,15 +106,14 @@ class LaplaceLoss(SiteLoss):
 
 
 class HingeLoss(LaplaceLoss):
-    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma,
-    s = 2 y - 1: (V32).
+    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), s = 2 y - 1.
 
-    max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is the loss of Laplace noise around s with the
-    scale 2, up to log 4 and a linear function. So are its expectation and its maximiser. f_h lies
-    between -1 and 0 for y = 1, and between 0 and 1 for y = 0.
+    t = (1 - s h) / sigma. max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is a Laplace loss about s
+    of scale 2, up to log 4 and a linear function; so are expectation and maximiser. f_h lies in
+    (-1, 0) for y = 1, in (0, 1) for y = 0.
 
-    :param likelihood: it has no Parameters.
-    :param Y: labels y of 0 or 1 [N, L]. The attribute `Y` has s.
+    :param likelihood: without Parameters.
+    :param Y: labels y of 0 or 1 [N, L]; the attribute `Y` has s.
 
     Example::
 
@@ -134,12 +130,12 @@ class HingeLoss(LaplaceLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-1 where y = 1, and 0 where y = 0: [N, L]."""
+        """-1 where y = 1, else 0: [N, L]."""
         return super().lower - 0.5 * self.Y
 
     @property
     def upper(self) -> tf.Tensor:
-        """0 where y = 1, and 1 where y = 0: [N, L]."""
+        """0 where y = 1, else 1: [N, L]."""
         return super().upper - 0.5 * self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -154,15 +150,13 @@ class HingeLoss(LaplaceLoss):
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
+        """The maximum of `dual_objective` over sigma >= sigma_k / 2, [N, L] each; rho > 0."""
         best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
         return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
 
 
 def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
-    """The Laplace log density of y about y_0 [N] with scale tau [N]: of a likelihood, or of the
-    prior of a weight.
-    """
+    """Laplace log density of y about y_0 [N] with scale tau [N], of a likelihood or a prior."""
 
     def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
         return -expected_laplace_loss(

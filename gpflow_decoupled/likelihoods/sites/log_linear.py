@@ -1,6 +1,4 @@
-"""Sites of likelihoods whose rate or scale is the exponential of the latent function: Poisson,
-exponential, gamma.
-"""
+"""Sites with rate or scale e^f: Poisson, exponential, gamma."""
 
 from __future__ import annotations
 
@@ -21,21 +19,20 @@ from .description import SiteDescription, SiteLossBuilder
 from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
 
 _TINY = 1e-30
-"""Least E for which h is computed, so that it is finite for an alpha at the end of S too"""
+"""Least E in h, so that it stays finite for an alpha at the end of S."""
 
 
 class LogLinearLoss(SiteLoss):
-    """The site loss f = E - a s h + b with E = exp(s h + sigma^2 / 2 + log c), where s is 1 or -1.
+    """The site loss f = E - a s h + b, E = exp(s h + sigma^2 / 2 + log c), s = 1 or -1.
 
-    A Poisson likelihood has s = 1, a = y, and the size of a bin as c. A gamma likelihood of shape k
-    has s = -1, a = k and c = y. The exponent is clipped before products of E overflow.
+    Poisson: s = 1, a = y, c the size of a bin. Gamma of shape k: s = -1, a = k, c = y. The exponent
+    is clipped before products of E overflow.
 
     :param Y: labels [N, L].
     :param sign: s.
     :param log_scale: log c, a scalar or [N, L].
-    :param weight: computes a, a scalar or [N, L]; a function, so that gradients reach the Parameter
-        behind it.
-    :param constant: computes b, a scalar or [N, L].
+    :param weight: returns a, a scalar or [N, L]; a function, so that gradients reach its Parameter.
+    :param constant: returns b, a scalar or [N, L].
 
     Example, the loss of exponential waiting times Y with mean e^f, which is e^-f y + f::
 
@@ -58,12 +55,12 @@ class LogLinearLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-a for s = 1, and minus infinity for s = -1: [N, L]."""
+        """-a for s = 1, minus infinity for s = -1: [N, L]."""
         return -self._weight() * tf.ones_like(self.Y) if self._sign > 0 else self._constant(-np.inf)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Infinity for s = 1, and a for s = -1: [N, L]."""
+        """Infinity for s = 1, a for s = -1: [N, L]."""
         return self._constant(np.inf) if self._sign > 0 else self._weight() * tf.ones_like(self.Y)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -89,7 +86,8 @@ class LogLinearLoss(SiteLoss):
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of (V15), [N, L] each; for Poisson counts it is (21) of Khan 2014."""
+        """The maximum of `dual_objective`, [N, L] each; for Poisson counts (21) of Khan 2014."""
+        # the maximum of (V15)
         E = self._mean_at(alpha)
         slope = sigma_k / (E + rho)
         sigma = (lam + rho) * slope
@@ -119,7 +117,7 @@ class LogLinearLoss(SiteLoss):
 
 
 def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
-    """For counts Y [N, L] with rate exp(eta) times the size of a bin."""
+    """Loss of counts Y [N, L] with rate exp(eta) times the bin size."""
     y = site_labels(Y)
     log_bin = tf.cast(
         tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype
@@ -129,7 +127,7 @@ def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
 
 
 def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLoss:
-    """For positive Y [N, L] with mean exp(eta)."""
+    """Loss of positive Y [N, L] with mean exp(eta)."""
     y = site_labels(Y)
     return LogLinearLoss(
         y, -1.0, _log_labels(y), partial(tf.ones_like, y), partial(tf.zeros_like, y)
@@ -137,7 +135,7 @@ def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLos
 
 
 def _gamma_loss(likelihood: gl.Gamma, Y: TensorType) -> LogLinearLoss:
-    """For positive Y [N, L] with scale exp(eta)."""
+    """Loss of positive Y [N, L] with scale exp(eta)."""
     y = site_labels(Y)
     log_y = _log_labels(y)
     constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)
@@ -178,5 +176,5 @@ def gamma_sites(likelihood: gl.Gamma) -> SiteDescription:
 def _described(
     likelihood: gl.Poisson | gl.Exponential | gl.Gamma, loss: SiteLossBuilder, support: Support
 ) -> SiteDescription:
-    """These likelihoods take any inverse link; the loss is that of the exponential."""
+    """A description with a loss for the exponential inverse link only."""
     return SiteDescription(loss=loss if likelihood.invlink is tf.exp else None, support=support)

@@ -1,4 +1,4 @@
-"""Sites of binary labels with a logistic link: exact, and bounded by quadratic pieces."""
+"""Sites of binary labels with a logistic link, exact and bounded."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ from .site_loss import Expansion, SiteLoss
 
 
 class LogitLoss(SiteLoss):
-    """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h, eta ~ N(h,
-    sigma^2).
+    """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h.
 
-    It is accurate to 1e-12 at every sigma, by Gauss-Hermite quadrature for small sigma and by the
-    Fourier integral (V4) for large ones; a few microseconds per observation. For y = 1 it is
-    computed as E log(1 + e^eta) at -h, so that nothing cancels.
+    eta ~ N(h, sigma^2). Accurate to 1e-12 at every sigma: Gauss-Hermite quadrature for small sigma,
+    a Fourier integral for large; a few microseconds per observation. For y = 1 it is E log(1 +
+    e^eta) at -h, without cancellation.
 
-    :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; it has no
-        parameters.
+    :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; no Parameters.
     :param Y: labels y [N, L] of 0 and 1.
 
     Example::
@@ -76,11 +74,10 @@ class LogitLoss(SiteLoss):
 
 
 class PiecewiseLogitLoss(LogitLoss):
-    """The upper bound (V5) on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats above it per
-    observation.
+    """An upper bound on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats high each.
 
-    It is for methods that maximise the bound over q directly. It is not convex in (h, sigma),
-    whatever quadratic is added, so that (V15) may have many maxima, and the dual is refused.
+    For methods that maximise the bound over q directly. It is not convex in (h, sigma), so the dual
+    objective may have many maxima, and the dual is refused.
 
     :param likelihood: `BernoulliLogit("piecewise")`.
     :param Y: labels y [N, L] of 0 and 1.
@@ -98,11 +95,11 @@ class PiecewiseLogitLoss(LogitLoss):
         " itself: OpperArchambeau or CholeskyKL."
     )
     convex = False
-    """Whether the pieces are those of the convex bound (V28), or of the best one."""
+    """Use the convex bound instead of the best one."""
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         """The bound on f [N, L]."""
-        return piecewise_mean(self._sign * h, sigma, convex=self.convex)
+        return piecewise_mean(self._sign * h, sigma, convex=self.convex)  # (V5) or (V28)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         """The bound and its derivatives, [N, L] each."""
@@ -113,11 +110,10 @@ class PiecewiseLogitLoss(LogitLoss):
 
 
 class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
-    """The convex upper bound (V28) on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats
-    above it per observation.
+    """A convex upper bound on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats high each.
 
-    It is jointly convex in (h, sigma) and does not decrease in sigma, so that the Lagrangian
-    ascends as with `LogitLoss`.
+    Jointly convex in (h, sigma) and non-decreasing in sigma, so the Lagrangian ascends as with
+    `LogitLoss`.
 
     :param likelihood: `BernoulliLogit("piecewise_convex")`.
     :param Y: labels y [N, L] of 0 and 1.
@@ -133,9 +129,7 @@ class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
 
 
 def logistic_site(kappa: tf.Tensor) -> Site:
-    """The site log sigma(kappa y) for kappa [N], not zero: the slope of the logistic curve times
-    the label's sign.
-    """
+    """The site log sigma(kappa y) for kappa [N] != 0, slope of the link times the label's sign."""
 
     def gauss(m: tf.Tensor, variance: tf.Tensor, kappa: tf.Tensor) -> tf.Tensor:
         root = tf.sqrt(tf.maximum(variance, 1e-30))
@@ -163,5 +157,5 @@ _LOSSES = {
 
 
 def logit_sites(likelihood: BernoulliLogit) -> SiteDescription:
-    """The sites of `BernoulliLogit`, by its option `expectation`."""
+    """The sites of `BernoulliLogit`, by its `expectation`."""
     return LOGIT._replace(loss=_LOSSES[likelihood.expectation])

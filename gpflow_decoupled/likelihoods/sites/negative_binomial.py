@@ -1,4 +1,4 @@
-"""Sites of negative binomial counts, by quadrature with derivatives by hand."""
+"""Sites of negative binomial counts: quadrature with hand-written derivatives."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from .site_loss import site_labels
 
 
 def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> QuadratureLoss:
-    """The loss of counts with mean exp(eta) and variance mean + mean^2 / size; it is
-    log-concave.
-    """
+    """Log-concave loss of counts with mean exp(eta) and variance mean + mean^2 / size."""
     y = site_labels(Y)
     constant_parameter(likelihood.size, "The size of the negative binomial", positive=True)
 

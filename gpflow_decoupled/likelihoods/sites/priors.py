@@ -1,12 +1,9 @@
-"""Sites of weights that have priors of their own: log densities, and expected losses for the
-Lagrangian.
+"""Sites of weights with non-Gaussian priors: log densities and expected losses.
 
-A Laplace prior p(w) of a weight is written as N(w; mu, tau^2), which the model takes for the prior,
-times the rest, which is one more site p(w) / N(w; mu, tau^2). With f_L the loss of the Laplace
-density, the loss of this site is
+A Laplace prior p(w) is written as N(w; mu, tau^2), the model's prior, times a site p(w) / N(w; mu,
+tau^2). With the Laplace loss f_L, the site's loss is
 
-    f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)
-    (V30)
+    f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)    (V30)
 
 The bound does not depend on tau.
 """
@@ -35,13 +32,13 @@ tfd = tfp.distributions
 
 
 def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
-    """The site log p(w_d) of each of several weights with independent priors.
+    """Return the site log p(w_d) of weights with independent priors.
 
     :param prior: a scalar TFP distribution of batch shape [] or [p]. Laplace and normal priors have
-        a Fourier transform in closed form; others are integrated by the route "spectral" or
-        "lattice", and those other than Laplace, Student-t and normal ones must have batch shape [].
+        a closed Fourier transform; others take the route "spectral" or "lattice", and, except for
+        Student-t, need batch shape [].
     :param count: p, the number of weights.
-    :raises DataError: for a batch shape that is refused.
+    :raises DataError: for an unsupported batch shape.
 
     Example::
 
@@ -68,10 +65,9 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
 
 
 class StackedLoss(SiteLoss):
-    """Several losses as one, the rows of the first above those of the next.
+    """Stack several losses by rows.
 
-    :param parts: the losses, [N_i, L] each; all arrays of the stack are [N, L] with N the sum of
-        the N_i.
+    :param parts: the losses, [N_i, L] each; arrays of the stack are [N, L], N the sum of the N_i.
 
     Example::
 
@@ -102,7 +98,7 @@ class StackedLoss(SiteLoss):
 
     @property
     def penalised(self) -> tf.Tensor:
-        """Where (V15) has no maximum with rho = 0, bool [N, L]."""
+        """True where (V15) has no maximum with rho = 0, [N, L]."""
         return tf.concat([part.penalised for part in self.parts], axis=0)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -125,18 +121,16 @@ class StackedLoss(SiteLoss):
 
 
 class LossWithPriors(SiteLoss):
-    """The losses of N observations, and below them those of p weights with priors of their own,
-    less those of Gaussians (V30).
+    """Losses of N observations above log-prior losses of p weights, less Gaussians' (V30).
+
+    Arrays are [N + p, L]. In the rows of weights f is convex minus a quadratic, f_hh >= -1 / tau^2.
 
     :param observations: the losses of the observations [N, L].
-    :param priors: the expected losses -E log p(w_d) of the weights [p, L], whose labels are the
-        locations mu of p.
-    :param precision: computes 1 / tau^2 [p] of the Gaussians N(mu, tau^2) that the model takes for
-        the priors.
+    :param priors: the expected losses -E log p(w_d) of the weights [p, L]; their labels are the
+        locations mu.
+    :param precision: returns 1 / tau^2 [p] of N(mu, tau^2), the model's priors.
 
-    All arrays of this loss are [N + p, L]. In the rows of the weights f is a convex function less a
-    quadratic one, with
-    f_hh >= -1 / tau^2. Example::
+    Example::
 
         priors = LaplaceLoss(Laplace(0.5), tf.zeros([p, 1]))
         loss = LossWithPriors(site_loss(likelihood, Y), priors, lambda: kernel.variance)
@@ -161,12 +155,12 @@ class LossWithPriors(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """The lower end of S [N + p, L], minus infinity for weights."""
+        """Lower end of S [N + p, L], minus infinity for weights."""
         return tf.where(self.reference.precision > 0.0, self._constant(-math.inf), self._sum.lower)
 
     @property
     def upper(self) -> tf.Tensor:
-        """The upper end of S [N + p, L], infinity for weights."""
+        """Upper end of S [N + p, L], infinity for weights."""
         return tf.where(self.reference.precision > 0.0, self._constant(math.inf), self._sum.upper)
 
     @property
@@ -176,7 +170,7 @@ class LossWithPriors(SiteLoss):
 
     @property
     def penalised(self) -> tf.Tensor:
-        """Where (V15) has no maximum with rho = 0, bool [N + p, L]."""
+        """True where (V15) has no maximum with rho = 0, [N + p, L]."""
         return self._sum.penalised
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -197,5 +191,5 @@ class LossWithPriors(SiteLoss):
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N + p, L] from which each site starts: of a weight, mu."""
+        """Start h [N + p, L]; mu for a weight."""
         return self._sum.start(alpha)

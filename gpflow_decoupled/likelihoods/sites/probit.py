@@ -1,4 +1,4 @@
-"""Sites of binary labels with a probit link, by quadrature with derivatives by hand."""
+"""Sites of binary labels with a probit link: quadrature with hand-written derivatives."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .quadrature import QuadratureLoss
 from .site_loss import site_labels
 
 JITTER = 1e-3
-"""Distance that GPflow's `inv_probit` keeps between probabilities and 0 or 1"""
+"""Margin that GPflow's `inv_probit` keeps between probabilities and 0 or 1."""
 _FAR = 1e3
-"""Where phi / Phi is replaced by its expansion"""
+"""Where phi / Phi is replaced by its expansion."""
 _PLACE, _WIDTH = 1.9, 2.8
-"""The zeros of Phi that are nearest to the real line are -1.9 +- 2.8 i"""
+"""The zeros of Phi nearest to the real line are -1.9 +- 2.8 i."""
 _JITTERED_PLACE, _JITTERED_WIDTH = 3.2, 0.9
-"""With the jitter they are -3.2 +- 0.9 i"""
+"""With the jitter they are -3.2 +- 0.9 i."""
 
 
 def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLoss:
-    """The loss -log Phi(u), u = eta for a label 1 and -eta for a label 0; it is log-concave."""
+    """Log-concave loss -log Phi(u), u = eta for label 1 and -eta for label 0."""
     y = site_labels(Y)
     t = 2.0 * y - 1.0
 
@@ -44,9 +44,7 @@ def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLo
         return -t * r, tf.where(u < -_FAR, 1.0 - 1.0 / tf.square(far), r * (r + u))
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        """Solves phi(u) / Phi(u) = m by three Newton steps in logarithms, from where the ratio is
-        about m.
-        """
+        """Solve phi(u) / Phi(u) = m by three Newton steps in logarithms."""
         m = tf.maximum(-t * alpha, 1e-30)
         right = tf.sqrt(tf.maximum(-2.0 * tf.math.log(m * np.sqrt(2.0 * np.pi)), 0.0))
         u = tf.where(m < 0.8, right, 1.0 / m - m)
@@ -67,9 +65,7 @@ def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLo
 
 
 def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> QuadratureLoss:
-    """The loss of GPflow's default Bernoulli, p = Phi (1 - 2 jitter) + jitter, which is not
-    log-concave.
-    """
+    """Loss of GPflow's default Bernoulli, p = Phi (1 - 2 jitter) + jitter; not log-concave."""
     y = site_labels(Y)
     t = 2.0 * y - 1.0
     steepest, curvature = _jittered_extremes()
@@ -104,7 +100,7 @@ def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> Quadrature
 
 @cache
 def _jittered_extremes() -> tuple[float, float]:
-    """The largest |l'|, and the largest -l'', of the probit with jitter."""
+    """The largest |l'| and the largest -l'' of the probit with jitter."""
 
     def slope(u: float) -> float:
         return (1.0 - 2.0 * JITTER) * norm.pdf(u) / (norm.cdf(u) * (1.0 - 2.0 * JITTER) + JITTER)
@@ -129,7 +125,7 @@ JITTERED_PROBIT = PROBIT._replace(loss=_jittered_probit_loss)
 
 
 def bernoulli_sites(likelihood: gl.Bernoulli) -> SiteDescription:
-    """Sites of GPflow's Bernoulli likelihood, whose losses are known for two inverse links."""
+    """Sites of GPflow's Bernoulli likelihood, with losses for two inverse links."""
     if likelihood.invlink is tf.sigmoid:
         return LOGIT
     return JITTERED_PROBIT if likelihood.invlink is inv_probit else SiteDescription(support=BINARY)

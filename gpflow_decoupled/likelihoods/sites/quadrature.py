@@ -1,4 +1,4 @@
-"""The site loss of any likelihood with one latent function per observation, by quadrature."""
+"""The site loss of any likelihood with one latent per observation, by quadrature."""
 
 from __future__ import annotations
 
@@ -21,48 +21,38 @@ from .description import check_one_latent
 from .site_loss import Expansion, SiteLoss
 
 End: TypeAlias = TensorType | Callable[[], TensorType]
-"""A number or an array that broadcasts to [N, L], or a function that computes one from
-Parameters
-"""
+"""A number or an array that broadcasts to [N, L], or a function that computes it."""
 Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""Of eta [Q, N, L]: the first and second derivatives of -log p(y | eta) in eta, each of the shape
-of eta
-"""
+"""eta [Q, N, L] -> first and second derivative of -log p(y | eta), of the same shape."""
 
 
 class QuadratureLoss(SiteLoss):
-    """The site loss f = sum_q w_q l(h + sigma z_q), where l(eta) = -log p(y | eta), with its exact
-    derivatives (V2).
+    """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
-    The nodes z_q and weights w_q are those by which the likelihood itself integrates in GPflow, 20
-    unless it was given another `quadrature`: f is minus its `variational_expectations`. f is even
-    in sigma, and convex where l is. Where sigma is several times the width of the likelihood, fixed
-    nodes are too far apart: for Student-t noise of scale s, 20 of them are wrong by 0.01 nats at
-    sigma = 4 s and by 0.5 at 20 s. So say where l bends, by `centre` and `width`: then the nodes
-    follow the narrower of the Gaussian and the likelihood, as `expectations.peaked` describes, and
-    f is exact to about 1e-9 nats.
+    Nodes and weights are the likelihood's, 20 unless it was given a `quadrature`: f is minus its
+    `variational_expectations`, even in sigma, convex where l is, with exact derivatives. Where
+    sigma is several times the likelihood's width, fixed nodes are too sparse: for Student-t noise
+    of scale s, 20 err by 0.01 nats at sigma = 4 s and 0.5 at 20 s. Give `centre` and `width` of the
+    bend of l, and nodes follow the narrower of Gaussian and likelihood (`expectations.peaked`), for
+    errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a width.
 
-    :param likelihood: with one latent function per observation, and parameters that are not
+    :param likelihood: with one latent function per observation, and Parameters that are not
         functions of the inputs.
     :param Y: labels [N, L].
-    :param lower: the lower end of S, the interval of the derivatives l'; a number, an array [N, L],
-        or a function without arguments that computes it, where it depends on Parameters.
-    :param upper: the upper end of S, likewise.
-    :param curvature: a number c >= 0 with l'' >= -c, likewise; 0 for a log-concave likelihood.
-    :param slopes: l' and l'' at eta [Q, N, L]; by automatic differentiation of the likelihood's log
-        density if not given.
-    :param start: of alpha [N, L], some h with l'(h) near alpha; zero if not given.
-    :param width: over what distance l bends: where the nearest singularity of l in the complex
-        plane is, counted from the real line; a number, an array or a function as above. If not
-        given, the nodes are fixed.
-    :param centre: where on the real line that is, likewise; zero if not given.
-    :raises DataError: for a likelihood with several latent functions per observation, for ends that
-        are not in order, and for a negative curvature.
+    :param lower: lower end of S, the range of l'; a number, an array [N, L], or a function without
+        arguments if it depends on Parameters.
+    :param upper: upper end of S, likewise.
+    :param curvature: c >= 0 with l'' >= -c, likewise; 0 if log-concave.
+    :param slopes: l' and l'' at eta [Q, N, L]; by default automatic differentiation.
+    :param start: alpha [N, L] -> h with l'(h) near alpha; by default zero.
+    :param width: distance of the nearest complex singularity of l from the real line, likewise; by
+        default nodes are fixed.
+    :param centre: its place on the real line, likewise; by default zero.
+    :raises DataError: for several latents per observation, disordered ends, or a negative
+        curvature.
 
-    The cost is N L Q evaluations of l for Q nodes, which are 128 where there is a width. Example,
-    the likelihood with
-    p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f - y) between -1 and 1, and
-    is infinite at y + i pi/2::
+    Example, the likelihood p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f -
+    y) between -1 and 1, and is infinite at y + i pi/2::
 
         loss = QuadratureLoss(Sech(), Y, lower=-1.0, upper=1.0, width=np.pi / 2, centre=Y)
         loss.expand(h, sigma).d_h
@@ -130,7 +120,7 @@ class QuadratureLoss(SiteLoss):
 
     @property
     def width(self) -> tf.Tensor | None:
-        """The distance over which l bends [N, L]; None where the nodes are fixed."""
+        """Distance over which l bends [N, L]; None for fixed nodes."""
         return None if self._width is None else self._array(self._width)
 
     @property
@@ -148,9 +138,7 @@ class QuadratureLoss(SiteLoss):
         return nodes, weights / tf.reduce_sum(weights)
 
     def _pointwise(self, eta: tf.Tensor) -> tf.Tensor:
-        """The loss l = -log p(y | eta) [Q, N, L] at eta [Q, N, L]; there are no inputs, which a
-        site does not have.
-        """
+        """l = -log p(y | eta) at eta [Q, N, L]; a site has no inputs."""
         return -self._likelihood._scalar_log_prob(tf.zeros([1, 0], self.Y.dtype), eta, self.Y)
 
     def _automatic_slopes(self, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -177,5 +165,5 @@ class QuadratureLoss(SiteLoss):
         return Expansion(*(tf.reduce_sum(term, axis=0) for term in terms))  # (V2)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Some h [N, L] at which l' is about alpha [N, L], or zero."""
+        """Some h [N, L] with l' about alpha [N, L], or zero."""
         return super().start(alpha) if self._start is None else self._start(alpha)

@@ -1,4 +1,4 @@
-"""The registry: which description of sites belongs to which class of likelihoods."""
+"""The registry of site descriptions by class of likelihoods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .student_t import STUDENT_T
 Describe = Callable[
     [Any], SiteDescription
 ]  # Any for the reason that `description.SiteLossBuilder` has
-"""Of a likelihood of the class, since options such as its inverse link matter"""
+"""likelihood -> description, since options such as its inverse link matter."""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Gaussian: lambda _: GAUSSIAN,
@@ -61,22 +61,18 @@ def declare_site(
     density: DensityBuilder | None = None,
     support: Support | None = None,
 ) -> None:
-    """Say what one observation contributes under a class of likelihoods, and under its subclasses
-    with the same log density.
+    """Declare the sites of a class of likelihoods, and of subclasses with its log density.
 
-    What is not given stays as it was declared before. A likelihood that declares nothing can be
-    used wherever expected log densities suffice, and in `AffineIndependentGP`, which then
-    integrates its log density by the route "spectral".
+    Omitted arguments keep their earlier declaration. An undeclared likelihood works wherever
+    expected log densities suffice, and in `AffineIndependentGP`, by the route "spectral".
 
     :param kind: a class of likelihoods with one latent function per observation.
-    :param loss: of a likelihood and Y [N, L], its `SiteLoss`, which `LCLGP` needs. A
-        `QuadratureLoss` serves most likelihoods. A loss is built once and kept while the
-        likelihood's Parameters are learned, so that whatever depends on them must be a function, as
-        the ends of a `QuadratureLoss` can be.
-    :param density: of a likelihood and Y [N], its log density as a `Site`, if the Fourier transform
-        of its second derivative has a closed form: then `AffineIndependentGP` can use the route
-        "frequency_sum".
-    :param support: the labels that are valid; by default every number.
+    :param loss: (likelihood, Y [N, L]) -> its `SiteLoss`, for `LCLGP`; a `QuadratureLoss` serves
+        most. It is built once and kept while Parameters are learned, so whatever depends on them
+        must be a function, such as the ends of a `QuadratureLoss`.
+    :param density: (likelihood, Y [N]) -> its log density as a `Site` with a closed Fourier
+        transform, for the route "frequency_sum" of `AffineIndependentGP`.
+    :param support: valid labels; by default every number.
     :raises DataError: if `kind` is not a class of likelihoods.
 
     Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
@@ -102,11 +98,10 @@ def declare_site(
 
 
 def site_description(likelihood: gl.Likelihood) -> SiteDescription:
-    """What is known of the sites of a likelihood.
+    """Return the description of a likelihood's sites.
 
-    Loss and density are those of its class, or of the nearest class from which it inherits its log
-    density; the support is that of the nearest class that has one. Of a likelihood that was not
-    declared nothing is known but its own log density.
+    Loss and density come from the nearest class with the same log density, the support from the
+    nearest class that has one; undeclared likelihoods have their log density only.
     """
     kinds = [kind for kind in type(likelihood).__mro__ if kind in _DESCRIPTIONS]
     found = [_DESCRIPTIONS[kind](likelihood) for kind in kinds]

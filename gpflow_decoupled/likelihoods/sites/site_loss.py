@@ -1,5 +1,4 @@
-"""What one observation contributes to the bound, as a function of the mean and standard deviation
-of its latent function.
+"""The expected loss of one observation, a function of its latent's mean and deviation.
 
 | symbol | code | shape |
 |---|---|---|
@@ -7,19 +6,17 @@ of its latent function.
 | its first and second derivatives | `SiteLoss.expand` | [N, L] each |
 | S, the interval of the derivatives f_h | `SiteLoss.lower`, `SiteLoss.upper` | [N, L] each |
 | c, the least number with (-log p)'' >= -c | `SiteLoss.curvature` | [N, L] |
-| the maximum of (V15) and where it is | `SiteLoss.maximiser` | [N, L] each |
+| the maximum of (V15) and its place | `SiteLoss.maximiser` | [N, L] each |
 
-The Lagrangian dual needs, for each site on its own, the maximum over (h, sigma) of
+The Lagrangian dual needs, per site, the maximum over (h, sigma) of (V15), `dual_objective`:
 
     -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
-    (V15)
 
-with the multipliers alpha, lambda of the site's mean and variance, the standard deviation sigma_k
-where the dual was linearised, and a penalty rho. `dual_objective` is this function, with a proximal
-term in h where one is wanted.
+with multipliers alpha, lambda of the site's mean and variance, the deviation sigma_k where the dual
+was linearised, and a penalty rho.
 
-Source: Khan 2014, section 4, with the standard deviation in the place of the variance: then f is
-even in sigma, and jointly convex in (h, sigma) where the likelihood is log-concave.
+Source: Khan 2014, section 4, with the standard deviation for the variance: f is then even in sigma,
+and jointly convex in (h, sigma) for log-concave likelihoods.
 """
 
 from __future__ import annotations
@@ -63,8 +60,7 @@ def site_labels(Y: TensorType) -> tf.Tensor:
 class Expansion(NamedTuple):
     """A site loss and its derivatives at one (h, sigma) per observation.
 
-    The derivatives are those of the value as it is computed, (V2), so that line searches and Newton
-    steps agree.
+    Derivatives of the value as computed, so that line searches and Newton steps agree.
 
     Example::
 
@@ -73,11 +69,11 @@ class Expansion(NamedTuple):
     """
 
     value: tf.Tensor
-    """f [N, L], nats"""
+    """f [N, L], nats."""
     d_h: tf.Tensor
-    """[N, L]; even in sigma, as `value`, `d_hh` and `d_ss` are"""
+    """[N, L]; even in sigma, like `value`, `d_hh` and `d_ss`."""
     d_s: tf.Tensor
-    """[N, L]; odd in sigma, as `d_hs` is"""
+    """[N, L]; odd in sigma, like `d_hs`."""
     d_hh: tf.Tensor
     """[N, L]"""
     d_hs: tf.Tensor
@@ -87,7 +83,7 @@ class Expansion(NamedTuple):
 
 
 class Maximiser(NamedTuple):
-    """The maximum of (V15), where it is, and how that place depends on the multipliers, (V17).
+    """The maximum of `dual_objective`, its place, and the place's slopes in the multipliers.
 
     Example::
 
@@ -100,18 +96,17 @@ class Maximiser(NamedTuple):
     sigma: tf.Tensor
     """sigma* [N, L]"""
     value: tf.Tensor
-    """f^k* [N, L], nats"""
+    """f^k* [N, L], nats."""
     d_h_d_alpha: tf.Tensor
     """[N, L]"""
     d_h_d_lam: tf.Tensor
-    """[N, L]; equal to sigma_k times the derivative of sigma* in alpha"""
+    """[N, L]; sigma_k times the derivative of sigma* in alpha."""
     d_s_d_lam: tf.Tensor
     """[N, L]"""
 
 
 class Reference(NamedTuple):
-    """The Gaussians whose expected negative log densities a loss subtracts, (V30): N(centre, 1 /
-    precision).
+    """Gaussians N(centre, 1 / precision) whose expected losses are subtracted, (V30).
 
     Example::
 
@@ -126,15 +121,13 @@ class Reference(NamedTuple):
     """[N, L]"""
 
     def expected_loss(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """-E log N(x; centre, 1 / precision) under x ~ N(h, sigma^2), in nats [N, L]; zero where
-        nothing is subtracted.
-        """
+        """-E log N(x; centre, 1 / precision), x ~ N(h, sigma^2), nats [N, L]; 0 at precision 0."""
         squares = tf.square(h - self.centre) + tf.square(sigma)
         return 0.5 * self.precision * squares - log_normaliser(self.precision)
 
 
 def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
-    """1/2 log(c / (2 pi)) of normal densities with precision c [...]; zero where c is zero."""
+    """1/2 log(c / (2 pi)) of normal densities with precision c [...]; zero at c = 0."""
     known = precision > 0.0
     return tf.where(
         known, 0.5 * tf.math.log(tf.where(known, precision, 1.0) / (2.0 * math.pi)), 0.0
@@ -142,12 +135,10 @@ def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
 
 
 class SiteLoss(ABC):
-    """The expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all labels Y
-    [N, L] at once.
+    """Expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of labels Y [N, L].
 
-    Column l of Y belongs to latent function l. Values are differentiable in h, sigma and in the
-    Parameters of the likelihood, which are read anew in each call, so that one object serves while
-    they are learned.
+    Column l of Y belongs to latent l. Values are differentiable in h, sigma and the likelihood's
+    Parameters, which each call reads anew.
 
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].
@@ -172,17 +163,13 @@ class SiteLoss(ABC):
     """
 
     needs_penalty: bool = False
-    """Whether (V15) has no maximum with rho = 0."""
+    """The dual objective has no maximum with rho = 0."""
     no_dual: str | None = None
-    """Why (V15) cannot be maximised for this loss, and what to use instead; None where it can."""
+    """Why the dual objective cannot be maximised, and the alternative; None if it can."""
     parts: tuple[SiteLoss, ...] = ()
-    """The losses whose rows follow one another in this one; empty where it is not put together of
-    others.
-    """
+    """The losses stacked in this one, if any."""
     reference: Reference | None = None
-    """The Gaussians that the loss subtracts, as that of a weight's prior does; None where there are
-    none.
-    """
+    """The Gaussians that the loss subtracts, as for a weight's prior, if any."""
 
     def __init__(self, Y: TensorType) -> None:
         self.Y = site_labels(Y)
@@ -190,28 +177,26 @@ class SiteLoss(ABC):
     @property
     @abstractmethod
     def lower(self) -> tf.Tensor:
-        """The lower end of S [N, L], or -inf."""
+        """Lower end of S [N, L], or -inf."""
 
     @property
     @abstractmethod
     def upper(self) -> tf.Tensor:
-        """The upper end of S [N, L], or inf."""
+        """Upper end of S [N, L], or inf."""
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The least c [N, L] >= 0 with (-log p)'' >= -c, (V20); zero where the likelihood is
-        log-concave.
-        """
-        return tf.zeros_like(self.Y)
+        """The least c [N, L] >= 0 with (-log p)'' >= -c; zero if log-concave."""
+        return tf.zeros_like(self.Y)  # (V20)
 
     @property
     def log_concave(self) -> bool:
-        """Whether `curvature` is zero whatever the Parameters are."""
+        """True if `curvature` is zero for all Parameters."""
         return type(self).curvature is SiteLoss.curvature
 
     @property
     def penalised(self) -> tf.Tensor:
-        """Where (V15) has no maximum with rho = 0, bool [N, L]: see `needs_penalty`."""
+        """True where the dual objective has no maximum with rho = 0, [N, L]."""
         return tf.fill(tf.shape(self.Y), self.needs_penalty)
 
     @abstractmethod
@@ -219,7 +204,7 @@ class SiteLoss(ABC):
         """The loss f [N, L] in nats.
 
         :param h: means [N, L].
-        :param sigma: standard deviations [N, L], of any sign, since f is even in them.
+        :param sigma: standard deviations [N, L]; f is even in them.
         """
 
     @abstractmethod
@@ -231,20 +216,18 @@ class SiteLoss(ABC):
         """
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Some h [N, L] at which f_h is about alpha [N, L] when sigma is small; Newton's method
-        starts there.
-        """
+        """A start of Newton's method: h [N, L] with f_h about alpha [N, L] for small sigma."""
         return tf.zeros_like(alpha)
 
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser | None:
-        """The maximum of (V15) in closed form, or None where there is no closed form.
+        """Return the maximum of `dual_objective` in closed form, or None if there is none.
 
         :param alpha: multipliers of the means [N, L], inside S.
         :param lam: multipliers of the variances [N, L].
         :param sigma_k: standard deviations where the dual was linearised [N, L].
-        :param rho: weights of the penalty [N, L], at least 0; above 0 where `needs_penalty`.
+        :param rho: weights of the penalty [N, L], at least 0; above 0 if `needs_penalty`.
         """
         return None
 
@@ -264,8 +247,7 @@ def dual_objective(
     kappa: tf.Tensor | None = None,
     h_k: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What (V15) maximises, at one (h, sigma) per observation; all arguments and the result are
-    [N, L].
+    """(V15) with a proximal term in h, at one (h, sigma) per observation; all [N, L].
 
     :param value: the loss f(h, sigma).
     :param h: means.
@@ -274,8 +256,8 @@ def dual_objective(
     :param lam: multipliers of the variances.
     :param sigma_k: standard deviations where the dual was linearised.
     :param rho: weights of the term -1/2 (sigma - sigma_k)^2.
-    :param kappa: weights of the term -1/2 (h - h_k)^2; None stands for zero.
-    :param h_k: means where the dual was linearised; needed together with `kappa`.
+    :param kappa: weights of the term -1/2 (h - h_k)^2; None is zero.
+    :param h_k: means where the dual was linearised; needed with `kappa`.
     """
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
     objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)

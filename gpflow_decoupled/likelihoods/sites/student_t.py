@@ -1,4 +1,4 @@
-"""Sites of Student-t noise, and of Student-t priors; section 3 of Khan 2014 for the loss."""
+"""Sites of Student-t noise and priors; section 3 of Khan 2014 for the loss."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from .site_loss import site_labels
 
 
 def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
-    """The loss of Student-t noise; it is not log-concave, and S is the range of l' without the
-    proximal terms.
-    """
+    """Loss of Student-t noise, not log-concave; S is the range of l' without proximal terms."""
     y = site_labels(Y)
     df = tf.cast(
         constant_parameter(likelihood.df, "The degrees of freedom df", positive=True), y.dtype
@@ -44,7 +42,7 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
         return precision * (eta - y) * weight, precision * (2.0 * tf.square(weight) - weight)
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        """Of the two residuals with slope alpha the one nearer to 0."""
+        """The residual nearer to 0 of the two with slope alpha."""
         root = tf.sqrt(tf.maximum(tf.square(df + 1.0) - 4.0 * df * tf.square(alpha * scale()), 0.0))
         return y + 2.0 * alpha * df * tf.square(scale()) / (df + 1.0 + root)
 
@@ -68,12 +66,11 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
 
 
 def student_t_site(y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor, transform: bool = False) -> Site:
-    """The Student-t log density of y about y_0 [N] with scale s [N] and nu [N] degrees of freedom.
+    """Student-t log density of y about y_0 [N], scale s [N], nu [N] degrees of freedom.
 
-    :param transform: whether the frequency sum is used in the place of the route "spectral". It is
-        right for means of y close to y_0 only: T Gauss-Legendre nodes resolve a distance of 1.6 T
-        over the last frequency, which is 3 s sqrt(nu) for 64 nodes; the expectation of an outlier
-        is then wrong by 0.1 nats.
+    :param transform: use the frequency sum, not "spectral". Only for means of y near y_0: T
+        Gauss-Legendre nodes resolve a distance of 1.6 T over the last frequency, 3 s sqrt(nu) for
+        64; an outlier's expectation errs by 0.1 nats.
     """
 
     def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
