@@ -1,23 +1,21 @@
-"""The affine-independent basis: inducing variables, or weights, are an affine map of independent,
-non-normal variables.
+"""The affine-independent basis: an affine map of independent, non-normal variables.
 
-Source: Challis & Barber 2012. The coordinates w of the D inducing values are whitened, so that
-their prior is N(0, I). The v_d ~ q_d(. | theta_d) are independent with a standardised base
-distribution: mean 0, variance 1, entropy H_d. Then
+Source: Challis & Barber 2012. The coordinates w of the D inducing values (or weights) are whitened,
+with prior N(0, I). The v_d ~ q_d(. | theta_d) are independent with a standardised base
+distribution: mean 0, variance 1, entropy H_d. Then (A1), (A2)
 
     w = A v + b,   E w = b,   cov w = A A^T
-    (A1) f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - phi(x)^T
-    phi(x)) KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
-    (A2)
+    f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - |phi(x)|^2)
+    KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
 
-where L is the Cholesky factor of K = k(Z, Z) and r what the inducing values leave of the prior.
+where L is the Cholesky factor of k(Z, Z), and r the residual of the prior.
 
 | symbol | code | shape |
 |---|---|---|
 | A, b | `matrix()`, `b` | [D, D], [D] |
-| theta, the P shapes of each of the first k of v; the other v_d are normal | `theta` | [k, P] |
-| alpha = phi A for these k, beta = phi b + m_0: f(x) = alpha^T v + beta + normal noise | `projections` | [N, k], [N] |
-"""  # noqa: E501
+| theta, P shapes of each of the first k of v; the others are normal | `theta` | [k, P] |
+| f(x) = alpha^T v + beta + noise, alpha = phi A | `projections` | [N, k], [N] |
+"""
 
 from __future__ import annotations
 
@@ -51,47 +49,45 @@ from .base import Basis, Features
 
 
 class AffineState(NamedTuple):
-    """What an `AffineIndependentBasis` computes once per kernel."""
+    """The state of an `AffineIndependentBasis`, computed once per kernel."""
 
     chol: tf.Tensor
-    """The Cholesky factor of K, [1, D, D]."""
+    """Cholesky factor of K, [1, D, D]."""
     mean: tf.Tensor
-    """b, [D, 1]."""
+    """b [D, 1]."""
     root: tf.Tensor
-    """A, [1, D, D]."""
+    """A [1, D, D]."""
     ok: tf.Tensor
-    """Whether the factorisation succeeded, a scalar."""
+    """The factorisation succeeded, a scalar."""
     tangent: tf.Tensor | None = None
-    """What a well-conditioned gradient of the whitened features needs, see `linalg.whitening`."""
+    """For a well-conditioned gradient of the whitened features, see `linalg.whitening`."""
     divergence: tf.Tensor | None = None
-    """The KL divergence (A2) in nats, a scalar; None in a state for predictions."""
+    """The KL in nats, a scalar; None in a state for predictions."""
 
 
 class AffineIndependentBasis(Basis):
-    """q(f) through w = A v + b over whitened inducing values, (A1), for one latent function.
+    """q(f) through w = A v + b over whitened inducing values, for one latent function.
 
     Cost: D^3, and N D^2 for N inputs.
 
     :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model,
         `inducing.Weights`.
     :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar distribution of TensorFlow Probability. A
-        `distributions.BlockBase` has another one for each block of the v_d.
+        `distributions.Base`, or a scalar TFP distribution. A `distributions.BlockBase` has one per
+        block.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k: the first k of the v_d have the base distribution and the others are
-        normal; all D if not given. Only for structure "full", which can represent every choice of k
-        directions. A site then costs k T instead of D T, for T frequencies.
-    :param A: [D, D], not singular; the identity if not given.
-    :param b: [D]; zeros if not given.
-    :param theta: the shapes [k, P]; by default those of the base distribution.
-    :param gaussian: [D], False for coordinates without a Gaussian prior: their priors are sites,
-        and not part of (A2).
-    :param distinct: whether to check that the points of an inducing variable are distinct; rows of
-        data may be equal.
+    :param non_normal: k: the first k of the v_d have the base distribution, the others are normal;
+        by default all D. Only for "full", which represents every choice of k directions. A site
+        then costs k T instead of D T, for T frequencies.
+    :param A: [D, D], not singular; by default the identity.
+    :param b: [D]; by default zeros.
+    :param theta: shapes [k, P]; by default the base distribution's.
+    :param gaussian: [D], False for coordinates whose priors are sites and not part of the KL.
+    :param distinct: check that the points are distinct; rows of data may be equal.
     :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without
         finite variance, or blocks whose sizes do not add up to k.
-    :raises UnknownOptionError: for another name of a base distribution or structure.
+    :raises UnknownOptionError: for an unknown base distribution or structure.
 
     Example::
 
@@ -146,15 +142,14 @@ class AffineIndependentBasis(Basis):
 
     @property
     def gaussian(self) -> tf.Tensor:
-        """1 for each coordinate with a Gaussian prior and 0 where the prior is a site, [D]."""
+        """1 for each coordinate with a Gaussian prior, 0 where the prior is a site, [D]."""
         return tf.constant(self._gaussian, default_float())
 
     def assign_base(self, base: BaseLike, theta: TensorType | None = None) -> None:
-        """Change the base distribution. A and b do not change, and neither do the mean and
-        covariance of w.
+        """Change the base distribution; A, b and the first two moments of w stay.
 
         :param base: as for the constructor.
-        :param theta: the shapes [k, P]; by default those of the base distribution.
+        :param theta: shapes [k, P]; by default the base distribution's.
         """
         found = base_variable(base)
         dtype, shape = default_float(), (self.non_normal, found.num_shapes)
@@ -177,14 +172,12 @@ class AffineIndependentBasis(Basis):
         return self.map.matrix()
 
     def entropy(self) -> tf.Tensor:
-        """The entropy of q(w) in nats, a scalar: log|det A| and the entropies of the v_d, by
-        (A1).
-        """
+        """Entropy of q(w) in nats, a scalar: log|det A| plus the entropies of the v_d."""
         normal = 0.5 * math.log(2.0 * math.pi * math.e) * (self.size - self.non_normal)
         return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes)) + normal
 
     def sample(self, n: int, seed: Seed = None) -> tf.Tensor:
-        """Draws of the whitened w, [n, D]."""
+        """Draw the whitened w, [n, D]."""
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="AffineIndependentBasis"))
         v = self.base.sample(n, self.shapes, seed=first)
         normal = tf.random.stateless_normal([n, self.size - self.non_normal], second, dtype=v.dtype)
@@ -192,22 +185,18 @@ class AffineIndependentBasis(Basis):
 
     @property
     def shapes(self) -> tf.Tensor:
-        """The shapes theta [k, P]."""
+        """Shapes theta [k, P]."""
         return tf.convert_to_tensor(self.theta)
 
     def divergence(self) -> tf.Tensor:
-        """KL[q(w) || p(w)] in nats, a scalar, by (A2); the priors of coordinates that are not
-        `gaussian` are left out.
-        """
+        """KL[q(w) || p(w)] in nats, a scalar, over the `gaussian` coordinates."""
         moment = tf.square(self.b) + tf.reduce_sum(tf.square(self.matrix()), axis=1)
         return (
             0.5 * tf.reduce_sum(self.gaussian * (moment + math.log(2.0 * math.pi))) - self.entropy()
         )  # (A2)
 
     def projections(self, group: SiteGroup) -> Projections:
-        """The y_n of a group of sites as sums of base variables: alpha [N, k] and beta [N]; normal
-        variables become noise.
-        """
+        """The y_n of a group of sites: alpha [N, k] and beta [N]; normal variables become noise."""
         beta, k = group.offset + tf.linalg.matvec(group.features, self.b), self.non_normal
         alpha, noise = self.map.project(group.features), group.noise
         if k < self.size:
@@ -216,7 +205,7 @@ class AffineIndependentBasis(Basis):
         return Projections(alpha, beta, self.shapes, noise)
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """The prior covariance of the inducing values, with its jitter."""
+        """The prior covariance of the inducing values, with jitter."""
         return {"K": gram_to_factor(kernel, self.inducing)}
 
     def factor(
@@ -235,21 +224,21 @@ class AffineIndependentBasis(Basis):
         )
 
     def whitened_features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-        """The features phi(X) = (L^-1 k(Z, X))^T, [N, D], for X [N, columns]; cost N D^2."""
+        """Features phi(X) = (L^-1 k(Z, X))^T, [N, D], for X [N, columns]; cost N D^2."""
         return tf.transpose(
             whiten(state.chol, state.tangent, gram_to_data(kernel, self.inducing, X))[0]
         )
 
     def features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """The mean and the parts of the variance of q(f) at X [N, columns], by (A1); cost N D^2."""
+        """Mean and features of the variance of q(f) at X [N, columns]; cost N D^2."""
         phi = tf.transpose(self.whitened_features(state, kernel, X))[None]
         mean = apply_per_latent(phi, state.mean, adjoint=True)
         return Features(mean, (phi,), (tf.matmul(state.root, phi, transpose_a=True),))
 
     def prior_kl(self, state: AffineState) -> tf.Tensor:
-        """The KL divergence (A2) of a state, in nats, a scalar.
+        """The KL of a state, in nats, a scalar.
 
-        :raises ValueError: for a state that was made for predictions.
+        :raises ValueError: for a state made for predictions.
         """
         if state.divergence is None:
             raise ValueError(
@@ -260,7 +249,7 @@ class AffineIndependentBasis(Basis):
 
 
 def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
-    """k, or D if it is not given.
+    """k, by default D.
 
     :raises DataError: unless k is from 1 to D, and for another structure than "full".
     """

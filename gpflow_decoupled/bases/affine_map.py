@@ -1,18 +1,16 @@
-"""The matrix A of w = A v + b: its parameters, its determinant, and the products of features with
-it.
+"""The matrix A of w = A v + b: parameters, determinant, products with features.
 
 | structure | A | numbers |
 |---|---|---|
 | "full" | any matrix | D^2 |
 | "lower" | lower triangular | D (D + 1) / 2 |
-| "lu" | L U with L lower, U upper with ones on its diagonal; up to the order of the v_d as general as "full" | D^2 |
+| "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
 | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
-"lower" fixes the rotation of A, on which every q but the Gaussian one depends. So does "low_rank",
-so that inference starts further from its optimum, and the optimum may be lower: for larger D a full
-A with few non-normal variables costs less and reaches a higher bound (`non_normal` of the basis).
-Only log|det A| enters the bound, and the sign of the determinant does not matter.
-"""  # noqa: E501
+"lower" and "low_rank" fix the rotation of A, on which every non-Gaussian q depends: they start
+further from the optimum, which may be lower. For larger D, a full A with few non-normal variables
+(`non_normal` of the basis) costs less and reaches a higher bound. Only log|det A| enters the bound.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +33,9 @@ from ..summaries import short_repr
 
 STRUCTURES = ("full", "lower", "lu", "low_rank")
 _LEAST_RATIO = 1e-12
-"""A matrix whose smallest and largest singular value have a smaller ratio is called singular."""
+"""Ratio of extreme singular values below which a matrix counts as singular."""
 _TURNS = 20
-"""Alternations between the diagonal and the rest, when a matrix is approximated by diag(s) + F
-S^T.
-"""
+"""Alternations when a matrix is approximated by diag(s) + F S^T."""
 
 
 class AffineMap(Module, abc.ABC):
@@ -47,9 +43,7 @@ class AffineMap(Module, abc.ABC):
 
     structure: str
     rotates: bool = False
-    """Whether the structure can represent A Q for every orthogonal Q, up to a permutation of the
-    columns.
-    """
+    """The structure represents A Q for every orthogonal Q, up to a permutation of columns."""
 
     @abc.abstractmethod
     def matrix(self) -> tf.Tensor:
@@ -57,18 +51,14 @@ class AffineMap(Module, abc.ABC):
 
     @abc.abstractmethod
     def log_det(self) -> tf.Tensor:
-        """log|det A|, a scalar; minus infinity or NaN where A is singular."""
+        """log|det A|, a scalar; minus infinity or NaN for a singular A."""
 
     @abc.abstractmethod
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the Parameters so that the matrix is A [D, D].
-
-        Where the structure needs it, the columns are in another order, or the matrix is an
-        approximation of A.
-        """
+        """Set the matrix to A [D, D], up to a permutation of columns or an approximation."""
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The products alpha = features A, [N, D], for features [N, D]; cost N D^2."""
+        """alpha = features A, [N, D], for features [N, D]; cost N D^2."""
         return tf.matmul(features, self.matrix())
 
 
@@ -112,9 +102,7 @@ class LowerMap(AffineMap):
         return _log_product(self.A)
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the lower triangle A Q with the rotation Q that makes it one: a root of the same
-        covariance A A^T [D, D].
-        """
+        """Set the lower triangle A Q, Q orthogonal, a root of the same covariance A A^T [D, D]."""
         R = np.linalg.qr(A.T)[1]
         self.A.assign(R.T)
 
@@ -131,7 +119,7 @@ class LUMap(AffineMap):
         self.U_transposed = Parameter(U.T, transform=triangular(), dtype=default_float())
 
     def _upper(self) -> tf.Tensor:
-        """U [D, D]; the diagonal of the Parameter is not used."""
+        """U [D, D], with a unit diagonal."""
         U = tf.transpose(self.U_transposed)
         return tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U)))
 
@@ -144,11 +132,11 @@ class LUMap(AffineMap):
         return _log_product(self.L)
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The products alpha = features A, [N, D], for features [N, D]; cost N D^2."""
+        """alpha = features A, [N, D], for features [N, D]; cost N D^2."""
         return tf.matmul(tf.matmul(features, self.L), self._upper())
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set A [D, D] with its columns in the order of the pivots."""
+        """Set A [D, D], columns in the order of the pivots."""
         L, U = _columns_pivoted(A)
         self.L.assign(L)
         self.U_transposed.assign(U.T)
@@ -171,7 +159,7 @@ class LowRankMap(AffineMap):
         )
 
     def log_det(self) -> tf.Tensor:
-        """log|det A| by the determinant of a matrix [k, k], a scalar; cost D k^2."""
+        """log|det A| by a determinant [k, k], a scalar; cost D k^2."""
         inner = tf.matmul(self.S, self.F / self.s[:, None], transpose_a=True)
         inner += tf.eye(tf.shape(inner)[0], dtype=inner.dtype)
         return (
@@ -180,18 +168,17 @@ class LowRankMap(AffineMap):
         )
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The products alpha = features A, [N, D], for features [N, D]; cost N D k."""
+        """alpha = features A, [N, D], for features [N, D]; cost N D k."""
         return features * self.s + tf.matmul(tf.matmul(features, self.F), self.S, transpose_b=True)
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the best approximation of A [D, D] by a diagonal and a matrix of rank k."""
+        """Set the best approximation of A [D, D] by a diagonal plus rank k."""
         for parameter, part in zip((self.s, self.F, self.S), _low_rank(A, int(self.F.shape[1]))):
             parameter.assign(part)
 
 
 def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> AffineMap:
-    """The map of a structure whose matrix is A, or the nearest to A that the structure can
-    represent.
+    """Return the map of a structure whose matrix is A, or nearest to A.
 
     :param A: [D, D], not singular.
     :param structure: "full", "lower", "lu" or "low_rank".
@@ -233,9 +220,7 @@ def _log_product(triangle: TensorType) -> tf.Tensor:
 
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L and U [D, D] with L U = A P: L lower, U upper with ones on the diagonal, P the permutation
-    that pivoting finds.
-    """
+    """L and U [D, D] with L U = A P, U unit upper triangular, P the pivoting permutation."""
     # A = root^T rotation^T; pivots of a rotation do not depend on the scale of the rows of A
     rotation, root = np.linalg.qr(A.T)
     _, lower, upper = scipy.linalg.lu(rotation)
@@ -243,10 +228,9 @@ def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The parts s [D], F and S [D, k] of diag(s) + F S^T, an approximation of A by alternating
-    projections.
+    """s [D], F and S [D, k] with diag(s) + F S^T near A, by alternating projections.
 
-    Where A is nearly diagonal, F and S are kept away from zero, where the gradients of both vanish.
+    For a nearly diagonal A, F and S are kept away from zero, where both gradients vanish.
     """
     s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
     for _ in range(_TURNS):

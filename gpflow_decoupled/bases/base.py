@@ -1,4 +1,4 @@
-"""What every basis provides: a state, the moments of q(f), and the divergence from the prior.
+"""The contract of a basis: a state, moments of q(f), and the divergence from the prior.
 
 | symbol | code | shape |
 |---|---|---|
@@ -6,8 +6,8 @@
 | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
 | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
 
-Everything here is in latent space with the prior mean subtracted. The posterior adds the mean
-function and mixes latents into outputs.
+All is in latent space, prior mean subtracted; the posterior adds the mean function and mixes
+latents into outputs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ..covariances.latents import prior_variance
 from ..summaries import one_line, short_table
 
 _ROWS = 8192
-"""Inputs whose features exist at a time, in eager predictions of means and variances."""
+"""Inputs whose features exist at once in eager predictions of means and variances."""
 
 State = Any
-"""The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see
-`Basis.state_type`.
-"""
+"""The NamedTuple that `factor` of a basis returns, see `Basis.state_type`."""
 
 
 class Gaussian(NamedTuple):
-    """A Gaussian part of q in whitened coordinates, in which its prior is N(0, I).
+    """A Gaussian part of q in whitened coordinates, with prior N(0, I).
 
-    Natural gradients and sweeps update these. Example::
+    Natural gradients and sweeps update these.
+
+    Example::
 
         state = basis.factor(kernel)
         (part,) = basis.gaussians(state)
@@ -44,9 +44,7 @@ class Gaussian(NamedTuple):
     """
 
     mean: tf.Tensor | None
-    """[M, L]; None where this part gives only the covariance, and the mean of q(f) is parametrised
-    separately.
-    """
+    """[M, L]; None if the mean of q(f) is parametrised separately."""
     root: tf.Tensor
     """[L, M, M], lower triangular, S = root root^T."""
 
@@ -54,31 +52,31 @@ class Gaussian(NamedTuple):
 class Features(NamedTuple):
     """Mean and variances of q(f) at N inputs: var = k(x, x) - sum minus^2 + sum plus^2.
 
-    Variances are kept as features, and not as numbers, since marginal variances, full covariances,
-    pathwise draws and
-    natural gradients are all made from them. Example::
+    From these features follow marginal variances, full covariances, pathwise draws and natural
+    gradients.
+
+    Example::
 
         features = basis.features(basis.factor(kernel), kernel, X)
         variance = basis.variance(features, kernel, X)  # [N, L]
     """
 
     mean: tf.Tensor
-    """[N, L]"""
+    """[N, L]."""
     minus: tuple[tf.Tensor, ...]
-    """Each [G, M, N]. The first ones are the projections A of the basis's Gaussian parts, in the
-    order of the parts.
-    """
+    """Each [G, M, N]; first the projections A of the Gaussian parts, in order."""
     plus: tuple[tf.Tensor, ...]
     """Each [L, M, N]."""
 
 
 class Basis(Module, abc.ABC):
-    """A parametrisation of q(f), the approximate posterior process.
+    """A parametrisation of the approximate posterior q(f).
 
     `factor` does all factorisations and returns an immutable state; all other methods are pure
-    functions of that state. Training, the cached posterior and the tests call the same methods.
-    Subclass `InducingBasis` for bases on inducing
-    points, this class for bases on the data themselves. Example::
+    functions of it, used by training, the cached posterior and the tests alike. Subclass
+    `InducingBasis` for inducing points, this class for the data themselves.
+
+    Example::
 
         basis = CoupledBasis(Z)
         state = basis.factor(kernel)
@@ -87,23 +85,20 @@ class Basis(Module, abc.ABC):
     """
 
     state_type: type
-    """The NamedTuple that `factor` returns. Fields after `ok` are needed only for gradients and the
-    divergence.
-    """
+    """The NamedTuple of `factor`; fields after `ok` serve gradients and the divergence only."""
     num_latent_gps: int
     """L, the number of latent functions."""
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """How many points there are of each kind, by name."""
+        """Numbers of points of each kind, by name."""
         return {}
 
     def __repr__(self) -> str:
-        """One line: the class, the sizes, and the number of latent functions."""
         return one_line(self, **self.sizes, latents=self.num_latent_gps)
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     @abc.abstractmethod
@@ -113,10 +108,9 @@ class Basis(Module, abc.ABC):
         """Do all factorisations.
 
         :param kernel: the prior covariance of f.
-        :param rows: [m] indices for the estimate (D25) of the mean's norm. A basis that subsamples
-            draws them itself if none are given; other bases ignore them.
+        :param rows: [m] indices for the estimate of the mean's norm, drawn if needed and not given.
         :param with_kl: False leaves out what only `prior_kl` needs.
-        :return: a NamedTuple of tensors with a field `ok`, whether all factorisations succeeded.
+        :return: a NamedTuple of tensors whose field `ok` says if all factorisations succeeded.
         """
 
     @abc.abstractmethod
@@ -129,9 +123,7 @@ class Basis(Module, abc.ABC):
 
     @abc.abstractmethod
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """The matrices that `factor` factorises, by name, for the error message when one of them
-        fails.
-        """
+        """The matrices that `factor` factorises, by name, for its error messages."""
 
     def mean_and_cov(
         self, state: State, kernel: Kernel, Xnew: TensorType, full_cov: bool = False
@@ -141,11 +133,10 @@ class Basis(Module, abc.ABC):
         :param state: of `factor`.
         :param kernel: the kernel that the state was made with.
         :param Xnew: inputs [..., N, D].
-        :param full_cov: return covariances between the inputs, not only variances. Without it, and
-            outside of a `tf.function`, rows are taken in blocks of 8192: memory M * 8192, and not M
-            N.
+        :param full_cov: return covariances between inputs. Without it, eager calls take rows in
+            blocks of 8192: memory M * 8192, not M N.
         :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N] if
-        `full_cov`.
+            `full_cov`.
         """
         Xnew = tf.convert_to_tensor(Xnew)
         batch = tf.shape(Xnew)[:-1]
@@ -169,13 +160,12 @@ class Basis(Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [N, L] of q(f) at X [N, D], without the mean function.
 
-        Outside of a `tf.function` rows are taken in blocks of 8192, so that features of so many
-        rows alone exist at a time.
+        Eager calls take rows in blocks of 8192.
 
         :param state: of `factor`.
         :param kernel: the kernel that the state was made with.
         :param X: [N, D].
-        :param floored: as of `variance`.
+        :param floored: see `variance`.
         """
         if tf.executing_eagerly() and X.shape[0] > _ROWS:
             starts = range(0, X.shape[0], _ROWS)
@@ -190,14 +180,15 @@ class Basis(Module, abc.ABC):
     def variance(
         self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False
     ) -> tf.Tensor:
-        """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20).
+        """Marginal variances [N, L] at X [N, D] from the features, as sums of squares.
 
         :param features: of the basis, at X.
         :param kernel: the kernel that they were made with.
         :param X: [N, D].
-        :param floored: for predictions: what is left of the prior variance is at least zero,
-        whatever its round-off.
+        :param floored: for predictions: keep the residual prior variance non-negative despite
+            round-off.
         """
+        # (D20)
         variance = prior_variance(kernel, X, full_cov=False)  # [G, N]
         for feature in features.minus:
             variance -= tf.reduce_sum(tf.square(feature), axis=-2)
@@ -208,9 +199,7 @@ class Basis(Module, abc.ABC):
 
 
 def _outer(feature: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-    """Gram matrices [..., G, N, N] of a feature [G, M, ...N], whose inputs have the batch shape
-    [..., N].
-    """
+    """Gram matrices [..., G, N, N] of a feature [G, M, ...N], inputs of batch shape [..., N]."""
     rank = batch.shape[0]
     parted = tf.reshape(feature, tf.concat([tf.shape(feature)[:2], batch], axis=0))
     order = list(range(2, 1 + rank)) + [0, 1, 1 + rank]

@@ -1,12 +1,11 @@
-"""The coupled basis: one set of points for the mean and the covariance, as in `gpflow.models.SVGP`.
+"""The coupled basis: one set of points for mean and covariance, as in `gpflow.models.SVGP`.
 
 Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et al. 2018
-(arXiv:1809.08820). With the inducing points beta, L_b the Cholesky factor of K_beta, and q(f(beta))
-= N(L_b m~, L_b S~ L_b^T):
+(arXiv:1809.08820). With L_b the Cholesky factor of K_beta, q(f(beta)) = N(L_b m~, L_b S~ L_b^T) and
+A_x = L_b^-1 k_bx, (D3), (D4):
 
-    m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x',   A_x = L_b^-1 k_bx
-    (D3) KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
-    (D4)
+    m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x'
+    KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ from .parts.optimum import OptimalParameters, Regression, no_mean_points, projec
 
 
 class CoupledState(NamedTuple):
-    """State of a `CoupledBasis`: chol(K_beta) [G, M, M], and whitened q(u) with mean [M, L] and
-    root [L, M, M].
-    """
+    """chol(K_beta) [G, M, M], and whitened q(u): mean [M, L], root [L, M, M]."""
 
     chol: tf.Tensor
     mean: tf.Tensor
@@ -46,17 +43,18 @@ class CoupledState(NamedTuple):
 
 
 class CoupledBasis(InducingBasis):
-    """q(f) through q(f(beta)) = N(m, S), the basis of `gpflow.models.SVGP`; equations (D3), (D4).
+    """q(f) through q(f(beta)) = N(m, S), the basis of `gpflow.models.SVGP`.
+
+    Cost per step on N inputs: M^3 + N M^2.
 
     :param beta: inducing points [M, D], or any GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param q_mu: mean [M, L]; zeros if not given. A `gpflow.Parameter` is shared, and not copied.
-    :param q_sqrt: root of the covariance [L, M, M], lower triangular; identities if not given.
-    :raises DataError: where an array has the wrong shape, or the points are not finite and
-        distinct.
+    :param q_mu: mean [M, L]; by default zeros. A `gpflow.Parameter` is shared.
+    :param q_sqrt: lower triangular root of the covariance [L, M, M]; by default identities.
+    :raises DataError: for arrays of a wrong shape, or points that are not finite and distinct.
 
-    Cost per step on N inputs: M^3 + N M^2. Example::
+    Example::
 
         basis = CoupledBasis(X[:50], num_latent_gps=2)
         model = BasisGP(
@@ -91,20 +89,20 @@ class CoupledBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> CoupledState:
-        """chol(K_beta), and q(u) in whitened coordinates; M^3 / 3."""
+        """chol(K_beta), and whitened q(u); M^3 / 3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         return CoupledState(chol, mean, root, ok, tangent)
 
     def features(self, state: CoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances (D3) at X [N, D]; N M^2."""
+        """Mean and variances at X [N, D]; N M^2."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = apply_per_latent(A, state.mean, adjoint=True)  # (D3)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: CoupledState) -> tf.Tensor:
-        """The divergence (D4) in nats, a scalar."""
-        return kl_from_whitened(state.mean, state.root)
+        """The KL in nats, a scalar."""
+        return kl_from_whitened(state.mean, state.root)  # (D4)
 
     def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
         """q(u), whitened."""
@@ -125,11 +123,11 @@ class CoupledBasis(InducingBasis):
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def weights_of_rows(self, state: CoupledState) -> tf.Tensor:
-        """m~, (D3)."""
-        return state.mean
+        """m~."""
+        return state.mean  # (D3)
 
     def with_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> CoupledState:
-        """With another q(f(beta))."""
+        """The state with another q(f(beta))."""
         return state._replace(mean=new[0].mean, root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
@@ -146,19 +144,16 @@ class CoupledBasis(InducingBasis):
         return (self.beta,)
 
     def moved_to(self, *points: InducingVariables) -> CoupledBasis:
-        """A new basis with the same options on other points beta, at the prior."""
+        """The same basis on other points beta, at the prior."""
         (beta,) = points
         return CoupledBasis(beta, self.num_latent_gps, whiten=self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`: (D26), (D30), (D31); N M^2
-        + M^3.
-        """
+        """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`; N M^2 + M^3."""
+        # (D26), (D30), (D31)
         _, A = project(kernel, self.beta, data.X)
         return with_gaussians(kernel, data, [A], no_mean_points(data))
 
     def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:
-        """(D31), with its gradient in closed form; 2 N M^2 + M^3, and 2 N M^2 more for the
-        gradient.
-        """
-        return coupled_bound(kernel, self.beta, data)
+        """The collapsed bound, closed gradient; 2 N M^2 + M^3, and 2 N M^2 for the gradient."""
+        return coupled_bound(kernel, self.beta, data)  # (D31)

@@ -1,17 +1,17 @@
 """The decoupled basis: one set of points for the mean, another for the covariance.
 
 Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018
-(arXiv:1809.08820). The mean is a sum of kernels at the points alpha with the coefficients a; the
-covariance lives on the points beta.
+(arXiv:1809.08820). The mean is a sum of kernels at points alpha with coefficients a; the covariance
+lives on points beta.
 
-covariance="inverse": with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T k_bx,
+covariance="inverse", (D5), (D7): with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T
+k_bx,
 
     m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'
-    (D5), (D7) KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]
-    (D7)
+    KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]
 
-covariance="coupled": the covariance of the coupled basis, so that KL = 1/2 a^T K_a a + 1/2
-[tr S~ - M - log|S~|].   (D9)
+covariance="coupled", (D9): the coupled basis's covariance, KL = 1/2 a^T K_a a + 1/2 [tr S~ - M -
+log|S~|].
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .parts.optimum import (
 )
 
 INITIAL_ROOT = 0.1
-"""chol_B starts at this times the identity: zero is a saddle point, where its gradient vanishes."""
+"""chol_B starts at this times the identity: zero is a saddle point with a vanishing gradient."""
 
 
 class DecoupledState(NamedTuple):
@@ -66,29 +66,29 @@ class DecoupledState(NamedTuple):
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
-    """a^T K_a a, a scalar, where the divergence is wanted."""
+    """a^T K_a a, a scalar, if the divergence is wanted."""
 
 
 class DecoupledBasis(InducingBasis):
-    """q(f) with mean points alpha and covariance points beta; equations (D5)-(D7), or (D9).
+    """q(f) with mean points alpha and covariance points beta.
+
+    Without common points the pair has no natural parameters: `a` and `chol_B` are learned by
+    gradients, and only the "coupled" covariance has a natural gradient. The bound is not concave in
+    `chol_B`. Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha.
 
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
-    :param covariance: "inverse" for (D5) with Parameter `chol_B` [L, M_beta, M_beta], or "coupled"
-        for (D9) with Parameter `q_sqrt` [L, M_beta, M_beta].
-    :param whiten: whether `q_sqrt` is whitened; "inverse" has no use for it.
-    :param mean_scaling: coordinates in which `a` [M_alpha, L] is learned: "none", "diagonal" or
-        "whitened".
-    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm, which pays
-        with thousands of mean points and with hundreds is noise alone; None computes it in full.
+    :param covariance: "inverse", S^-1 = K_b^-1 + B with Parameter `chol_B` [L, M_beta, M_beta], or
+        "coupled" with Parameter `q_sqrt` [L, M_beta, M_beta].
+    :param whiten: whiten `q_sqrt`; not used by "inverse".
+    :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
+    :param mean_subsample: rows m in the estimate of the mean's norm, which pays with thousands of
+        mean points and is mere noise with hundreds; None computes it in full.
     :raises DataError: for points that are not finite and distinct.
     :raises UnknownOptionError: for unknown options.
 
-    Mean and covariance share no points, so that the pair has no natural parameters: `a` and
-    `chol_B` are learned by gradients, and under "coupled" the covariance alone has a natural
-    gradient. The bound is not concave in `chol_B`.
-    Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha. Example::
+    Example::
 
         basis = DecoupledBasis(X[:500], X[:50], covariance="coupled")
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
@@ -124,7 +124,7 @@ class DecoupledBasis(InducingBasis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The numbers of points alpha and beta."""
+        """Numbers of points alpha and beta."""
         return {"alpha": self.kernel_mean.size, "beta": count_points(self.beta)}
 
     @property
@@ -134,9 +134,7 @@ class DecoupledBasis(InducingBasis):
 
     @property
     def a(self) -> Parameter:
-        """The coefficients [M_alpha, L] in the coordinates of `mean_scaling`; `mean_coefficients`
-        returns the raw ones.
-        """
+        """Coefficients [M_alpha, L] in the coordinates of `mean_scaling`."""
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
@@ -151,9 +149,7 @@ class DecoupledBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> DecoupledState:
-        """chol(H) or chol(K_beta), and the mean's norm, in full or from `rows`; M_beta^3 + m
-        M_alpha.
-        """
+        """chol(H) or chol(K_beta), and the mean's norm, perhaps of `rows`; M_beta^3 + m M_alpha."""
         K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
@@ -170,7 +166,7 @@ class DecoupledBasis(InducingBasis):
         return DecoupledState(chol, root, a, ok, tangent, norm)
 
     def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances (D5) or (D9) at X [N, D]; N (M_alpha + M_beta^2)."""
+        """Mean and variances at X [N, D]; N (M_alpha + M_beta^2)."""
         mean = self.kernel_mean.values(kernel, state.a, X)
         K_bx = gram_to_data(kernel, self.beta, X)
         if self.covariance == "coupled":
@@ -181,7 +177,7 @@ class DecoupledBasis(InducingBasis):
         )  # (D7)
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
-        """The divergence (D7) or (D9) in nats, a scalar; unbiased where the norm is estimated."""
+        """The KL in nats, a scalar; unbiased if the norm is estimated."""
         if self.covariance == "coupled":
             return 0.5 * norm_of(state) + kl_from_whitened(
                 tf.zeros([], state.root.dtype), state.root
@@ -210,14 +206,12 @@ class DecoupledBasis(InducingBasis):
         )
 
     def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
-        """Under "coupled" the covariance S~ without a mean, which the points alpha give; under
-        "inverse" nothing.
-        """
+        """The covariance S~ of "coupled", without a mean; nothing for "inverse"."""
         return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
 
     @property
     def holds_sites(self) -> bool:
-        """True under "coupled" where `q_sqrt` is whitened."""
+        """True for "coupled" with a whitened `q_sqrt`."""
         return self.whiten and self.covariance == "coupled"
 
     def whiteners(self, state: DecoupledState) -> tuple[Whitener, ...]:
@@ -225,7 +219,7 @@ class DecoupledBasis(InducingBasis):
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def with_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> DecoupledState:
-        """With another covariance."""
+        """The state with another covariance."""
         return state._replace(root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
@@ -237,9 +231,8 @@ class DecoupledBasis(InducingBasis):
         assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best a (D28) and covariance (D26), (D27) for Gaussian noise; N (M_alpha^2 + M_beta^2)
-        + M_alpha^3 + M_beta^3.
-        """
+        """The best q for Gaussian noise; N (M_alpha^2 + M_beta^2) + M_alpha^3 + M_beta^3."""
+        # (D26)-(D28)
         chol, A = project(kernel, self.beta, data.X)
         fit = no_mean_points(data)
         if self.kernel_mean.size > 0:
@@ -257,15 +250,13 @@ class DecoupledBasis(InducingBasis):
         return OptimalParameters(elbo, fit.coefficients, (), root)
 
     def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write the coefficients, the covariance of the coupled form, and `chol_B` of the inverse
-        form.
-        """
+        """Write the coefficients, and the covariance in its form."""
         super().write_optimum(kernel, optimum)
         if optimum.chol_B is not None:
             self.chol_B.assign(optimum.chol_B)
 
     def _H(self, K_b: tf.Tensor) -> tf.Tensor:
-        """H = I + C^T K_b C [L, M_beta, M_beta], symmetric to the last bit."""
+        """H = I + C^T K_b C [L, M_beta, M_beta], exactly symmetric."""
         C = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         inner = transposed_product(C, tf.matmul(K_b, C))
         return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(

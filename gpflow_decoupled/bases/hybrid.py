@@ -1,13 +1,11 @@
-"""The hybrid basis: extra mean points gamma beside the inducing points beta, not orthogonal to
-them.
+"""The hybrid basis: extra mean points gamma, not orthogonal to beta.
 
 Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et al. 2018
-(arXiv:1809.08820). With t = L_b^-1 K_bg a and the coupled part of the mean written a_b = K_b^-1
-m_h:
+(arXiv:1809.08820). With t = L_b^-1 K_bg a and the coupled part of the mean a_b = K_b^-1 m_h, (D10),
+(D11):
 
     m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis
-    (D10) KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
-    (D11)
+    KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
 
 The printed divergence (equation 14 of Cheng & Boots) lacks the factor 1/2 of the log determinant.
 """
@@ -40,27 +38,27 @@ class HybridState(NamedTuple):
     """State of a `HybridBasis`."""
 
     chol: tf.Tensor
-    """chol(K_beta) [G, M_beta, M_beta]"""
+    """chol(K_beta) [G, M_beta, M_beta]."""
     mean: tf.Tensor
-    """m~_h [M_beta, L]"""
+    """m~_h [M_beta, L]."""
     root: tf.Tensor
     """A root of S~ [L, M_beta, M_beta]."""
     a: tf.Tensor
     """Raw coefficients [M_gamma, L]."""
     t: tf.Tensor
-    """t = L_b^-1 K_bg a [M_beta, L]"""
+    """t = L_b^-1 K_bg a [M_beta, L]."""
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
-    """a^T K_g a, a scalar, where the divergence is wanted."""
+    """a^T K_g a, a scalar, if the divergence is wanted."""
 
 
 class HybridBasis(InducingBasis):
-    """q(f) with mean points gamma beside the inducing points beta; equations (D10), (D11).
+    """q(f) with mean points gamma beside the inducing points beta.
 
-    Parameters, errors and cost are those of `OrthogonalBasis`, except that `q_mu` is m_h, the
-    inducing points' share of the mean: here E_q f(beta) = m_h + K_bg a_gamma. `OrthogonalBasis`
-    describes the same q(f) in better coordinates (D15).
+    As `OrthogonalBasis`, which describes the same q(f) in better coordinates, except that `q_mu` is
+    m_h with E_q f(beta) = m_h + K_bg a_gamma.
+
     Example::
 
         basis = HybridBasis(X[:500], X[500:550])
@@ -100,9 +98,7 @@ class HybridBasis(InducingBasis):
 
     @property
     def a_gamma(self) -> Parameter:
-        """The coefficients [M_gamma, L] in the coordinates of `mean_scaling`; `mean_coefficients`
-        returns the raw ones.
-        """
+        """Coefficients [M_gamma, L] in the coordinates of `mean_scaling`."""
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
@@ -112,9 +108,7 @@ class HybridBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> HybridState:
-        """chol(K_beta), t, and the mean's norm, in full or from `rows`; M_beta^3 / 3 + M_beta
-        M_gamma + m M_gamma.
-        """
+        """chol(K_beta), t and the mean's norm; M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
@@ -130,14 +124,14 @@ class HybridBasis(InducingBasis):
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances (D10) at X [N, D]; N (M_gamma + M_beta^2)."""
+        """Mean and variances at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         of_beta = apply_per_latent(A, state.mean, adjoint=True)
         mean = self.kernel_mean.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D10)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: HybridState) -> tf.Tensor:
-        """The divergence (D11) in nats, a scalar; unbiased where the norm is estimated."""
+        """The KL in nats, a scalar; unbiased if the norm is estimated."""
         cross = tf.reduce_sum(state.t * state.mean)
         return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
 
@@ -147,27 +141,21 @@ class HybridBasis(InducingBasis):
 
     @property
     def steps_mean(self) -> bool:
-        """False: where the coefficients move at fixed `q_mu`, q(f(beta)) moves too, which is not
-        (D41).
-        """
-        return False
+        """False: at fixed `q_mu` a step of the coefficients moves q(f(beta)) too."""
+        return False  # not (D41)
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
-        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not
-        change.
-        """
+        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) is unchanged."""
         self.kernel_mean.refresh(
             lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma)
         )
 
     def gaussians(self, state: HybridState) -> tuple[Gaussian, ...]:
-        """q(f(beta)), whitened. Its mean is m_h + K_bg a, at fixed a a shift of `q_mu` (appendix
-        C.2 of the paper).
-        """
+        """Whitened q(f(beta)), mean m_h + K_bg a (appendix C.2 of the paper)."""
         return (Gaussian(state.mean + state.t, state.root),)
 
     def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
-        """With another q(f(beta)), at the present a_gamma."""
+        """The state with another q(f(beta)), at the present a_gamma."""
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
@@ -185,7 +173,7 @@ class HybridBasis(InducingBasis):
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> HybridBasis:
-        """A new basis with the same options on other points beta and gamma, at the prior."""
+        """The same basis on other points beta and gamma, at the prior."""
         beta, gamma = points
         L, mean = self.num_latent_gps, self.kernel_mean
         scaling, subsample = mean.scaling.kind, mean.subsample
@@ -194,7 +182,5 @@ class HybridBasis(InducingBasis):
         )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise, the same process as that of `OrthogonalBasis`:
-        (D29)-(D31).
-        """
-        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)
+        """The best q(f) for Gaussian noise, the same process as `OrthogonalBasis`'s."""
+        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D29)

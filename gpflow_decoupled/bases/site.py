@@ -1,12 +1,10 @@
-"""The site basis: the prior times one Gaussian site per observation, the form of q(f) at every
-optimum of the bound.
+"""The site basis: the prior times a Gaussian site per observation, q(f)'s form at an optimum.
 
-Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. Sites are centred: with f = m_0 + u,
-site n is exp(nu_n u_n - tau_n u_n^2 / 2), and q(u) = N(K alpha, (K^-1 + W)^-1), W = diag(tau):
+Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. With f = m_0 + u, site n is exp(nu_n
+u_n - tau_n u_n^2 / 2), and q(u) = N(K alpha, (K^-1 + W)^-1), W = diag(tau), (C10), (C11), (C14):
 
     m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'
-    (C10), (C11) KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
-    (C14)
+    KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
 """
 
 from __future__ import annotations
@@ -28,23 +26,21 @@ from .parts.observations import observation_points, per_observation
 
 
 class SiteState(NamedTuple):
-    """State of a `SiteBasis`: what predictions need, and after `ok` what the divergence needs; see
-    `SitePosterior`.
-    """
+    """The state of a `SiteBasis`; fields after `ok` serve the divergence. See `SitePosterior`."""
 
     chol: tf.Tensor
     """L_B [L, N, N], B = I + W^1/2 K W^1/2 of the positive tau."""
     scale: tf.Tensor
     """W^1/2 of the positive tau [L, N]."""
     negative: tf.Tensor
-    """What negative tau add to standard deviations [L, m, N]."""
+    """Contribution of negative tau to standard deviations [L, m, N]."""
     alpha: tf.Tensor
-    """K^-1 u [N, L]"""
+    """K^-1 u [N, L]."""
     ok: tf.Tensor
     mean: tf.Tensor | None = None
-    """u at the observations [N, L]"""
+    """u at the observations [N, L]."""
     variance: tf.Tensor | None = None
-    """v at the observations [N, L]"""
+    """v at the observations [N, L]."""
     log_det: tf.Tensor | None = None
     """log det(I + K W), summed over latents, a scalar."""
     nu: tf.Tensor | None = None
@@ -52,19 +48,18 @@ class SiteState(NamedTuple):
 
 
 class SiteBasis(Basis):
-    """q(f) as the prior times a Gaussian site for each observation and latent; equations
-    (C10)-(C14).
+    """q(f) as the prior times a Gaussian site per observation and latent; the basis of `CVIGP`.
 
-    :param points: the inputs of the observations X [N, D]; they stay fixed.
+    Cost: 4/3 N^3 per latent, memory N^2 L.
+
+    :param points: the inputs X [N, D], which stay fixed.
     :param num_latent_gps: L; latents are independent under q, as in `gpflow.models.VGP`.
-    :param nu: site precisions times site means [N, L]; zeros if not given.
-    :param tau: site precisions [N, L], of any sign as long as K^-1 + W is positive definite; zeros
-        if not given. Where both are zero q is the prior.
-    :raises DataError: where an array has the wrong shape or is not finite.
+    :param nu: site precisions times site means [N, L]; by default zeros.
+    :param tau: site precisions [N, L], of any sign while K^-1 + W is positive definite; by default
+        zeros. If both are zero, q is the prior.
+    :raises DataError: for arrays of a wrong shape or not finite.
 
-    Cost: 4/3 N^3 per latent, memory N^2 L. It is the basis of `CVIGP`; by itself, for Gaussian
-    noise of variance s2 the exact
-    posterior is an example::
+    Example, the exact posterior for Gaussian noise of variance s2::
 
         basis = SiteBasis(X, nu=Y / s2, tau=np.full(Y.shape, 1.0 / s2))
         mean, variance = basis.mean_and_cov(basis.factor(kernel), kernel, Xnew)
@@ -89,17 +84,17 @@ class SiteBasis(Basis):
 
     @property
     def X(self) -> tf.Tensor:
-        """The inputs of the observations [N, D]."""
+        """The inputs [N, D]."""
         return tf.convert_to_tensor(self.points.inducing_variable.Z)
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """N, the number of observations."""
+        """The number of observations N."""
         return {"N": self.num_data}
 
     @property
     def num_data(self) -> int:
-        """N, the number of observations."""
+        """The number of observations N."""
         return int(self.X.shape[0])
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
@@ -115,7 +110,7 @@ class SiteBasis(Basis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> SiteState:
-        """The posterior (C10)-(C12) at the observations; 4/3 N^3 per latent."""
+        """The posterior at the observations; 4/3 N^3 per latent."""
         return self.state_at(self.prior(kernel), self.nu, self.tau)
 
     def state_at(self, K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SiteState:
@@ -127,30 +122,26 @@ class SiteBasis(Basis):
         )
 
     def features(self, state: SiteState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean (C10) and variances (C11) at X [N*, D]; N^2 N* per latent."""
+        """Mean and variances at X [N*, D]; N^2 N* per latent."""
         K_Xx = gram_to_data(kernel, self.points, X)
-        mean = apply_per_latent(K_Xx, state.alpha, adjoint=True)
-        minus = solve(state.chol, state.scale[:, :, None] * K_Xx)
+        mean = apply_per_latent(K_Xx, state.alpha, adjoint=True)  # (C10)
+        minus = solve(state.chol, state.scale[:, :, None] * K_Xx)  # (C11)
         return Features(mean, (minus,), (tf.matmul(state.negative, K_Xx),))
 
     def prior_kl(self, state: SiteState) -> tf.Tensor:
-        """The divergence (C14) in nats, a scalar."""
+        """The KL in nats, a scalar."""
         _, tau, mean, variance, log_det = _at_observations(state)
         quadratic = tf.reduce_sum(state.alpha * mean) - tf.reduce_sum(tau * variance)
         return 0.5 * (log_det + quadratic)  # (C14)
 
     def log_partition(self, state: SiteState) -> tf.Tensor:
-        """The log evidence of the sites under the prior, log integral of N(u; 0, K) prod_n
-        t_n(u_n), in nats.
-        """
+        """Log evidence of the sites, log integral of N(u; 0, K) prod_n t_n(u_n), in nats."""
         nu, _, mean, _, log_det = _at_observations(state)
         return 0.5 * (tf.reduce_sum(nu * mean) - log_det)  # (C16)
 
 
 def _at_observations(state: SiteState) -> tuple[tf.Tensor, ...]:
-    """nu, tau, mean, variance and log det of a state; raises `ValueError` for one of a cached
-    posterior.
-    """
+    """nu, tau, mean, variance, log det of a state; `ValueError` for a cached posterior's."""
     if state.nu is None:
         raise ValueError(
             "This state was made for predictions; call factor(kernel) for the divergence."

@@ -1,13 +1,12 @@
-"""The SOLVE-GP basis: a second Gaussian, with a covariance of its own, on the orthogonal part.
+"""The SOLVE-GP basis: a second Gaussian on the orthogonal part.
 
-Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, C); v =
-f_perp(gamma), q(u) q(v):
+Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, C), v =
+f_perp(gamma), q(u) q(v); (D16)-(D18):
 
-    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U,   A'_x = L_c^-1 (k_gx -
-    U^T A_x) m(x) = A_x^T m~ + A'_x^T m~_v
-    (D16) s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'
-    (D17) KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]
-    (D18)
+    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U
+    A'_x = L_c^-1 (k_gx - U^T A_x),   m(x) = A_x^T m~ + A'_x^T m~_v
+    s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'
+    KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ from .parts.optimum import OptimalParameters, Regression, no_mean_points, projec
 
 
 class SolveState(NamedTuple):
-    """State of a `SolveBasis`: two factorisations, and two Gaussians in whitened coordinates."""
+    """Two factorisations, and two whitened Gaussians."""
 
     chol: tf.Tensor
-    """chol(K_beta) [G, M_beta, M_beta]"""
+    """chol(K_beta) [G, M_beta, M_beta]."""
     chol_gamma: tf.Tensor
-    """chol(C_gamma) [G, M_gamma, M_gamma]"""
+    """chol(C_gamma) [G, M_gamma, M_gamma]."""
     projection: tf.Tensor
-    """U = L_b^-1 K_bg [G, M_beta, M_gamma]"""
+    """U = L_b^-1 K_bg [G, M_beta, M_gamma]."""
     mean: tf.Tensor
-    """m~ [M_beta, L]"""
+    """m~ [M_beta, L]."""
     root: tf.Tensor
     """A root of S~ [L, M_beta, M_beta]."""
     v_mean: tf.Tensor
-    """m~_v [M_gamma, L]"""
+    """m~_v [M_gamma, L]."""
     v_root: tf.Tensor
     """A root of S~_v [L, M_gamma, M_gamma]."""
     ok: tf.Tensor
@@ -58,19 +57,21 @@ class SolveState(NamedTuple):
 
 
 class SolveBasis(InducingBasis):
-    """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma; equations (D16)-(D18).
+    """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma.
+
+    Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
 
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise both Gaussians in whitened coordinates.
-    :param q_mu: mean of q(u) [M_beta, L]; zeros if not given.
-    :param q_sqrt: root of its covariance [L, M_beta, M_beta]; identities if not given.
-    :param v_mu: mean of q(v) [M_gamma, L]; zeros if not given.
-    :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; identities if not given.
+    :param q_mu: mean of q(u) [M_beta, L]; by default zeros.
+    :param q_sqrt: root of its covariance [L, M_beta, M_beta]; by default identities.
+    :param v_mu: mean of q(v) [M_gamma, L]; by default zeros.
+    :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; by default identities.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
-    Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2). Example::
+    Example::
 
         basis = SolveBasis(X[:50], X[50:100])
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
@@ -106,20 +107,18 @@ class SolveBasis(InducingBasis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The numbers of points beta and gamma."""
+        """Numbers of points beta and gamma."""
         return {"beta": count_points(self.beta), "gamma": count_points(self.gamma)}
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta and the residual kernel at gamma, with their jitters."""
+        """K_beta and the residual kernel at gamma, with jitter."""
         residual = residual_gram_to_factor(kernel, self.beta, self.gamma)
         return {"K_beta": gram_to_factor(kernel, self.beta), "C_gamma": residual}
 
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> SolveState:
-        """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) +
-        M_gamma^3.
-        """
+        """chol(K_beta), chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
         K_g = gram(kernel, self.gamma)
@@ -133,7 +132,7 @@ class SolveBasis(InducingBasis):
         )
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean (D16) and variances (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
+        """Mean and variances at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(
             state.projection, A, transpose_a=True
@@ -149,7 +148,7 @@ class SolveBasis(InducingBasis):
         )
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:
-        """The divergence (D18) in nats, a scalar."""
+        """The KL in nats, a scalar."""
         return kl_from_whitened(state.mean, state.root) + kl_from_whitened(
             state.v_mean, state.v_root
         )  # (D18)
@@ -171,7 +170,7 @@ class SolveBasis(InducingBasis):
         )
 
     def with_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> SolveState:
-        """With another q(u) and q(v)."""
+        """The state with another q(u) and q(v)."""
         u, v = new
         return state._replace(mean=u.mean, root=u.root, v_mean=v.mean, v_root=v.root)
 
@@ -190,14 +189,13 @@ class SolveBasis(InducingBasis):
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> SolveBasis:
-        """A new basis with the same options on other points beta and gamma, at the prior."""
+        """The same basis on other points beta and gamma, at the prior."""
         beta, gamma = points
         return SolveBasis(gamma, beta, self.num_latent_gps, whiten=self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(u) q(v) for Gaussian noise: (D26), (D30), (D33); N (M_beta^2 + M_gamma^2) +
-        M_beta^3 + M_gamma^3.
-        """
+        """The best q(u) q(v), Gaussian noise; N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3."""
+        # (D26), (D30), (D33)
         _, A = project(kernel, self.beta, data.X)
         A_v = self.features(self.factor(kernel, with_kl=False), kernel, data.X).minus[1]
         return with_gaussians(kernel, data, [A, A_v], no_mean_points(data))

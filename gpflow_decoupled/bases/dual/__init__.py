@@ -1,10 +1,8 @@
-"""The dual basis: q(f) described by multipliers alpha and lambda, two numbers per observation and
-latent function.
+"""The dual basis: q(f) by multipliers alpha and lambda per observation and latent.
 
-`basis` has `DualBasis`, the class that models use: it owns the multipliers and leaves the linear
-algebra to a geometry. `geometry` says what every geometry computes, and defines the state that it
-returns; read it first. `function_space` works with the kernel matrix K [N, N] of any kernel.
-`weight_space` serves linear kernels, K = A A^T with A [N, p], and never forms an N x N matrix.
+`basis` has `DualBasis`, which owns the multipliers and leaves the linear algebra to a geometry.
+Read `geometry` first (its contract and state); `function_space` serves any kernel by its matrix K
+[N, N], `weight_space` linear kernels K = A A^T, A [N, p], without N x N matrices.
 """
 
 from .basis import DualBasis

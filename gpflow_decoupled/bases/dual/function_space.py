@@ -1,9 +1,8 @@
-"""The dual basis in function space: any kernel, by its matrix K [N, N] at the observations.
+"""The dual basis in function space, by the kernel matrix K [N, N].
 
-    V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2
-    (V9)
+    V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
 
-of the positive lambda; `linalg.sites` adds the negative ones afterwards. K may be singular.
+for positive lambda; `linalg.sites` adds negative ones afterwards. K may be singular.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple
 
 _JITTERS = (0.0, 4.5, 45.0, 450.0, 4.5e3, 4.5e4, 4.5e5)
-"""What K gets on its diagonal until it can be factorised, in machine epsilons of its mean diagonal:
-up to 1e-10 in float64.
+"""Jitters of K until it has a factor, in machine epsilons of its mean diagonal: up to 1e-10 in
+float64.
 """
 _TINY = 1e-9
-"""The least lambda v at which V computed from B^-1 still has six digits."""
+"""Least lambda v at which V from B^-1 still has six digits."""
 _NAME, _FIXES = (
     "The kernel matrix K",
     "a positive semi-definite kernel, gpflow.kernels.White(1e-6) added to it",
@@ -44,7 +43,7 @@ class FunctionSpace(Geometry):
     forms_square_matrices = True
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """K [G, N, N], with variances above 0."""
+        """K [G, N, N] with variances above 0."""
         return positive_gram(kernel, self.points)
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
@@ -64,9 +63,7 @@ class FunctionSpace(Geometry):
         return self.triangular_root(prior)
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """The Cholesky factor of K [G, N, N], with the least of seven jitters at which there is
-        one; N^3 / 3.
-        """
+        """Cholesky factor of K [G, N, N], with the least jitter that gives one; N^3 / 3."""
         diagonal = tf.linalg.diag_part(prior)
         unit = np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_mean(diagonal)
         for jitter in _JITTERS:
@@ -80,7 +77,7 @@ class FunctionSpace(Geometry):
         return (-tf.transpose(solve(root, tf.transpose(white)[..., None], adjoint=True)[..., 0]),)
 
     def diagnosis(self, prior: tf.Tensor) -> NumericalError:
-        """The condition of K, and what makes it better."""
+        """The condition of K, and its remedies."""
         return diagnose(_NAME, prior.numpy(), _FIXES)
 
     def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
@@ -173,15 +170,15 @@ class FunctionSpace(Geometry):
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """By conjugate gradients that need V alone; 2/3 N^3 per latent, and 2 N^2 per iteration."""
+        """By conjugate gradients on V alone; 2/3 N^3 per latent, and 2 N^2 per iteration."""
         V = self._covariance(prior, state)
         return stationary_solve(V, tf.transpose(state.lam), curvatures, *right)  # (V27)
 
     def _covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
-        """V [L, N, N] to six digits, which are enough for a Newton step.
+        """V [L, N, N] to six digits, enough for a Newton step.
 
         Lambda^1/2 V Lambda^1/2 = I - B^-1 costs N^3 / 3, a quarter of `covariance`, but loses
-        digits where lambda v is tiny.
+        digits for tiny lambda v.
         """
 
         def from_inverse() -> tf.Tensor:

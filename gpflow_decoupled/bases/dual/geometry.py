@@ -1,14 +1,13 @@
-"""What the linear algebra behind a `DualBasis` computes, whatever matrix it computes it with.
+"""The contract of the linear algebra behind a `DualBasis`.
 
 | symbol | code | shape |
 |---|---|---|
-| what represents the prior covariance K at the observations | `prior` | see `Geometry.prior` |
-| u, the mean of q(f) at the observations without the mean function | `DualState.mean` | [N, L] |
+| representation of the prior covariance K at the observations | `prior` | `Geometry.prior` |
+| u, mean of q(f) at the observations, mean function subtracted | `DualState.mean` | [N, L] |
 | v, the variances there | `DualState.variance` | [N, L] |
 | V = (K^-1 + diag lambda)^-1, the covariance there | `Geometry.covariance` | [L, N, N] |
 
-N is the number of observations and L that of latent functions. G is L where each latent has a
-kernel of its own, and 1 where all share one.
+N observations, L latents; G is L if each latent has its kernel, 1 if all share one.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DualState(NamedTuple):
     """q(f) at given multipliers.
 
-    Predictions need the fields up to `ok`. The divergence and the optimizers need the rest, which
-    are None in a state that is cached for predictions.
+    Predictions need the fields up to `ok`; the others are None in a cached state.
     """
 
     chol: tf.Tensor
-    """Function space: L_B [L, N, N], B = I + Lambda^1/2 K Lambda^1/2 of the positive lambda. Weight
+    """Function space: L_B [L, N, N], B = I + Lambda^1/2 K Lambda^1/2, positive lambda. Weight
     space: L_C [L, p, p].
     """
     scale: tf.Tensor
@@ -45,19 +43,17 @@ class DualState(NamedTuple):
     covariance R R^T.
     """
     negative: tf.Tensor
-    """What negative lambda add to standard deviations, [L, m, N]; m = 0 in weight space, which does
-    not need it.
-    """
+    """Contribution of negative lambda to standard deviations, [L, m, N]; m = 0 in weight space."""
     coefficients: tf.Tensor
     """Function space: alpha [N, L]. Weight space: A^T alpha [p, L]."""
     ok: tf.Tensor
-    """[], bool: whether V exists."""
+    """[], bool: V exists."""
     mean: tf.Tensor = None
-    """u at the observations [N, L]"""
+    """u at the observations [N, L]."""
     variance: tf.Tensor = None
-    """v at the observations [N, L]"""
+    """v at the observations [N, L]."""
     log_det: tf.Tensor = None
-    """log|I + K Lambda|, summed over latents: []"""
+    """log|I + K Lambda|, summed over latents: []."""
     alpha: tf.Tensor = None
     """[N, L]"""
     lam: tf.Tensor = None
@@ -67,24 +63,22 @@ class DualState(NamedTuple):
 
 
 class Geometry(abc.ABC):
-    """The linear algebra of q(f) = N(m_0 - K alpha, (K^-1 + diag lambda)^-1), in one of two spaces.
+    """Linear algebra of q(f) = N(m_0 - K alpha, (K^-1 + diag lambda)^-1), in one of two spaces.
 
     :param points: the inputs of the observations X [N, D].
     """
 
     form: str
-    """The name by which users choose it: "function" or "weight"."""
+    """The form, "function" or "weight"."""
     forms_square_matrices: bool
-    """Whether a Newton step forms N x N matrices, so that it does not pay for very many
-    observations.
-    """
+    """A Newton step forms N x N matrices, which limits the number of observations."""
 
     def __init__(self, points: SharedIndependentInducingVariables) -> None:
         self.points = points
 
     @property
     def X(self) -> tf.Tensor:
-        """The inputs of the observations [N, D]."""
+        """The inputs [N, D]."""
         return tf.convert_to_tensor(self.points.inducing_variable.Z)
 
     # The prior: every method below takes what `prior` returns, so that an optimizer computes it
@@ -92,9 +86,7 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """What represents K at the observations: K itself [G, N, N], or A [1, N, p] with K = A
-        A^T.
-        """
+        """K at the observations: K itself [G, N, N], or A [1, N, p] with K = A A^T."""
 
     @abc.abstractmethod
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
@@ -112,29 +104,27 @@ class Geometry(abc.ABC):
     def root(self, prior: tf.Tensor) -> tf.Tensor:
         """Some A [G, N, p] with K = A A^T.
 
-        :raises NumericalError: where K is not positive definite, even with a jitter of 4.5e5
-            machine epsilons of its mean diagonal, which is 1e-10 of it in float64.
+        :raises NumericalError: if K is not positive definite, even with a jitter of 4.5e5 machine
+            epsilons (1e-10 in float64) of its mean diagonal.
         """
 
     @abc.abstractmethod
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """The lower Cholesky factor A [G, N, N] of K.
+        """Lower Cholesky factor A [G, N, N] of K.
 
-        :raises NumericalError: where K has none.
+        :raises NumericalError: if K has none.
         """
 
     @abc.abstractmethod
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The alpha [N, L] at which the mean is A t, for a root A of `root` and t = white [p, L].
+        """The alpha [N, L] with mean A t, for a root A of `root` and t = white [p, L].
 
-        :return: one alpha, or none where K has no inverse.
+        :return: one alpha, or none if K has no inverse.
         """
 
     @abc.abstractmethod
     def diagnosis(self, prior: tf.Tensor) -> NumericalError | None:
-        """The error that says what is wrong with K where V does not exist; None where K cannot be
-        the cause.
-        """
+        """The error for a K without V; None if K cannot be the cause."""
 
     # q(f) at given multipliers.
 
@@ -144,15 +134,11 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """The state at Gaussian sites exp(b u - lam u^2 / 2) on u = f - m_0, for b and lam [N, L]:
-        alpha from (V22).
-        """
+        """The state at sites exp(b u - lam u^2 / 2) on u = f - m_0, b and lam [N, L]: (V22)."""
 
     @abc.abstractmethod
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
-        """The state with another alpha [N, L] and the same lambda: no factorisation, N^2 or N p per
-        latent.
-        """
+        """The state with another alpha [N, L], without factorisation; N^2 or N p per latent."""
 
     @abc.abstractmethod
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
@@ -164,7 +150,7 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What `state_at` factorises for lam [N, L], by name, for the message when it fails."""
+        """Matrices that `state_at` factorises for lam [N, L], by name, for error messages."""
 
     # What optimizers of the multipliers ask of V.
 
@@ -176,7 +162,7 @@ class Geometry(abc.ABC):
     def squared_covariance_product(
         self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
     ) -> tf.Tensor:
-        """(V * V) y, the product with the elementwise square of V, for y [L, N] -> [L, N]."""
+        """(V * V) y, with the elementwise square of V, for y [L, N] -> [L, N]."""
 
     @abc.abstractmethod
     def solve_newton(
@@ -188,27 +174,25 @@ class Geometry(abc.ABC):
         free: Pair,
         ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(x, y, ok) of the Newton system of a subproblem, (V18).
+        """Solve the Newton system of a subproblem, (V18), for (x, y, ok).
 
             [ K + diag a   diag c             ] [x]   [r]
             [ diag c       1/2 V * V + diag b ] [y] = [s]
 
         :param diagonals: (a, b, c), [L, N] each.
         :param right: (r, s), [L, N] each.
-        :param free: masks [L, N] of the rows of x and of y; both are zero in the other rows.
-        :param ridge: of the two blocks, scaled to a unit diagonal, in machine epsilons [].
-        :return: x and y [L, N], and whether the system was positive definite [].
+        :param free: masks [L, N] of the free rows of x and y; the others are zero.
+        :param ridge: of the scaled blocks, in machine epsilons [].
+        :return: x, y [L, N], and whether the system was positive definite [].
         """
 
     @abc.abstractmethod
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(x, y, ok) of the Newton system of the optimality conditions, (I + H G)(x; y) = (r; s):
-        (V27).
+        """Solve (I + H G)(x; y) = (r; s), the Newton system of the optimality conditions, (V27).
 
-        :param curvatures: (a, b, c), [L, N] each: the blocks (a, c; c, b) of H, one per
-            observation.
+        :param curvatures: (a, b, c), [L, N] each: blocks (a, c; c, b) of H, one per observation.
         :param right: (r, s), [L, N] each.
-        :return: x and y [L, N], and whether the system was positive definite [].
+        :return: x, y [L, N], and whether the system was positive definite [].
         """

@@ -1,14 +1,12 @@
-"""The dual basis in weight space: linear kernels, by their p weights, with matrices of p x p and N
-x p alone.
+"""The dual basis in weight space: linear kernels, by p x p and N x p matrices.
 
-A linear kernel is k(x, x') = phi(x)^T phi(x') with p features phi(x) = R^T x, where R R^T is the
-prior covariance of the weights. At the observations K = A A^T with A = X R [N, p], and
+k(x, x') = phi(x)^T phi(x') with p features phi(x) = R^T x and prior covariance R R^T of the
+weights. With A = X R [N, p], K = A A^T and
 
-    V = A C^-1 A^T,   C = I + A^T Lambda A
-    (V8)
+    V = A C^-1 A^T,   C = I + A^T Lambda A        (V8)
 
-for lambda of any sign as long as C [p, p] is positive definite. A weight with a site of its own,
-whose prior is not Gaussian, is one more row of A, which is its row of R (V30).
+for lambda of any sign while C [p, p] is positive definite. A weight with a non-Gaussian prior is
+one more row of A, its row of R (V30).
 """
 
 from __future__ import annotations
@@ -34,24 +32,23 @@ from .geometry import DualState, Geometry, Pair, Triple
 class WeightSpace(Geometry):
     """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
 
-    A state of `state_at` serves the observations alone; `for_predictions` makes it serve other
-    inputs.
+    `state_at` serves the observations; `for_predictions` extends it to other inputs.
 
     :param points: the inputs of the observations X [N, D].
-    :param weight_sites: how many of the first weights have a site of their own.
+    :param weight_sites: the number of first weights whose prior is a site.
     """
 
     form = "weight"
     forms_square_matrices = False
     weight_sites: int = 0
-    """How many of the first weights have a site of their own."""
+    """The number of first weights whose prior is a site."""
 
     def __init__(self, points: SharedIndependentInducingVariables, weight_sites: int = 0) -> None:
         super().__init__(points)
         self.weight_sites = weight_sites
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """A [1, N, p]; N p^2. With sites of weights their rows follow, and N counts them too.
+        """A [1, N, p]; N p^2. Rows of weights with sites follow, and count in N.
 
         :raises NotImplementedError: for a kernel that is not linear.
         """
@@ -80,7 +77,7 @@ class WeightSpace(Geometry):
         return prior
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """There is none where N exceeds p.
+        """Refuse: K has no factor if N exceeds p.
 
         :raises NumericalError: always.
         """
@@ -91,7 +88,7 @@ class WeightSpace(Geometry):
         )
 
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """None: K has no inverse where N exceeds p."""
+        """None: K has no inverse if N exceeds p."""
         return ()
 
     def diagnosis(self, prior: tf.Tensor) -> None:
@@ -136,7 +133,7 @@ class WeightSpace(Geometry):
         )  # (V7)
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
-        """The state with R, which makes features of other inputs."""
+        """The state with R, for features of other inputs."""
         return state._replace(scale=_prior_root(kernel, self.X))
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
@@ -170,7 +167,7 @@ class WeightSpace(Geometry):
         free: Pair,
         ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """By conjugate gradients; 3 N p^2 per latent in each of some ten iterations, N p memory."""
+        """By conjugate gradients; 3 N p^2 per latent in about ten iterations each, N p memory."""
         a, b, c = diagonals
         return coupled_solve_of_roots(
             prior, a, self._root(prior, state), b, c, *right, free, ridge
@@ -205,14 +202,12 @@ def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
 
 
 def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """R [1, p, p], lower, with the prior covariance R R^T of the weights; p^3 / 3."""
+    """R [1, p, p], lower, with prior covariance R R^T of the weights; p^3 / 3."""
     return cholesky(gram(kernel, Weights(count_weights(kernel, X)))).chol
 
 
 def _positive_rows(A: tf.Tensor) -> tf.Tensor:
-    """A [1, N, p] with `positive_variances`: rows that vanish beside the others are spread over all
-    weights instead.
-    """
+    """A [1, N, p] with `positive_variances`: vanishing rows are spread over all weights."""
     variances = tf.reduce_sum(tf.square(A), axis=-1, keepdims=True)
     least = tf.stop_gradient(
         tf.linalg.matrix_transpose(positive_variances(tf.linalg.matrix_transpose(variances)))

@@ -1,4 +1,4 @@
-"""Changes of several variables that are made whole or not at all."""
+"""All-or-nothing changes of several variables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import tensorflow as tf
 
 @contextmanager
 def all_or_nothing(variables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Give the variables the values back that they had before, where what is done inside raises
-    anything.
+    """Restore the variables if the block raises anything.
 
     Example::
 

@@ -1,17 +1,16 @@
-"""The bound at the best q(u) of a basis without mean points, with its gradient written out.
+"""The collapsed bound of a basis without mean points, with a closed gradient.
 
-`optimum.py` computes the same number and lets TensorFlow differentiate it, operation by operation,
-which takes 2.6 times as long. Here the gradient is one product of an [M, M] and an [M, N] matrix,
-because most of it is known in closed form. With K = K_bb, A = L^-1 K_bx, L L^T = K, B = I + A A^T /
-s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent:
+Automatic differentiation of `optimum.py`'s takes 2.6 times as long; here the gradient is one
+product of an [M, M] and an [M, N] matrix. With K = K_bb = L L^T, A = L^-1 K_bx, B = I + A A^T / s2,
+mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent, (D31):
 
     F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]
-    (D31) dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2 dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T)
-    L^-1 dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2) dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] /
-    s2^2 - 1/2 [N - M + tr B^-1] / s2
+    dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2
+    dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T) L^-1
+    dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
+    dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
 
-The mean is the best one, so that its own change does not count: A r = s2 m, which is what leaves
-[M, M] matrices for dF/dK.
+m is optimal, so its change does not count: A r = s2 m, which leaves [M, M] matrices in dF/dK.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .optimum import Regression, best_precision, solve_columns
 
 
 class _Pieces(NamedTuple):
-    """What the bound and its gradient share."""
+    """Terms shared by bound and gradient."""
 
     chol: tf.Tensor
     """L [G, M, M]."""
@@ -50,8 +49,7 @@ class _Pieces(NamedTuple):
 
 
 def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> tf.Tensor:
-    """The bound (D31) at the best q(u), a scalar in nats, summed over the latents; 2 N M^2 + M^3,
-    its gradient 2 N M^2 more.
+    """The bound (D31) at the best q(u), in nats, over all latents; 2 N M^2 + M^3, gradient 2 N M^2.
 
     :param kernel: the prior covariance of f.
     :param beta: the inducing variables.
@@ -70,7 +68,7 @@ def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> 
 def _bound(
     K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
 ) -> tuple:
-    """The bound from K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L] and s2 []."""
+    """The bound from K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L], s2 []."""
     pieces = _pieces(K, cross, y, noise)
     shared = y.shape[1] / K.shape[0]  # how many latents each group stands for
     count, log_det = tf.cast(tf.size(y), y.dtype), tf.math.log(tf.linalg.diag_part(pieces.chol_B))
@@ -125,7 +123,5 @@ def _to_gram(pieces: _Pieces, B_inv: tf.Tensor, shared: float) -> tf.Tensor:
 
 
 def _per_group(vectors: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
-    """A column per latent [M, L] as the columns of each group [G, M, L / G], of which `matrices`
-    has one each.
-    """
+    """Columns per latent [M, L] as columns per group [G, M, L / G], one each in `matrices`."""
     return vectors[None] if matrices.shape[0] == 1 else tf.transpose(vectors)[..., None]

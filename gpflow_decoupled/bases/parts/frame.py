@@ -1,14 +1,12 @@
-"""Whitened coordinates of all points of a basis jointly, in which what data say of q can be held
-and added up.
+"""Joint whitened coordinates of all points, in which contributions of data sets add.
 
-With the points z = (beta, gamma), or beta alone, and the prior covariance of u = f(z) with its
-jitter n on the diagonal,
+With points z = (beta, gamma), or beta alone, and the prior covariance of u = f(z) with jitter n on
+the diagonal,
 
-    L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~,   u~ ~
-    N(0, I)
+    L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~
 
-A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c here, as if the jitter of u were part of what is
-tilted, so that E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx, exactly, whatever the jitter is.
+and u~ ~ N(0, I). A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c, as if the jitter were part of u,
+so that E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from ...linalg.triangular import solve
 
 
 class Frame(NamedTuple):
-    """The factor of the prior covariance at all points of a basis, at one value of the kernel.
+    """The factor of the prior covariance at all points of a basis, at one kernel.
 
     Example::
 
@@ -39,21 +37,17 @@ class Frame(NamedTuple):
     points: tuple[InducingVariables, ...]
     """beta, or beta and gamma."""
     sizes: tuple[int, ...]
-    """How many points each of them has; M is the sum."""
+    """Numbers of points; M is their sum."""
     free: int
-    """For how many of them, from the first, q has a covariance of its own; u~ of the others keeps
-    that of the prior.
-    """
+    """How many of them, from the first, have a covariance in q; the others keep the prior's."""
     chol: tf.Tensor
-    """L_z [G, M, M]"""
+    """L_z [G, M, M]."""
     noise: tf.Tensor
-    """The jitter n of each point [G, M]."""
+    """Jitter n of each point [G, M]."""
     norm: tf.Tensor | None
-    """The matrix [G, M, M] of the divergence's 1/2 mu^T Pi mu for E_q u~ = mu; None stands for the
-    identity.
-    """
+    """Pi [G, M, M] in the divergence's 1/2 mu^T Pi mu for E_q u~ = mu; None is the identity."""
     ok: tf.Tensor
-    """[], bool: whether the factorisations succeeded."""
+    """[], bool: the factorisations succeeded."""
 
 
 def frame_of(kernel: Kernel, points: Sequence[InducingVariables], free: int) -> Frame:
@@ -61,7 +55,7 @@ def frame_of(kernel: Kernel, points: Sequence[InducingVariables], free: int) -> 
 
     :param kernel: the prior covariance of f.
     :param points: beta, or beta and gamma.
-    :param free: how many of these have a covariance of their own in q.
+    :param free: how many of these have a covariance in q.
     """
     beta, *rest = points
     K_b, with_jitter = gram(kernel, beta), gram_to_factor(kernel, beta)

@@ -1,8 +1,7 @@
-"""q(u) = N(m, S) at inducing variables: its Parameters, and the change to whitened coordinates.
+"""q(u) = N(m, S) at inducing variables: its Parameters, and whitening.
 
-Whitened means u = L u~, where L is the Cholesky factor of K_beta, so that u~ ~ N(0, I) a priori.
-The Parameters q_mu and q_sqrt are of u~ where a basis has `whiten=True`, else of u; the rest of the
-package works with u~ only.
+u = L u~ with L the Cholesky factor of K_beta, so u~ ~ N(0, I) a priori. q_mu and q_sqrt describe u~
+if `whiten=True`, else u; the rest of the package works with u~.
 """
 
 from __future__ import annotations
@@ -34,16 +33,15 @@ def gaussian_parameters(
     root: TensorType | None = None,
     names: tuple[str, str] = ("q_mu", "q_sqrt"),
 ) -> tuple[Parameter, Parameter]:
-    """The Parameters q_mu [M, L] and q_sqrt [L, M, M], lower triangular; given Parameters are
-    returned as they are.
+    """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared.
 
     :param size: M, the number of inducing variables.
     :param num_latent_gps: L.
-    :param mean: value of q_mu; zeros if not given.
-    :param root: value of q_sqrt; identities if not given.
-    :param names: what error messages call the two.
-    :raises DataError: for arrays of other shapes, or not finite, and unless L is a whole number of
-    at least 1.
+    :param mean: value of q_mu; by default zeros.
+    :param root: value of q_sqrt; by default identities.
+    :param names: their names in messages.
+    :raises DataError: for arrays of other shapes or not finite, and unless L is a whole number
+        above 0.
     """
     root = root_parameter(size, num_latent_gps, root, names[1])
     if mean is None:
@@ -55,11 +53,7 @@ def gaussian_parameters(
 def root_parameter(
     size: int, num_latent_gps: int, root: TensorType | None = None, name: str = "q_sqrt"
 ) -> Parameter:
-    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter
-    is returned as it is.
-
-    Arguments and errors are those of `gaussian_parameters`.
-    """
+    """Return a lower triangular Parameter [L, M, M]; arguments as for `gaussian_parameters`."""
     check_whole(1, num_latent_gps=num_latent_gps)
     size = int(size)
     if root is None:
@@ -73,7 +67,7 @@ def root_parameter(
 def _checked(
     value: TensorType, name: str, letters: str, shape: tuple[int, ...]
 ) -> np.ndarray | Parameter:
-    """A Parameter of that shape as it is, or else a finite array; raises `DataError` for others."""
+    """A Parameter, or a finite array, of this shape; `DataError` for others."""
     array = value if isinstance(value, Parameter) else as_values(value, name)
     if tuple(array.shape) != shape:
         raise DataError(
@@ -89,9 +83,7 @@ def _checked(
 def whiten_columns(
     chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False
 ) -> tf.Tensor:
-    """L^-1 (or L^-T if `adjoint`) times one column per latent: chol [G, M, M], columns [M, L] ->
-    [M, L]; M^2 L.
-    """
+    """L^-1 (or L^-T if `adjoint`) times a column per latent: [G, M, M], [M, L] -> [M, L]; M^2 L."""
     if chol.shape[0] == 1:
         return tf.squeeze(whiten(chol, tangent, columns[None], adjoint), 0)
     return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
@@ -100,9 +92,7 @@ def whiten_columns(
 def whitened_root(
     chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, whitened_already: bool
 ) -> tf.Tensor:
-    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 unless it is
-    already.
-    """
+    """The whitened lower root [L, M, M] of S, L^-1 root; M^3 unless whitened already."""
     value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
     return value if whitened_already else tf.linalg.band_part(whiten(chol, tangent, value), -1, 0)
 
@@ -114,9 +104,7 @@ def whitened(
     root: Parameter,
     whitened_already: bool,
 ) -> Gaussian:
-    """q(u) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless it is
-    already.
-    """
+    """Whitened q(u), m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless whitened already."""
     value = tf.convert_to_tensor(mean)
     if not whitened_already:
         value = whiten_columns(chol, tangent, value)
@@ -126,7 +114,7 @@ def whitened(
 def assign_whitened_root(
     chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool
 ) -> None:
-    """Write a whitened root [L, M, M] back to its Parameter: the inverse of `whitened_root`."""
+    """Write a whitened root [L, M, M] to its Parameter, inverse to `whitened_root`."""
     value = new if whitened_already else lower_product(chol, new)
     root.assign(
         tf.linalg.band_part(value, -1, 0)
@@ -136,8 +124,6 @@ def assign_whitened_root(
 def assign_whitened(
     chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool
 ) -> None:
-    """Write a whitened Gaussian, [M, L] and [L, M, M], back to its Parameters: the inverse of
-    `whitened`.
-    """
+    """Write a whitened Gaussian, [M, L] and [L, M, M], to its Parameters, inverse to `whitened`."""
     mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
     assign_whitened_root(chol, new.root, root, whitened_already)

@@ -1,9 +1,8 @@
-"""A root C of B = C C^T, for the covariance in the inverse form, from what the coupled form has
-instead of it.
+"""A root C of B = C C^T of the inverse form, from the coupled form.
 
-With K_b = L L^T and the whitened precision S~^-1 = I + E, (D8) is B = L^-T E L^-1. The two solves
-multiply round-off by the condition number of K_b, after which B may not be positive. So B is not
-formed: E = R R^T, by its eigenvalues, and the triangular factor of (L^-T R)^T is C^T.
+With K_b = L L^T and the whitened precision S~^-1 = I + E, (D8) is B = L^-T E L^-1. The solves
+multiply round-off by the condition number of K_b, and B may lose positivity. So E = R R^T by its
+eigenvalues, and the triangular factor of (L^-T R)^T is C^T.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from ...linalg.triangular import solve
 
 
 def inverse_root(chol: tf.Tensor, excess: tf.Tensor) -> tf.Tensor:
-    """C [L, M, M], lower triangular, of either sign on its diagonal, with C C^T = L^-T E L^-1;
-    about 10 M^3 per latent.
+    """C [L, M, M], lower triangular, with C C^T = L^-T E L^-1; about 10 M^3 per latent.
 
-    :param chol: L [G, M, M], a constant of the derivative, as C is: eigenvalues that coincide have
-        none.
-    :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Its eigenvalues below zero, which are
-        round-off, count as zero. Where it is not finite, C is NaN.
+    :param chol: L [G, M, M]; not differentiated, like C: coinciding eigenvalues have no gradient.
+    :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Negative eigenvalues, which are round-off,
+        count as zero. If it is not finite, C is NaN.
     """
     chol, excess = tf.stop_gradient(chol), tf.stop_gradient(excess)
     finite = tf.reduce_all(

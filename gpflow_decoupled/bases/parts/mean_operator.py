@@ -1,6 +1,4 @@
-"""The linear maps between mean coefficients and the mean at data, for steps that solve for the
-coefficients.
-"""
+"""Linear maps between mean coefficients and the mean at data."""
 
 from __future__ import annotations
 
@@ -14,17 +12,16 @@ from ...linalg.gaussians import apply_per_latent
 
 
 class MeanOperator(NamedTuple):
-    """Products with C_g and C_gx, where C is the residual kernel given beta if the mean is
-    orthogonal to beta, else K.
+    """Products with C_g and C_gx; C is the residual kernel given beta if orthogonal, else K.
 
-    The residual is applied as C = K - U^T A and not formed. One matrix per group of latents: G = 1
-    if all share kernel and points.
+    C = K - U^T A is applied and not formed. One matrix per group of latents: G = 1 if all share
+    kernel and points.
     """
 
     gram: tf.Tensor
-    """K_g [G, M, M]"""
+    """K_g [G, M, M]."""
     cross: tf.Tensor
-    """K_gx [G, M, N]"""
+    """K_gx [G, M, N]."""
     projection: tf.Tensor | None = None
     """U = L_b^-1 K_bg [G, M_beta, M], or None."""
     data_projection: tf.Tensor | None = None

@@ -1,6 +1,4 @@
-"""For bases on the data themselves: the inputs of the observations, and Parameters with one number
-per observation.
-"""
+"""Fixed inputs, and Parameters with one number per observation."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from ...inputs import check_whole
 
 
 def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
-    """Inputs X [N, D] as inducing points that nothing trains. Raises `DataError` unless they are
-    finite, of rank 2.
-    """
+    """Inputs X [N, D] as untrained inducing points; `DataError` unless finite and of rank 2."""
     points = np.asarray(points)
     if points.ndim != 2:
         raise DataError(
@@ -34,15 +30,15 @@ def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariab
 def per_observation(
     name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str
 ) -> Parameter:
-    """A Parameter [N, L] that is not trained by gradients, zero if no value is given.
+    """A Parameter [N, L] without gradient training, by default zero.
 
-    :param name: what error messages call it.
+    :param name: its name in messages.
     :param value: [N, L], or None.
     :param num_data: N.
     :param latents: L.
-    :param neutral: which value says nothing about an observation, for the error message.
+    :param neutral: the uninformative value, for the message.
     :raises DataError: for another shape, entries that are not finite, and unless L is a whole
-    number of at least 1.
+        number above 0.
     """
     check_whole(1, num_latent_gps=latents)
     shape = (num_data, latents)

@@ -1,22 +1,19 @@
-"""The best q for Gaussian noise in closed form, and the bound there, from the pieces that bases are
-made of.
+"""The best q for Gaussian noise in closed form, and its bound.
 
 With noise variance s2, A = L_b^-1 K_bx, W = Q_beta + s2 I, Q_beta = A^T A, and y the data less the
 mean function:
 
-    S~ = (I + A A^T / s2)^-1
-    (D26) a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,   m~ = (s2 I + A A^T)^-1 A (y - C_xg a)
-    (D30) F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a] - tr(K -
-    Q_beta) / (2 s2)  (D31), (D32)
+    S~ = (I + A A^T / s2)^-1                                                              (D26)
+    a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,  m~ = (s2 I + A A^T)^-1 A (y - C_xg a)     (D30)
+    F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a]
+        - tr(K - Q_beta) / (2 s2)                                                  (D31), (D32)
 
-F is a lower bound of the log evidence at any a, and not only at the best one. With gamma = X the
-quadratic term in the bracket is that of CGLB (Artemev, Burt & van der Wilk 2021, arXiv:2102.08314).
-Their whole bound is tighter: it replaces tr(K - Q_beta) / (2 s2) by N/2 log(1 + tr(K - Q_beta) / (N
-s2)), which is never larger, but which is not E_q log p(y | f) - KL of a q of this form.
+F is a lower bound at any a. With gamma = X its quadratic term is CGLB's (Artemev, Burt & van der
+Wilk 2021, arXiv:2102.08314), whose whole bound is tighter: N/2 log(1 + tr(K - Q_beta) / (N s2)) for
+the last term, but not E_q log p(y | f) - KL of such a q.
 
-A basis first fits its mean points, if it has any (`fit_mean_points`), and then its Gaussian parts
-(`with_gaussians`). Differentiate through these functions as they are: the optimum is differentiable
-in kernel, points and noise.
+A basis fits its mean points (`fit_mean_points`), then its Gaussian parts (`with_gaussians`). The
+optimum is differentiable in kernel, points and noise.
 """
 
 from __future__ import annotations
@@ -65,8 +62,7 @@ class Regression(NamedTuple):
 
 
 class OptimalParameters(NamedTuple):
-    """The best q for given hyperparameters, and the bound there; `InducingBasis.assign_optimum`
-    writes it to a basis.
+    """The best q at given hyperparameters, and its bound; see `InducingBasis.assign_optimum`.
 
     Example::
 
@@ -81,32 +77,30 @@ class OptimalParameters(NamedTuple):
     gaussians: tuple[Gaussian, ...]
     """Whitened Gaussian parts: means [M, L], roots [L, M, M]."""
     chol_B: tf.Tensor | None = None
-    """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta], (D27)."""
+    """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta]."""
 
     def __repr__(self) -> str:
-        """One line, with arrays by their shape."""
+        """One line, arrays by shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks, arrays by their shape."""
+        """A table of all fields for notebooks, arrays by shape."""
         return html_table(type(self).__name__, self._asdict())
 
 
 class MeanFit(NamedTuple):
-    """What the mean explains of the data."""
+    """The fitted mean points and their residual."""
 
     coefficients: tf.Tensor | None
     """Raw coefficients of the mean points [M_gamma, L], or None."""
     rest: tf.Tensor
-    """What is left of y [N, L]."""
+    """The residual of y [N, L]."""
     norm: tf.Tensor
-    """The squared norm of the mean so far, a scalar."""
+    """Squared norm of the mean so far, a scalar."""
 
 
 def check_optimum(optimum: OptimalParameters) -> None:
-    """Refuse an optimum with entries that are not finite; raises `NumericalError` with the name of
-    the field.
-    """
+    """Raise `NumericalError`, with the field's name, for entries that are not finite."""
     for name, part in optimum._asdict().items():
         arrays = [array for array in tf.nest.flatten(part) if array is not None]
         if not all(np.all(np.isfinite(array)) for array in arrays):
@@ -124,17 +118,16 @@ def project(kernel: Kernel, beta: InducingVariables, X: tf.Tensor) -> tuple[tf.T
 
 
 def no_mean_points(data: Regression) -> MeanFit:
-    """The fit of a basis without mean points: nothing is explained yet."""
+    """The fit of a basis without mean points."""
     return MeanFit(None, data.y, tf.zeros([], data.y.dtype))
 
 
 def fit_mean_points(operator: MeanOperator, A: tf.Tensor | None, data: Regression) -> MeanFit:
-    """The best coefficients of mean points, and what they leave of y; M_gamma^3 + N M_gamma
-    (M_gamma + M_beta).
+    """The best coefficients of mean points; M_gamma^3 + N M_gamma (M_gamma + M_beta).
 
     :param operator: the maps of the mean points.
-    :param A: [G, M_beta, N] where the Gaussian part beside them has a mean, which is eliminated:
-        (D30). None where the mean points are the whole mean: (D28).
+    :param A: [G, M_beta, N] if a Gaussian part with a mean is eliminated, (D30); None if the mean
+        points are the whole mean, (D28).
     """
     a = _coefficients(operator, A, data.y, data.noise)
     return MeanFit(a, data.y - operator.to_data(a), tf.reduce_sum(a * operator.product(a)))
@@ -143,10 +136,9 @@ def fit_mean_points(operator: MeanOperator, A: tf.Tensor | None, data: Regressio
 def with_gaussians(
     kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor], fit: MeanFit
 ) -> OptimalParameters:
-    """The optimum of Gaussian parts with means, after the mean points: means jointly (D30),
-    covariances one by one (D26).
+    """Complete the optimum by Gaussian parts: means jointly (D30), covariances one by one (D26).
 
-    :param parts: the whitened features [G, M, N] of each part.
+    :param parts: whitened features [G, M, N] of each part.
     """
     means = best_means(parts, fit.rest, data.noise)
     for mean, part in zip(means, parts):
@@ -163,9 +155,7 @@ def with_gaussians(
 def orthogonal_optimum(
     kernel: Kernel, beta: InducingVariables, mean_points: KernelMean, data: Regression
 ) -> OptimalParameters:
-    """The optimum of q(u) with mean points that are orthogonal to beta, by (D29) that of the hybrid
-    basis too.
-    """
+    """The optimum of q(u) with mean points orthogonal to beta; by (D29) also the hybrid basis's."""
     chol, A = project(kernel, beta, data.X)
     if mean_points.size == 0:
         return with_gaussians(kernel, data, [A], no_mean_points(data))
@@ -176,9 +166,7 @@ def orthogonal_optimum(
 
 
 def best_means(parts: Sequence[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> list[tf.Tensor]:
-    """(D30): the whitened means [M, L] of all parts [G, M, N] jointly, (s2 I + Phi Phi^T)^-1 Phi y
-    for y [N, L].
-    """
+    """Whitened means [M, L] of parts [G, M, N], (s2 I + Phi Phi^T)^-1 Phi y, y [N, L]: (D30)."""
     features = tf.concat(parts, axis=-2) if len(parts) > 1 else parts[0]
     chol = cholesky(best_precision(features, noise)).chol
     means = solve_columns(chol, apply_per_latent(features, y / noise))
@@ -206,9 +194,9 @@ def collapsed_bound(
 ) -> tf.Tensor:
     """The bound (D31), or (D33) of several parts, a scalar in nats.
 
-    :param parts: the whitened features [G, M, N] of each Gaussian part.
+    :param parts: whitened features [G, M, N] of each Gaussian part.
     :param precisions: `best_precision` of each.
-    :param fit: what the whole mean leaves of y, and its norm.
+    :param fit: residual and norm of the whole mean.
     """
     prior, count = (
         prior_variance(kernel, data.X, full_cov=False),
@@ -216,9 +204,7 @@ def collapsed_bound(
     )
 
     def of_latents(groups: tf.Tensor, summands: tf.Tensor) -> tf.Tensor:
-        """The sum over all latents, where there is one group of them for each of the kernels, or of
-        the sets of points.
-        """
+        """Sum over all latents, from one summand per group of kernel or points."""
         return tf.reduce_sum(summands) * (fit.rest.shape[1] / groups.shape[0])
 
     log_det = sum(

@@ -1,14 +1,14 @@
-"""Coordinates in which the coefficients of a mean that is a sum of kernels can be learned.
+"""Coordinates of the coefficients of a kernel sum.
 
-The mean m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a: condition numbers of the Hessian
-reach 1e10. So the Parameter is a~ with a = T a~. T is a preconditioner: it is frozen between calls
-of `refresh`, and no gradient goes through it.
+m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a, with Hessian condition numbers up to 1e10.
+The Parameter is a~ with a = T a~; the preconditioner T is frozen between calls of `refresh`, and
+has no gradient.
 
 | scaling | T | a plain gradient step in a~ is |
 |---|---|---|
 | none | I | a plain gradient step in a |
 | diagonal | diag(d + eps)^-1/2, (D22) | the diagonal rule (16) = (D42) |
-| whitened | L_c^-T with L_c L_c^T = C + eps I, (D23) | the exact natural gradient (15a) = (D41) |
+| whitened | L_c^-T with L_c L_c^T = C + eps I, (D23) | the natural gradient (15a) = (D41) |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...linalg.triangular import solve_frozen
 
 SCALINGS = ("none", "diagonal", "whitened")
 LARGEST_WHITENED = 20_000
-"""Mean points that can be whitened: the factor of more of them would need over 3 GB."""
+"""Mean points that can be whitened; the factor of more would need over 3 GB."""
 
 
 class MeanScaling(Module):
@@ -54,7 +54,7 @@ class MeanScaling(Module):
         """
 
     def raw(self, scaled: tf.Tensor) -> tf.Tensor:
-        """The coefficients a = T a~ for a~ [M, L]; M^2 L if whitened."""
+        """a = T a~ for a~ [M, L]; M^2 L if whitened."""
         if self.frozen is None:
             return tf.convert_to_tensor(scaled)
         if self.kind == "diagonal":
@@ -72,7 +72,7 @@ class MeanScaling(Module):
         )
 
     def scaled(self, raw: tf.Tensor) -> tf.Tensor:
-        """The scaled coefficients a~ = T^-1 a for a [M, L]."""
+        """a~ = T^-1 a for a [M, L]."""
         if self.frozen is None:
             return raw
         if self.kind == "diagonal":
@@ -80,7 +80,7 @@ class MeanScaling(Module):
         return apply_per_latent(self.frozen, raw, adjoint=True)
 
     def frozen_product(self, scaled: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Rows [m, L] of (C + eps I) a = L_c a~ at the frozen C; only for whitened coordinates."""
+        """Rows [m, L] of (C + eps I) a = L_c a~ at the frozen C, whitened coordinates only."""
         return apply_per_latent(tf.gather(self.frozen, rows, axis=-2), scaled)
 
     def refresh(
@@ -90,14 +90,13 @@ class MeanScaling(Module):
         diagonal: Callable[[], tf.Tensor],
         minuend: Callable[[], tf.Tensor] | None = None,
     ) -> None:
-        """Recompute T at the current C and freeze it; the coefficients a stay as they are. M^3 / 3
-        if whitened.
+        """Recompute T at the current C and freeze it; a does not change. M^3 / 3 if whitened.
 
         :param scaled: the Parameter a~ [M, L], which is rewritten.
         :param matrix: returns C [G, M, M].
         :param diagonal: returns the diagonal of C [G, M].
-        :param minuend: where C is a difference, returns the diagonal [G, M] of what is subtracted
-            from, which sets the jitter.
+        :param minuend: if C is a difference A - B, returns the diagonal [G, M] of A, which sets the
+            jitter.
         :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
         if self.kind == "none":
