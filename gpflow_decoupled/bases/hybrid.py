@@ -8,6 +8,7 @@ Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et a
     KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
 
 The printed divergence (equation 14 of Cheng & Boots) lacks the factor 1/2 of the log determinant.
+By (D15), `OrthogonalBasis` has the same q(f).
 """
 
 from __future__ import annotations
