@@ -194,27 +194,6 @@ def test_a_task_works(task: Callable[[Path], bool], tmp_path: Path) -> None:
     assert task(tmp_path)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings(
-    "ignore:The bound of .* is not accurate", "ignore:.*many steps were shortened"
-)
-@pytest.mark.parametrize("name", ["regression", "multi_class", "counts", "saving", "port"])
-def test_a_task_could_be_done_before(name: str, tmp_path: Path) -> None:
-    from .tasks_before import BEFORE
-
-    assert set(BEFORE) <= {task.__name__ for task in TASKS}
-    assert BEFORE[name](tmp_path)
-
-
-def test_the_documentation_has_the_counts() -> None:
-    from .tasks_before import BEFORE
-
-    page = (Path(__file__).parents[1] / "docs" / "tour.md").read_text(encoding="utf-8")
-    for task, now in TASKS.items():
-        before = statements(BEFORE.get(task.__name__, task))
-        assert f"`{task.__name__}` | {before} | {now} |" in page
-
-
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
 def test_a_task_is_short(task: Callable[[Path], bool]) -> None:
     assert statements(task) == TASKS[task], "write the new number into TASKS, if it is smaller"
