@@ -34,6 +34,7 @@ setup(
             "sphinx>=7.2",
             "myst-nb>=1.1",  # pages in Markdown, and executed notebooks
             "furo>=2024.1.29",
+            "jupytext>=1.16",  # notebooks are written as scripts
             "sphinx-mathjax-offline>=0.0.2",  # formulas without a network
             "matplotlib>=3.7",
             "pillow>=9",

@@ -1,177 +1,162 @@
-"""Execute the notebooks that changed, for the site: `python docs/execute.py`, or with names `01_quickstart ...`.
+"""Execute the notebooks whose code changed, for the site: `python docs/execute.py [01_quickstart ...]`.
 
-`docs/notebooks` holds what was executed, outputs and pictures included, so that building the site runs nothing. A
-notebook whose code is what was executed keeps its outputs and takes the new text. The others run one after the other
-in this process, each with names of its own, as Jupyter would show them: what a cell prints, its last value, and its
-figures.
+`docs/notebooks` holds the executed notebooks, outputs and pictures included, so that building the
+site runs nothing. jupytext reads the scripts, nbclient runs them. A notebook whose code has not
+changed keeps its outputs and takes the new text.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import base64
-import contextlib
 import io
 import os
 import sys
 import tempfile
-import time
-import warnings
 from pathlib import Path
-from typing import Any
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
 SCRIPTS, EXECUTED = HERE.parent / "notebooks", HERE / "notebooks"
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import percent  # noqa: E402
-
-DPI, COLOURS = 80, 96
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+    },
+}
+COLOURS = 96  # of a picture: four times smaller files than with all colours, and looks the same
 THUMBNAIL = (360, 220)
 
 
 def main(names: list[str], run_nothing: bool = False) -> int:
-    """Bring the named notebooks up to date, all of them without names; the number of those that failed.
+    """Bring the named notebooks up to date, all of them without names; return how many failed.
 
-    With `run_nothing` what would have to run is written without outputs.
+    With `run_nothing`, a notebook with new code is written without outputs.
     """
+    scripts = [SCRIPTS / f"{name}.py" for name in names] or sorted(SCRIPTS.glob("*.py"))
     failed = 0
-    for script in [SCRIPTS / f"{name}.py" for name in names] or sorted(
-        SCRIPTS.glob("*.py")
-    ):
-        cells, target = (
-            percent.read_script(script.read_text(encoding="utf-8")),
-            EXECUTED / f"{script.stem}.ipynb",
-        )
-        stored = target.read_text(encoding="utf-8") if target.is_file() else ""
-        began = time.perf_counter()
-        known = bool(stored) and code_of(percent.read_notebook(stored)) == code_of(
-            cells
-        )
-        shown = percent.outputs(stored) if known else [[] for _ in code_of(cells)]
-        if not any(shown) and not run_nothing:
-            try:
-                shown = execute(cells, script.stem)
-            except Exception as error:  # the other notebooks do not depend on this one
-                print(
-                    f"{script.stem}: {type(error).__name__}: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                failed += 1
-                continue
-        target.write_text(percent.notebook(cells, shown), encoding="utf-8")
-        thumbnail(cells, shown).save(target.with_suffix(".png"), optimize=True)
-        print(f"{script.stem}: {time.perf_counter() - began:.0f} s", flush=True)
+    for script in scripts:
+        notebook, target = read(script), EXECUTED / f"{script.stem}.ipynb"
+        keep_outputs(notebook, target)
+        try:
+            if not run_nothing and not any(cell.outputs for cell in code(notebook)):
+                execute(notebook)
+        except Exception as error:  # the other notebooks do not depend on this one
+            print(
+                f"{script.stem}: {type(error).__name__}: {error}",
+                file=sys.stderr,
+                flush=True,
+            )
+            failed += 1
+            continue
+        write(notebook, target)
+        print(script.stem, flush=True)
     return failed
 
 
-def code_of(cells: list[percent.Cell]) -> list[str]:
-    """The code that was, or will be, executed."""
-    return [cell.source for cell in cells if cell.kind == "code"]
+def read(script: Path) -> NotebookNode:
+    """Return the notebook of a percent script, with cell names that do not change from run to run."""
+    notebook = jupytext.read(script, fmt="py:percent")
+    notebook.nbformat_minor = 5
+    for place, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{place:02d}"
+        cell.metadata.pop("lines_to_next_cell", None)
+    return notebook
 
 
-def execute(cells: list[percent.Cell], name: str) -> list[list[dict]]:
-    """What the code cells show when they run in turn, in an empty folder."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    shown, home = [], Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        os.chdir(folder)
-        try:
-            for number, cell in enumerate(cells):
-                if cell.kind == "code":
-                    shown.append(run(cell.source, names, f"{name}, cell {number}"))
-        finally:
-            os.chdir(home)
-    return shown
+def code(notebook: NotebookNode) -> list[NotebookNode]:
+    """Return the cells that are executed."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def run(source: str, names: dict[str, Any], place: str) -> list[dict]:
-    """The outputs of one cell; what goes to the standard error (progress, TensorFlow's notes) is left out."""
-    tree = ast.parse(source)
-    last = (
-        tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    )
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-        exec(compile(tree, place, "exec"), names)
-        value = (
-            eval(compile(ast.Expression(last.value), place, "eval"), names)
-            if last
-            else None
-        )
-    text = printed.getvalue()
-    outputs = (
-        [
-            {
-                "name": "stdout",
-                "output_type": "stream",
-                "text": text.splitlines(keepends=True),
-            }
+def keep_outputs(notebook: NotebookNode, target: Path) -> None:
+    """Copy the outputs of an executed notebook if the code is the same."""
+    stored = code(nbformat.read(target, as_version=4)) if target.is_file() else []
+    if [cell.source for cell in stored] == [cell.source for cell in code(notebook)]:
+        for cell, old in zip(code(notebook), stored):
+            cell.outputs, cell.execution_count = old.outputs, old.execution_count
+
+
+def execute(notebook: NotebookNode) -> None:
+    """Run a notebook in an empty folder, and keep what a reader of the site should see."""
+    os.environ.pop(
+        "MPLBACKEND", None
+    )  # the kernel's own one puts figures into the notebook
+    options = ["--InlineBackend.rc", "{'figure.dpi': 80}"]
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        client = NotebookClient(notebook, coalesce_streams=True, resources=resources)
+        client.extra_arguments = options
+        client.execute()
+    for cell in code(notebook):
+        cell.metadata.pop("execution", None)  # times of the run
+        cell.outputs = [
+            shown for shown in map(smaller, cell.outputs) if is_shown(shown, cell)
         ]
-        if text
-        else []
+
+
+def is_shown(output: NotebookNode, cell: NotebookNode) -> bool:
+    """Leave out progress and notes of TensorFlow, and the value of a cell that draws a figure."""
+    drawn = any("image/png" in other.get("data", {}) for other in cell.outputs)
+    return output.get("name") != "stderr" and not (
+        drawn and output.output_type == "execute_result"
     )
-    if value is not None and not is_drawn(value):
-        outputs.append(display({"text/plain": repr(value)} | html(value)))
-    return outputs + [display({"image/png": picture}) for picture in figures()]
 
 
-def is_drawn(value: Any) -> bool:
-    """Whether a value is a part of a figure, or a list of some: the figure is shown."""
-    first = value[0] if isinstance(value, list) and value else value
-    return type(first).__module__.startswith("matplotlib")
-
-
-def display(data: dict[str, str]) -> dict:
-    """An output that is shown."""
-    return {"data": data, "metadata": {}, "output_type": "display_data"}
-
-
-def html(value: Any) -> dict[str, str]:
-    """The representation of a value for notebooks, where it has one."""
-    made = value._repr_html_() if hasattr(value, "_repr_html_") else None
-    return {"text/html": made} if made else {}
-
-
-def figures() -> list[str]:
-    """The open figures as PNG of few colours in base 64; they are closed."""
-    import matplotlib.pyplot as plt
-    from PIL import Image
-
-    found = []
-    for number in plt.get_fignums():
-        drawn, small = io.BytesIO(), io.BytesIO()
-        plt.figure(number).savefig(
-            drawn, dpi=DPI, bbox_inches="tight", facecolor="white"
+def smaller(output: NotebookNode) -> NotebookNode:
+    """Return the output with its picture, if it has one, in few colours."""
+    picture = output.get("data", {}).get("image/png")
+    if picture:
+        output.data = NotebookNode(
+            {"image/png": encoded(few_colours(decoded(picture)))}
         )
-        Image.open(drawn).convert("RGB").quantize(COLOURS).save(
-            small, "PNG", optimize=True
-        )
-        found.append(base64.b64encode(small.getvalue()).decode())
-    plt.close("all")
-    return found
+    return output
 
 
-def thumbnail(cells: list[percent.Cell], shown: list[list[dict]]) -> Any:
-    """The left of the first picture of the cell with the tag "thumbnail", or of the first picture of all."""
-    from PIL import Image, ImageOps
+def decoded(picture: str) -> Image.Image:
+    """Return the image of a PNG in base 64."""
+    return Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
 
-    code = [cell for cell in cells if cell.kind == "code"]
-    order = sorted(
-        range(len(code)), key=lambda place: "thumbnail" not in code[place].tags
+
+def encoded(image: Image.Image) -> str:
+    """Return a PNG in base 64."""
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def few_colours(image: Image.Image) -> Image.Image:
+    """Return an image with a palette."""
+    return image.quantize(COLOURS)
+
+
+def write(notebook: NotebookNode, target: Path) -> None:
+    """Write a notebook, and its thumbnail beside it."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    nbformat.validate(notebook)
+    nbformat.write(notebook, target)
+    thumbnail(notebook).save(target.with_suffix(".png"), optimize=True)
+
+
+def thumbnail(notebook: NotebookNode) -> Image.Image:
+    """Return the left part of the first picture, of the cell tagged "thumbnail" if there is one."""
+    cells = sorted(
+        code(notebook),
+        key=lambda cell: "thumbnail" not in cell.metadata.get("tags", []),
     )
-    pictures = [
-        part["data"]["image/png"]
-        for place in order
-        for part in shown[place]
-        if "image/png" in part.get("data", {})
-    ]
-    if not pictures:  # was not executed
-        return Image.new("L", THUMBNAIL, 240)
-    image = Image.open(io.BytesIO(base64.b64decode(pictures[0]))).convert("RGB")
-    return ImageOps.fit(image, THUMBNAIL, centering=(0.0, 0.5)).quantize(COLOURS)
+    for cell in cells:
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                image = decoded(output.data["image/png"])
+                return few_colours(ImageOps.fit(image, THUMBNAIL, centering=(0.0, 0.5)))
+    return Image.new("L", THUMBNAIL, 240)  # was not executed
 
 
 if __name__ == "__main__":
@@ -180,10 +165,7 @@ if __name__ == "__main__":
         "names", nargs="*", help="names of notebooks, all of them without"
     )
     parser.add_argument(
-        "--text",
-        action="store_true",
-        help="run nothing: new text, and no outputs where code is new",
+        "--text", action="store_true", help="run nothing; new code has no outputs"
     )
-    os.environ.setdefault("MPLBACKEND", "Agg")
     options = parser.parse_args()
     sys.exit(main(options.names, run_nothing=options.text))

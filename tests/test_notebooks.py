@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -18,8 +19,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 EXECUTED = ROOT / "docs" / "notebooks"
 LINES, COLUMNS = 25, 88
-SCRIPT = """# a header
-# %% [markdown]
+SCRIPT = """# %% [markdown]
 # # Title
 #
 # Text.
@@ -37,23 +37,29 @@ plt.plot([0, 1], [0, x])
 """
 
 
-def load(name: str) -> ModuleType:
-    """A module of the folder docs, which is no package."""
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+def execute() -> ModuleType:
+    """The script docs/execute.py, which is in no package, where what it needs is installed."""
+    for name in ("jupytext", "nbclient", "PIL"):
+        pytest.importorskip(name)
+    spec = importlib.util.spec_from_file_location("execute", ROOT / "docs" / "execute.py")
     found = importlib.util.module_from_spec(spec)
-    sys.modules[name] = found  # `execute` imports `percent`
     spec.loader.exec_module(found)
     return found
 
 
-percent = load("percent")
-
-
 def cells(path: Path) -> list:
-    """The cells of a notebook's script."""
-    return percent.read_script(path.read_text(encoding="utf-8"))
+    """The cells of a notebook's script, without their outputs."""
+    return execute().read(path).cells
+
+
+def is_hidden(cell: dict) -> bool:
+    """Whether the site leaves the cell out: switches for the tests, and checks."""
+    return "remove-cell" in cell["metadata"].get("tags", [])
+
+
+def stored(path: Path) -> list[dict]:
+    """The cells of the executed notebook."""
+    return json.loads((EXECUTED / f"{path.stem}.ipynb").read_text(encoding="utf-8"))["cells"]
 
 
 @pytest.mark.exhaustive
@@ -71,84 +77,80 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_a_percent_script_that_ends_with_a_check(path: Path) -> None:
     assert "format_name: percent" in path.read_text(encoding="utf-8").split("# %%")[0]
-    last = cells(path)[-1]
-    assert (
-        any(isinstance(node, ast.Assert) for node in ast.parse(last.source).body)
-        and not last.is_shown
-    )
+    last = stored(path)[-1]
+    checks = [node for node in ast.parse(source(last)).body if isinstance(node, ast.Assert)]
+    assert checks and is_hidden(last)
+
+
+def source(cell: dict) -> str:
+    """The text of a cell of a stored notebook."""
+    return "".join(cell["source"])
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_a_reader_sees_is_short_and_has_no_switches(path: Path) -> None:
-    for cell in cells(path):
-        if cell.kind == "code" and cell.is_shown:
-            lines = cell.source.split("\n")
-            assert len(lines) < LINES and max(map(len, lines)) <= COLUMNS, cell.source
-            assert not any(word in cell.source for word in ("FAST", "assert ", "savefig")), (
-                cell.source
-            )
+    for cell in stored(path):
+        if cell["cell_type"] == "code" and not is_hidden(cell):
+            lines = source(cell).split("\n")
+            assert len(lines) < LINES and max(map(len, lines)) <= COLUMNS, source(cell)
+            assert not any(word in source(cell) for word in ("FAST", "assert ", "savefig"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_site_has_the_text_of_the_notebook(path: Path) -> None:
-    stored = (EXECUTED / f"{path.stem}.ipynb").read_text(encoding="utf-8")
-    assert percent.read_notebook(stored) == cells(path), "run make notebooks-site"
+    expected = [(cell.cell_type, cell.source, is_hidden(cell)) for cell in cells(path)]
+    found = [(cell["cell_type"], source(cell), is_hidden(cell)) for cell in stored(path)]
+    assert found == expected, "run make notebooks-site"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_site_has_what_the_notebook_showed(path: Path) -> None:
-    shown = percent.outputs((EXECUTED / f"{path.stem}.ipynb").read_text(encoding="utf-8"))
-    pictures = [
-        output for outputs in shown for output in outputs if "image/png" in output.get("data", {})
-    ]
-    assert pictures, "run make notebooks-site"
+    outputs = [output for cell in stored(path) for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs), (
+        "run make notebooks-site"
+    )
 
 
 def test_there_are_notebooks() -> None:
     assert len(NOTEBOOKS) >= 3
 
 
-def test_a_script_becomes_a_notebook_and_comes_back() -> None:
-    read = percent.read_script(SCRIPT)
-    assert [cell.kind for cell in read] == ["markdown", "code", "code", "code"]
-    assert read[0].source == "# Title\n\nText." and [cell.is_shown for cell in read] == [
-        True,
-        False,
-        True,
-        True,
-    ]
-    shown = [[], [], [{"output_type": "stream", "name": "stdout", "text": ["1\n"]}]]
-    stored = percent.notebook(read, shown)
-    assert percent.read_notebook(stored) == read and percent.outputs(stored) == shown
-
-
-def test_a_cell_shows_what_it_prints_its_last_value_and_its_figures() -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    pytest.importorskip("PIL")
-    pytest.importorskip("matplotlib.pyplot").close("all")  # those of other tests
-    execute = load("execute")
-    read = percent.read_script(SCRIPT)
-    hidden, (printed, value), (picture,) = execute.execute(read, "name")
-    assert hidden == [] and printed["text"] == ["printed 2\n"]
-    assert value["data"] == {"text/plain": "3"} and list(picture["data"]) == ["image/png"]
-    assert execute.thumbnail(read, [hidden, [printed, value], [picture]]).size == execute.THUMBNAIL
-
-
-def test_only_new_code_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute = load("execute")
-    scripts, executed = tmp_path / "scripts", tmp_path / "executed"
+@pytest.fixture()
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, Path, Path]:
+    """The script, with empty folders for what it reads and what it writes."""
+    script, scripts, executed = execute(), tmp_path / "scripts", tmp_path / "executed"
     scripts.mkdir(), executed.mkdir()
-    monkeypatch.setattr(execute, "SCRIPTS", scripts)
-    monkeypatch.setattr(execute, "EXECUTED", executed)
+    monkeypatch.setattr(script, "SCRIPTS", scripts)
+    monkeypatch.setattr(script, "EXECUTED", executed)
+    return script, scripts, executed
+
+
+@pytest.mark.exhaustive
+def test_a_notebook_shows_prints_and_figures(folders: tuple[ModuleType, Path, Path]) -> None:
+    script, scripts, executed = folders
+    (scripts / "a.py").write_text(SCRIPT, encoding="utf-8")
+    assert script.main([]) == 0
+    text, hidden, (printed, value), (picture,) = (
+        cell.get("outputs") for cell in json.loads((executed / "a.ipynb").read_text())["cells"]
+    )
+    assert text is None and hidden == [] and printed["text"] == ["printed 2\n"]
+    assert value["data"]["text/plain"] == ["3"] and list(picture["data"]) == ["image/png"]
+    assert (executed / "a.png").stat().st_size > 300
+
+
+@pytest.mark.exhaustive
+def test_only_new_code_is_executed(folders: tuple[ModuleType, Path, Path]) -> None:
+    script, scripts, executed = folders
     (scripts / "a.py").write_text("# %%\nprint(1)\n")
-    assert execute.main([]) == 0
+    assert script.main([]) == 0
     first = (executed / "a.ipynb").read_text()
-    assert percent.outputs(first)[0][0]["text"] == ["1\n"]
+    assert '"1\\n"' in first
     (executed / "a.ipynb").write_text(first.replace('"1', '"kept'))
     (scripts / "a.py").write_text("# %% [markdown]\n# New text.\n\n# %%\nprint(1)\n")
-    assert execute.main([]) == 0 and "kept" in (executed / "a.ipynb").read_text()
+    assert script.main([]) == 0
+    second = (executed / "a.ipynb").read_text()
+    assert "kept" in second and "New text." in second
     (scripts / "a.py").write_text("# %%\nraise ValueError\n")
-    assert execute.main(["a"]) == 1 and "kept" in (executed / "a.ipynb").read_text()
-    assert execute.main(["a"], run_nothing=True) == 0 and percent.outputs(
-        (executed / "a.ipynb").read_text()
-    ) == [[]]
+    assert script.main(["a"]) == 1 and (executed / "a.ipynb").read_text() == second
+    assert script.main(["a"], run_nothing=True) == 0
+    assert json.loads((executed / "a.ipynb").read_text())["cells"][0]["outputs"] == []
