@@ -105,12 +105,12 @@ def keep_lines_together(app, doctree) -> None:
 
 
 def setup(app) -> None:
-    """Docstrings are plain text with `code` in single backticks; Sphinx gets them as reStructuredText."""
+    """Connect what prepares docstrings, links and files to the steps of the build."""
     inventory.write(Path(intersphinx_mapping["gpflow"][1]))
     names = docstrings.public_names(gpflow_decoupled)
 
     def rewrite(app, what, name, thing, options, lines) -> None:
-        docstrings.rewrite(lines, names)
+        docstrings.rewrite(lines)
         if what == "module":
             lines += docstrings.summary(thing)
 

@@ -382,8 +382,10 @@ def test_docstrings_become_restructured_text() -> None:
     assert names["Gamma"] == "gpflow_decoupled.distributions.families.Gamma"
     assert "Gaussian" not in names, "a namesake of two packages"
     lines = [
-        ":param a: `ODVGP`. :param b: a* of q_, as `b*`.",
-        ":param c, d: two.",
+        ":param a: `ODVGP`.",
+        ":param b: a* of q_, as `b*`,",
+        "which goes on.",
+        "",
         "Others::",
         "",
         "    a* = `b`",
@@ -394,11 +396,11 @@ def test_docstrings_become_restructured_text() -> None:
         "| * | c |",
         ":param e: L.",
     ]
-    docstrings.rewrite(lines, names)
+    docstrings.rewrite(lines)
     assert lines == [
-        ":param a: :py:obj:`~gpflow_decoupled.models.ODVGP`.",
-        r":param b: a\* of q\_, as ``b*``.",
-        ":param c,\u200bd: two.",
+        ":param a: ``ODVGP``.",
+        r":param b: a\* of q\_, as ``b*``,",
+        "    which goes on.",
         "",
         "Others::",
         "",
