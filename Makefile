@@ -25,7 +25,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks notebooks-site docs clean
+.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks notebooks-site docs docs-install clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -105,6 +105,8 @@ notebooks-site: $(DOCS) ## execute what changed in the notebooks for the site; N
 
 docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+docs-install: $(DOCS) ## what the documentation needs, in .venv
 
 release-check: $(CREATED) ## wheel and sdist, `twine check`, and the quick start of README.md from the wheel, outside of the checkout
 	$(BIN)/python .ci/release_check.py --constraint $(CONSTRAINTS)
