@@ -103,7 +103,7 @@ def test_large_models_are_one_line_too(name: str) -> None:
 
 def test_a_mean_on_all_data_says_so() -> None:
     model = gd.models.ODVGP(gpflow.kernels.Linear(), gl.Gaussian(), "data", BETA)
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     assert repr(model) == 'ODVGP(Linear, Gaussian, beta=4, gamma="data", N=20)'
 
 

@@ -3,11 +3,11 @@
 Every basis answers three questions: `factor` (all factorisations, once), `features` (mean and
 variances of q(f) at inputs) and `prior_kl` (the divergence from the prior). Read `base.py` for this
 contract and `inducing_basis.py` for what bases on inducing points add to it; then `coupled.py` (the
-basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`, `orthogonal.py` and `solve.py`, which
-go beyond it in this order. `site.py`, `dual.py` (with `weight_space.py`) and
-`affine_independent.py` (with `affine_map.py`) are the bases of models that own their data. `parts/`
-has the shared pieces. `parameters` is a package of its own: other parameters of the same q(f), for
-example natural ones.
+basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`, `orthogonal_mean.py` (q(f) of the next
+two), `orthogonal.py`, `mean_on_data.py` and `solve.py`, which go beyond it in this order.
+`site.py`, `dual/` and `affine_independent.py` (with `affine_map.py`) are the bases of models that
+own their data. `parts/` has the shared pieces, and `parameters/` other parameters of the same q(f),
+for example natural ones.
 """
 
 from . import parameters
@@ -18,6 +18,7 @@ from .decoupled import DecoupledBasis
 from .dual import DualBasis
 from .hybrid import HybridBasis
 from .inducing_basis import InducingBasis
+from .mean_on_data import MeanOnDataBasis
 from .orthogonal import OrthogonalBasis
 from .parts.optimum import OptimalParameters, Regression
 from .site import SiteBasis
@@ -25,8 +26,8 @@ from .solve import SolveBasis
 
 __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features",
-    "Gaussian", "HybridBasis", "InducingBasis", "OptimalParameters", "OrthogonalBasis",
-    "Regression", "SiteBasis", "SolveBasis", "parameters",
+    "Gaussian", "HybridBasis", "InducingBasis", "MeanOnDataBasis", "OptimalParameters",
+    "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis", "parameters",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ it is.
 | `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
 | `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
 | `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
+| `data_mean` is not None | the mean is on all training inputs, and linear solvers find its coefficients | `fit`, `ConjugateGradients` |
 | `mixes_precision` | products with rows of data may be in single precision | `fit(precision="mixed")` |
 
 `frame_points` has the points at which what earlier data said can be held; `update` of the models
@@ -32,6 +33,7 @@ from ..inducing.variables import count_points
 from ..linalg.whitening import Whitener
 from .base import Basis, Features, Gaussian, State
 from .parts.atomic import all_or_nothing
+from .parts.data_mean import DataMean
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
 from .parts.optimum import OptimalParameters, Regression, check_optimum
@@ -65,7 +67,9 @@ class InducingBasis(Basis):
     beta: InducingVariables
     """The inducing variables [M_beta] that the covariance of q(f) is made from."""
     kernel_mean: KernelMean | None = None
-    """The part of the mean that has points of its own, where there is one."""
+    """The mean on extra points, or None."""
+    data_mean: DataMean | None = None
+    """The mean on all training inputs, or None."""
     whiten: bool = False
     """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the
     kernel does.
@@ -82,18 +86,9 @@ class InducingBasis(Basis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The numbers of points beta, and of the points gamma of a mean of its own; for a mean on
-        all data their rows N.
-        """
-        found: dict[str, int | str] = {"beta": count_points(self.beta)}
-        if self.kernel_mean is None:
-            return found
-        if self.kernel_mean.stored:
-            return {**found, "gamma": self.kernel_mean.size}
-        rows = (
-            {"N": self.kernel_mean.size} if self.kernel_mean.size else {}
-        )  # none before it has data
-        return {**found, "gamma": '"data"', **rows}
+        """The numbers of points beta, and of mean points gamma."""
+        mean = {} if self.kernel_mean is None else {"gamma": self.kernel_mean.size}
+        return {"beta": count_points(self.beta), **mean}
 
     acts_on_rows: tuple[str, ...] = ()
     """The fields of the state that multiply features of rows of data, where `features` takes them
@@ -266,8 +261,8 @@ class InducingBasis(Basis):
         :raises ModelError: unless the basis defines it.
         """
         raise ModelError(
-            f"{type(self).__name__} has no closed-form optimum: train the model with fit, or define"
-            " optimal_parameters in the basis."
+            f"{type(self).__name__} has no closed-form optimum: train the model with fit(model,"
+            " data), or define optimal_parameters in the basis."
         )
 
     def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:

@@ -13,7 +13,6 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
-from ..bases.parts.data_mean import DataMean
 from ..errors import DataError
 from ..inputs import check_whole
 from ..models import CVIGP, ODVGP, BasisGP
@@ -151,7 +150,7 @@ def _report(model: Standardized, chosen_points: bool) -> str:
             "points where the kernel is least certain: beta for mean and covariance, gamma for the"
             " mean alone"
         )
-        if isinstance(inside.basis.kernel_mean, DataMean):
+        if inside.basis.data_mean is not None:
             why = (
                 "the mean is on all rows, and the covariance on beta, points where the kernel is"
                 " least certain"

@@ -44,8 +44,8 @@ def as_inducing(
         return points
     if isinstance(points, str):
         raise DataError(
-            f'{name}={points!r}: pass points [M, D]. A mean on all data is gamma="data" of ODVGP or'
-            " OrthogonalBasis, and of no other model."
+            f'{name}={points!r}: pass points [M, D]. A mean on all data is gamma="data" of'
+            " ODVGP, or a MeanOnDataBasis(beta)."
         )
     check_inducing(points, name)
     variable = InducingPoints(as_array(points, name))

@@ -12,7 +12,8 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ..bases import DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from ..bases import DecoupledBasis, HybridBasis, SolveBasis
+from ..bases.mean_on_data import orthogonal_basis
 from ..inducing.variables import as_inducing
 from .basis_gp import BasisGP
 from .checks import infer_num_latent_gps
@@ -21,7 +22,7 @@ from .monte_carlo import MonteCarlo
 
 class ODVGP(BasisGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): a `BasisGP` with an
-    `OrthogonalBasis`.
+    `OrthogonalBasis`, or for gamma="data" a `MeanOnDataBasis`.
 
     The mean uses the points gamma and beta, the covariance beta alone, and the points gamma
     contribute what beta cannot.
@@ -64,7 +65,7 @@ class ODVGP(BasisGP):
         mean_subsample: int | None = None,
         expectations: MonteCarlo | None = None,
     ) -> None:
-        basis = OrthogonalBasis(
+        basis = orthogonal_basis(
             gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
             as_inducing(beta, "beta", kernel),
             infer_num_latent_gps(kernel, likelihood, num_latent_gps),

@@ -94,9 +94,9 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
     """
     require_model(method, model, BasisGP)
     basis = model.basis
-    if isinstance(basis.kernel_mean, DataMean):
+    if basis.data_mean is not None:
         refuse_white(model.kernel)
-        return basis.kernel_mean
+        return basis.data_mean
     solver = ', mean_solver="newton"' if basis.kernel_mean is not None and basis.solves_mean else ""
     raise ModelError(
         f"{method} is for models with a mean on all data, and this {type(model).__name__} has none:"

@@ -136,8 +136,8 @@ _SOLVE_FIRST = (
 
 
 def _data_mean_of(model: BasisGP | FullGP) -> DataMean:
-    mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
-    if not isinstance(mean, DataMean):
+    mean = model.basis.data_mean if isinstance(model, BasisGP) else None
+    if mean is None:
         raise ModelError(
             f"data is for models with a mean on all data, and this {type(model).__name__} has none:"
             ' leave data out for draws of q(f), or build ODVGP(kernel, likelihood, "data", beta).'

@@ -28,7 +28,6 @@ from ..bases import (
     DecoupledBasis,
     DualBasis,
     HybridBasis,
-    OrthogonalBasis,
     SiteBasis,
     SolveBasis,
 )
@@ -36,7 +35,7 @@ from ..bases.coupled import CoupledState
 from ..bases.decoupled import DecoupledState
 from ..bases.dual import DualState
 from ..bases.hybrid import HybridState
-from ..bases.orthogonal import OrthogonalState
+from ..bases.orthogonal_mean import OrthogonalMeanBasis, OrthogonalState
 from ..bases.site import SiteState
 from ..bases.solve import SolveState
 from ..covariances.latents import gram, gram_to_factor, split_latents
@@ -80,9 +79,9 @@ def prior_coordinates(
 
 @prior_coordinates.register(CoupledBasis)
 @prior_coordinates.register(HybridBasis)
-@prior_coordinates.register(OrthogonalBasis)
+@prior_coordinates.register(OrthogonalMeanBasis)
 def _of_inducing_points(
-    basis: CoupledBasis | HybridBasis | OrthogonalBasis | DecoupledBasis,
+    basis: CoupledBasis | HybridBasis | OrthogonalMeanBasis | DecoupledBasis,
     state: CoupledState | HybridState | OrthogonalState | DecoupledState,
     kernel: Kernel,
     prior: PriorDraws,

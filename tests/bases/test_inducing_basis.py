@@ -23,6 +23,7 @@ from gpflow_decoupled.bases import (
     Gaussian,
     HybridBasis,
     InducingBasis,
+    MeanOnDataBasis,
     OptimalParameters,
     OrthogonalBasis,
     Regression,
@@ -176,6 +177,7 @@ def test_declared_properties():
         "inverse": (DecoupledBasis(GAMMA, BETA), False, False, False),
         "hybrid": (HybridBasis(GAMMA, BETA), False, False, False),
         "orthogonal": (OrthogonalBasis(GAMMA, BETA), True, True, True),
+        "on data": (MeanOnDataBasis(BETA), True, True, False),
         "solve": (SolveBasis(GAMMA, BETA), True, False, False),
     }
     for name, (basis, holds, ties, solves) in cases.items():
@@ -222,7 +224,7 @@ def test_the_number_of_latents_is_a_whole_number(latents: object) -> None:
         lambda: DecoupledBasis(GAMMA, BETA, latents),
         lambda: HybridBasis(GAMMA, BETA, latents),
         lambda: OrthogonalBasis(GAMMA, BETA, latents),
-        lambda: OrthogonalBasis("data", BETA, latents),
+        lambda: MeanOnDataBasis(BETA, latents),
         lambda: SolveBasis(GAMMA, BETA, latents),
         lambda: SiteBasis(BETA, latents),
         lambda: DualBasis(BETA, latents),

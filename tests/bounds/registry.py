@@ -17,6 +17,7 @@ from gpflow_decoupled.bases import (
     DecoupledBasis,
     DualBasis,
     HybridBasis,
+    MeanOnDataBasis,
     OrthogonalBasis,
     SiteBasis,
     SolveBasis,
@@ -48,6 +49,10 @@ class Case(NamedTuple):
         if self.basis in OWNERS:
             return self.basis(beta, latents, **self.options, **extra)
         points = [as_inducing(beta, "beta", kernel)]
+        if self.basis is MeanOnDataBasis:
+            basis = self.basis(*points, latents, **self.options, **extra)
+            basis.data_mean.set_data(gamma)
+            return basis
         if self.basis is not CoupledBasis:
             points.insert(0, as_inducing(gamma, "gamma", kernel))
         basis = self.basis(*points, latents, **self.options, **extra)
@@ -199,6 +204,9 @@ def _add_variants(name: str, basis: type[Basis], options: dict[str, Any], *rest:
 
 for _tail, _whiten in (("", True), ("-unwhitened", False)):
     _add(f"coupled{_tail}", CoupledBasis, {"whiten": _whiten}, False, ref.coupled, _coupled)
+    _add(
+        f"on-data{_tail}", MeanOnDataBasis, {"whiten": _whiten}, False, ref.orthogonal, _orthogonal
+    )
     _add(f"solve{_tail}", SolveBasis, {"whiten": _whiten}, False, ref.solve, _solve, True)
 _add("site", SiteBasis, {}, False, ref.coupled, _site, False, False)
 _add("dual", DualBasis, {}, False, ref.coupled, _dual, False, False)
@@ -218,7 +226,7 @@ _add_variants(
 BOUNDED = {
     name: CASES[name]
     for name in CASES
-    if name in ("coupled", "solve") or name.endswith("-whitened")
+    if name in ("coupled", "solve", "on-data") or name.endswith("-whitened")
 }
 """Those whose bound is compared with the evidence, which is slow: each basis in its default
 variant.

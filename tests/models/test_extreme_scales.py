@@ -102,10 +102,10 @@ def test_nothing_trains_the_inputs_of_observations(model_class: type) -> None:
 @pytest.mark.exhaustive
 def test_data_of_a_mean_stay_too() -> None:
     model = gd.models.ODVGP(gpflow.kernels.Matern32(), gl.Gaussian(0.1), "data", X[::3])
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     gpflow.set_trainable(model, True)
     gd.fit(model, (X, Y), steps=10, progress=False)
-    assert_array_equal(model.basis.kernel_mean.inputs, X)
+    assert_array_equal(model.basis.data_mean.inputs, X)
 
 
 @pytest.mark.parametrize(

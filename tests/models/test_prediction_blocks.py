@@ -11,7 +11,8 @@ import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import OrthogonalBasis, base
+from gpflow_decoupled.bases import base
+from gpflow_decoupled.bases.orthogonal_mean import OrthogonalMeanBasis
 from gpflow_decoupled.models import CVIGP, ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from tests.bounds.registry import matern
@@ -77,13 +78,13 @@ def test_blocks_of_rows_predict_what_all_rows_do(
 
 def test_the_largest_block_and_what_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """8192 rows; the last block has what is left, and full covariances are of all rows."""
-    rows, features = list[int](), OrthogonalBasis.features
+    rows, features = list[int](), OrthogonalMeanBasis.features
 
     def counted(self: Any, state: Any, kernel: Any, inputs: tf.Tensor) -> Any:
         rows.append(inputs.shape[0])
         return features(self, state, kernel, inputs)
 
-    monkeypatch.setattr(OrthogonalBasis, "features", counted)
+    monkeypatch.setattr(OrthogonalMeanBasis, "features", counted)
     model = build("ODVGP")[0]
     mean, variance = model.predict_f(np.zeros((8192 + 5, 2)))
     assert rows == [8192, 5] and mean.shape == variance.shape == (8197, 2)
@@ -108,13 +109,13 @@ def test_blocks_of_rows_have_the_bound_of_all_rows(
             bound = model.elbo((X, Y))
         return [bound, *tape.gradient(bound, variables)]
 
-    expected, rows, features = bound_and_gradient(), list[int](), OrthogonalBasis.features
+    expected, rows, features = bound_and_gradient(), list[int](), OrthogonalMeanBasis.features
 
     def counted(self: Any, state: Any, kernel: Any, inputs: tf.Tensor) -> Any:
         rows.append(inputs.shape[0])
         return features(self, state, kernel, inputs)
 
-    monkeypatch.setattr(OrthogonalBasis, "features", counted)
+    monkeypatch.setattr(OrthogonalMeanBasis, "features", counted)
     monkeypatch.setattr(base, "_ROWS", 4)
     for found, whole in zip(bound_and_gradient(), expected, strict=True):
         assert_allclose(found, whole, rtol=1e-9)

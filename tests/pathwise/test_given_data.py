@@ -220,7 +220,7 @@ def test_draws_are_functions_fixed_by_their_seed(capsys: pytest.CaptureFixture) 
     assert_array_equal(draw(seed=1)(NEW), values)
     assert np.abs(draw(seed=2)(NEW) - values).max() > 0.01
     model.kernel.lengthscales.assign(3.0)
-    model.basis.kernel_mean.set_data(X[:10])
+    model.basis.data_mean.set_data(X[:10])
     assert_array_equal(draws(NEW), values)
 
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
         with pytest.raises(error, match=message):
             pathwise_samples(wrong, S, data=given)
             pytest.fail(name)
-    fresh.basis.kernel_mean.set_data(X)
+    fresh.basis.data_mean.set_data(X)
     with pytest.raises(ModelError, match="coefficients of zero. Run optimizers.ConjugateGradients"):
         pathwise_samples(fresh, S, data=data)
     with pytest.raises(UnknownOptionError, match=r"pass data=\(X, Y\)"):

@@ -104,7 +104,7 @@ def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> Non
         and f"gap {result.gap:.2g} nats" in str(result)
     )
     assert result.history["elbo"][-1] > result.history["elbo"][1] and result.steps <= 6
-    assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [
+    assert [variable.shape[0] for variable in model.basis.data_mean.parameters] == [
         60
     ]  # the inputs are no Parameter
 
@@ -366,7 +366,7 @@ def test_a_run_that_is_resumed_is_the_run(stop: int, tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
     model = _model()
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     gpflow.set_trainable(model, True)
     _fit(model, steps=4)
     np.testing.assert_array_equal(model.basis.gamma.Z, X)
@@ -430,7 +430,7 @@ def test_white_noise_in_the_kernel_is_refused(options: dict[str, Any]) -> None:
         ModelError, match="takes no White kernel, .* add its variance to the noise variance"
     ):
         _fit(model, **options)
-    assert unchanged(before, model) and model.basis.kernel_mean.size == 0 and model.num_data is None
+    assert unchanged(before, model) and model.basis.data_mean.size == 0 and model.num_data is None
 
 
 def test_conjugate_gradients_by_name_are_the_default() -> None:

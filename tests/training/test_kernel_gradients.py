@@ -112,7 +112,7 @@ def test_parameters_without_gradients_are_refused(make: Callable[[], Kernel], me
     before = values(model)
     with pytest.raises(DataError, match=message) as caught:
         _fit(model, np.repeat(Y, latents, axis=1))
-    assert unchanged(before, model) and model.basis.kernel_mean.size == 0 and model.num_data is None
+    assert unchanged(before, model) and model.basis.data_mean.size == 0 and model.num_data is None
     assert "gpflow.set_trainable" in str(
         caught.value
     ) and "ConjugateGradients().run(model, (X, Y))" in str(caught.value)

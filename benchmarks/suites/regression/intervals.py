@@ -133,7 +133,7 @@ def _solved(model: gpflow.models.GPModel, data: Data, place: tuple[str, int, int
         gpflow.set_trainable(part, False)
     began = time.perf_counter()
     for _ in range(_ROUNDS):
-        mean = wider.basis.kernel_mean
+        mean = wider.basis.data_mean
         climb(
             wider,
             hyperparameters_of(wider, mean),

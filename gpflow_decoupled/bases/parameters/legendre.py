@@ -143,7 +143,7 @@ class LegendrePair(NamedTuple):
 def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
     """The maps between moments, natural and expectation parameters of a basis at a kernel.
 
-    :param basis: an `OrthogonalBasis` with points gamma, or a `HybridBasis`.
+    :param basis: an `OrthogonalBasis` or a `HybridBasis`.
     :param kernel: the prior covariance of f.
     :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
     :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain
@@ -230,10 +230,10 @@ def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
 
 def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
     """The basis; raises `ModelError` for one without these parameters."""
-    if isinstance(basis, (OrthogonalBasis, HybridBasis)) and basis.kernel_mean.stored:
+    if isinstance(basis, (OrthogonalBasis, HybridBasis)):
         return basis
     raise ModelError(
         "Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis"
-        f" with points gamma, and got {type(basis).__name__}. Mean points that do not contain beta"
+        f", and got {type(basis).__name__}. Mean points that do not contain beta"
         " have none, and those of a CoupledBasis are S^-1 m and S^-1 / 2."
     )

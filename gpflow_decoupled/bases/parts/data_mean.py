@@ -1,10 +1,8 @@
-"""A mean function sum_n k(x, x_n) a_n whose points are the training inputs themselves, however many
-they are.
-"""
+"""A mean function sum_n k(x, x_n) a_n whose points are all training inputs."""
 
 from __future__ import annotations
 
-__all__ = ["DataMean", "data_points", "mean_points", "refuse_streams", "refuse_white"]
+__all__ = ["DataMean", "data_points", "refuse_streams", "refuse_white"]
 
 import numpy as np
 import tensorflow as tf
@@ -14,113 +12,38 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel, White
 
-from ...covariances.latents import MULTIOUTPUT_INDUCING
-from ...errors import DataError, ModelError, check_option
-from ...inducing.variables import check_separate, fixed_points, input_dims
+from ...covariances.products import gram_product
+from ...errors import DataError, ModelError
+from ...inducing.variables import fixed_points
 from ...inputs import check_whole
-from ...summaries import short_repr
-from .kernel_mean import KernelMean
-from .scaling import SCALINGS, MeanScaling
 
 
-def mean_points(
-    gamma: InducingVariables | TensorType | str,
-    beta: InducingVariables,
-    num_latent_gps: int,
-    scaling: str,
-    subsample: int | None,
-) -> KernelMean:
-    """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a
-    `KernelMean`.
+class DataMean(Module):
+    """The mean sum_n k(x, x_n) a_n on all training inputs. It is zero until `set_data` is called.
 
-    :param gamma: points [M_gamma, D], inducing variables, or "data".
-    :param beta: the inducing variables of the covariance.
-    :param num_latent_gps: L.
-    :param scaling: see `MeanScaling`.
-    :param subsample: rows of the estimate (D25), or None.
-    :raises UnknownOptionError: for another word than "data", or an unknown scaling.
-    :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and
-        for "data" beside inducing variables that are not points of the input space, or with a
-        subsample.
-    """
-    if not isinstance(gamma, str):
-        points = KernelMean(gamma, "gamma", num_latent_gps, scaling, subsample)
-        check_separate(points.points, beta)
-        return points
-    check_option("gamma", gamma, ("data",))
-    dims = input_dims(beta)
-    if dims is None:
-        raise DataError(
-            f'gamma="data" needs a beta of inducing points, and {type(beta).__name__} is none: pass'
-            " points [M, D] as beta, or choose gamma by inducing.select(X, M, kernel)."
-        )
-    check_option("mean_scaling", scaling, SCALINGS)
-    if subsample is not None:
-        raise DataError(
-            f'mean_subsample={short_repr(subsample)}: gamma="data" computes the norm of the mean in'
-            " full; leave the option out."
-        )
-    return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
-
-
-def data_points(X: TensorType, shared: bool) -> InducingVariables:
-    """Inputs X [N, D] as points of a mean, which the latents of a multi-output kernel may share."""
-    points = fixed_points(X)
-    return SharedIndependentInducingVariables(points) if shared else points
-
-
-def refuse_streams(data: object) -> None:
-    """Raise `DataError` for data that come in batches: a `tf.data.Dataset`, or a function that
-    returns them.
-    """
-    if isinstance(data, tf.data.Dataset) or callable(data):
-        kind = "function" if callable(data) else "tf.data.Dataset"
-        raise DataError(
-            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y),'
-            " or choose mean points by inducing.select(X, M, kernel, given=beta)."
-        )
-
-
-def refuse_white(kernel: Kernel) -> None:
-    """Raise `ModelError` for a kernel with a `White` part: rows of the data have it in their own
-    entry of K a, others not.
-    """
-    if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
-        raise ModelError(
-            'gamma="data" takes no White kernel, which the mean would have at the training rows and'
-            " not where the model is evaluated, so that the bound would not be that of the model:"
-            " leave White out, and add its variance to the noise variance of a Gaussian likelihood,"
-            " or choose gamma by inducing.select(X, M, kernel, given=beta)."
-        )
-
-
-class DataMean(KernelMean):
-    """The mean on all training inputs. It has no points, and adds nothing, until `set_data` is
-    called.
-
-    The coefficients are found by `optimizers.ConjugateGradients`,
-    `optimizers.StochasticDualDescent` or `fit`, and never by the gradient steps of a Keras
-    optimizer. The inputs may repeat: the coefficients of equal rows add up. Products with the
-    kernel matrix are computed in blocks, and nothing of the size N x M is stored.
+    Solvers set the coefficients, and optimizers of Keras never do: they are not trainable. Rows
+    of X may repeat, and their coefficients add up. Products with the kernel matrix are computed in
+    blocks, and nothing of size N x M is stored.
 
     :param num_dims: D, the columns of the inputs.
     :param num_latent_gps: L.
     :param shared: whether the latents of a multi-output kernel share the inputs.
     """
 
-    stored = False
+    points: InducingVariables
+    size: int
+    coefficients: Parameter
 
     def __init__(self, num_dims: int, num_latent_gps: int, shared: bool) -> None:
-        Module.__init__(self)
+        super().__init__()
         check_whole(1, num_latent_gps=num_latent_gps)
-        self.shared, self.subsample = shared, None
-        self.scaling = MeanScaling("none", 0)
+        self.shared = shared
         self._take(np.zeros((0, num_dims)), num_latent_gps)
 
     def set_data(self, X: np.ndarray) -> None:
         """Take the training inputs X [N, D] as mean points, with coefficients zero.
 
-        Nothing is changed where these are the points already: their coefficients are a good start.
+        If they are the mean points already, keep the coefficients: they are a good start.
         """
         if not self.has_data(X):
             self._take(X, int(self.coefficients.shape[1]))
@@ -135,6 +58,18 @@ class DataMean(KernelMean):
         part = self.points.inducing_variables[0] if self.shared else self.points
         return tf.convert_to_tensor(part.Z)
 
+    def raw(self) -> tf.Tensor:
+        """The coefficients a [N, L]."""
+        return tf.convert_to_tensor(self.coefficients)
+
+    def values(
+        self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor | InducingVariables | None
+    ) -> tf.Tensor:
+        """The mean [n, L] at inputs X [n, D] or inducing variables, or at the mean points if None;
+        n N, in blocks.
+        """
+        return gram_product(kernel, self.points, X, a)
+
     def _take(self, X: np.ndarray, latents: int) -> None:
         self.points = data_points(X, self.shared)
         self.size = len(X)
@@ -146,3 +81,32 @@ class DataMean(KernelMean):
         self.coefficients = Parameter(values, dtype=default_float(), trainable=False, shape=shape)
         if empty:
             self.coefficients.assign(values[:0])
+
+
+def data_points(X: TensorType, shared: bool) -> InducingVariables:
+    """Inputs X [N, D] as points of a mean, which the latents of a multi-output kernel may share."""
+    points = fixed_points(X)
+    return SharedIndependentInducingVariables(points) if shared else points
+
+
+def refuse_streams(data: object) -> None:
+    """Raise `DataError` for data that come in batches: a `tf.data.Dataset` or a function."""
+    if isinstance(data, tf.data.Dataset) or callable(data):
+        kind = "function" if callable(data) else "tf.data.Dataset"
+        raise DataError(
+            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y),'
+            " or choose mean points by inducing.select(X, M, kernel, given=beta)."
+        )
+
+
+def refuse_white(kernel: Kernel) -> None:
+    """Raise `ModelError` for a kernel with a `White` part: K a would have its variance at the
+    training rows, and k(x, X) a nowhere else.
+    """
+    if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
+        raise ModelError(
+            'gamma="data" takes no White kernel, which the mean would have at the training rows and'
+            " not where the model is evaluated, so that the bound would not be that of the model:"
+            " leave White out, and add its variance to the noise variance of a Gaussian likelihood,"
+            " or choose gamma by inducing.select(X, M, kernel, given=beta)."
+        )

@@ -44,9 +44,6 @@ class KernelMean(Module):
     below 1.
     """
 
-    stored = True
-    """Whether kernel matrices between the points and other inputs are formed as a whole."""
-
     def __init__(
         self,
         points: InducingVariables | TensorType,
@@ -72,13 +69,9 @@ class KernelMean(Module):
         """The raw coefficients a [M, L]."""
         return self.scaling.raw(self.coefficients)
 
-    def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-        """The mean K_xz a [N, L] at X [N, D]; N M."""
-        return gram_product(kernel, self.points, X, a, whole=self.stored)
-
-    def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
-        """The mean K_bz a [M_beta, L] at inducing variables; M_beta M."""
-        return gram_product(kernel, self.points, variables, a, whole=self.stored)
+    def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor | InducingVariables) -> tf.Tensor:
+        """The mean K_xz a [N, L] at inputs X [N, D] or inducing variables; N M."""
+        return gram_product(kernel, self.points, X, a, whole=True)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None
@@ -96,7 +89,7 @@ class KernelMean(Module):
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
-        return gram_product(kernel, self.points, None, a, rows=rows, whole=self.stored)
+        return gram_product(kernel, self.points, None, a, rows=rows, whole=True)
 
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """The squared norm sum_l a_l^T C a_l, a scalar.

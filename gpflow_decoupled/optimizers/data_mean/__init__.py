@@ -1,8 +1,9 @@
 """The mean on all data: its coefficients by conjugate gradients or stochastic dual descent, and how
 good they are.
 
-For models with `OrthogonalBasis(gamma="data", ...)`. Read `system.py` first (the linear system, its
-preconditioner, and the certificate), then what solves it: `solve.py` (conjugate gradients) and
+For models with a `MeanOnDataBasis`, for example `ODVGP(kernel, likelihood, "data", beta)`. Read
+`system.py` first (the linear system, its preconditioner with `projections.py`, and the
+certificate), then its solvers: `solve.py` (conjugate gradients) and
 `descent.py` (steps on random rows), with what both return in `solution.py`. `base.py` is what users
 call, sites of any likelihood around the linear solves, with `moments.py`; `optimizer.py` and
 `stochastic.py` are its two kinds, with their settings. `evidence.py` has bounds of the evidence at

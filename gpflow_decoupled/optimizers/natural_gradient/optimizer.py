@@ -40,7 +40,7 @@ from gpflow.models import SVGP
 from ... import replicas
 from ...bases import Gaussian
 from ...compilation import rarely
-from ...errors import NumericalError, UnknownOptionError, check_option
+from ...errors import ModelError, NumericalError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import BasisGP
@@ -297,6 +297,12 @@ class NaturalGradient(tf.Module):
     ) -> MeanMove:
         """Where the mean coefficients go, if this optimizer moves them."""
         now, kernel_mean = evaluation, model.basis.kernel_mean
+        if self.mean is not None and model.basis.data_mean is not None:
+            raise ModelError(
+                f'mean="{self.mean}" of NaturalGradient stores the kernel matrix of the mean'
+                " points, which a mean on all data does not: use mean=None, and"
+                " optimizers.ConjugateGradients().run(model, data) for the mean."
+            )
         if self.mean is None or kernel_mean is None:
             return MeanMove(now.state, Moments.of(now))
         check_mean_solver(model.basis, self.mean)

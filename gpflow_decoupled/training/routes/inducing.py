@@ -14,7 +14,7 @@ from gpflow.keras import tf_keras
 from gpflow.likelihoods import MultiClass
 from gpflow.models import SVGP
 
-from ...bases.parts.data_mean import DataMean, refuse_white
+from ...bases.parts.data_mean import refuse_white
 from ...covariances.blocks import xla_works
 from ...errors import ModelError, UnknownOptionError
 from ...inducing.variables import count_points
@@ -88,7 +88,7 @@ class InducingRoute(Route):
         data is not refreshed.
         """
         mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
-        if isinstance(mean, DataMean):
+        if _has_data_mean(model):
             return self.options - {"Schedule.refresh_every"}
         lacks = _OF_MEAN if mean is None else frozenset()
         return self.options - (lacks if _has_gaussians(model) else lacks | _OF_GAUSSIANS)
@@ -101,12 +101,11 @@ class InducingRoute(Route):
         """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no
         option asks for more.
         """
-        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
         solver = chosen.get("mean_solver", "adam")
         asked = {"hold", "negative_precision"} & set(chosen) or getattr(
             solver, "method", solver
         ) != "adam"
-        robust = isinstance(model.likelihood, MultiClass) and not isinstance(mean, DataMean)
+        robust = isinstance(model.likelihood, MultiClass) and not _has_data_mean(model)
         return (
             {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
         )
@@ -127,7 +126,7 @@ class InducingRoute(Route):
         if chosen.get("precision") == "mixed":
             check_precision(self.view(model))
         solver = chosen.get("mean_solver")
-        of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
+        of_data = _has_data_mean(model)
         if of_data:
             refuse_white(model.kernel)
         if (
@@ -174,8 +173,8 @@ class InducingRoute(Route):
 
     def undo(self, model: Model) -> Callable[[], None]:
         """Give a mean on all data its points back."""
-        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
-        return undo_of(mean) if isinstance(mean, DataMean) else super().undo(model)
+        mean = model.basis.data_mean if isinstance(model, BasisGP) else None
+        return super().undo(model) if mean is None else undo_of(mean)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""
@@ -183,13 +182,13 @@ class InducingRoute(Route):
 
     def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `TrainingStep` on minibatches of the data."""
-        if isinstance(model.basis.kernel_mean, DataMean):
+        if model.basis.data_mean is not None:
             if choices.on_all_rows:
                 raise UnknownOptionError(
                     f'optimizer={LBFGS!r}: training with gamma="data" climbs all rows anyway where'
                     " that pays; leave it out."
                 )
-            return parts_on_data(model, model.basis.kernel_mean, data, choices, self.parts)
+            return parts_on_data(model, model.basis.data_mean, data, choices, self.parts)
         if choices.on_all_rows:
             return parts_on_all_rows(model, data, replace(choices, on_all_rows=False), self.parts)
         if not isinstance(choices.mean_solver, MeanSolver):
@@ -252,6 +251,11 @@ def _check_own_bound(model: Model) -> None:
 def _has_gaussians(model: Model) -> bool:
     """Whether q has parts that natural gradients move; a plain SVGP has."""
     return not isinstance(model, BasisGP) or bool(model.basis.gaussian_parameters())
+
+
+def _has_data_mean(model: Model) -> bool:
+    """Whether the mean is on all training inputs."""
+    return isinstance(model, BasisGP) and model.basis.data_mean is not None
 
 
 def _is_called(name: str, option: object) -> bool:

@@ -147,10 +147,9 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
     bad = [name for name, variable in silent if _acts(variable, blocks)]
     if not bad:
         return
-    mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
     alone = (
         ", or ConjugateGradients().run(model, (X, Y)) at this kernel"
-        if mean is not None and not mean.stored
+        if isinstance(model, BasisGP) and model.basis.data_mean is not None
         else ""
     )
     one, fixed = len(bad) == 1, "kernel" if len(bad) == len(named) else bad[0]

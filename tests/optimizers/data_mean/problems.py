@@ -54,7 +54,7 @@ def system_of(
     model = model_of(
         kernel=matern(1.3, 0.8) if kernel is None else kernel, latents=weights.shape[1]
     )
-    mean = model.basis.kernel_mean
+    mean = model.basis.data_mean
     mean.set_data(X)
     points = (
         with_rows(model.basis.beta, X, rank)

@@ -122,7 +122,7 @@ def test_unusable_data_and_other_models_are_refused() -> None:
     model = model_of()
     with pytest.raises(DataError, match="X has 60 rows and Y has 59"):
         StochasticDualDescent().run(model, (X, Y[:-1, :1]))
-    assert model.basis.kernel_mean.size == 0 and model.num_data is None
+    assert model.basis.data_mean.size == 0 and model.num_data is None
     with pytest.raises(
         ModelError,
         match='StochasticDualDescent is for models .* build ODVGP.kernel, likelihood, "data"',

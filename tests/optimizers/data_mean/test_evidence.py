@@ -52,7 +52,7 @@ PARTS = {
 def _bound(model: ODVGP, a: np.ndarray, bound: str = "evidence", **options: Any) -> tf.Tensor:
     y = Y[:, : a.shape[1]] - model.mean_function(X)
     mean, weights = (
-        model.basis.kernel_mean,
+        model.basis.data_mean,
         tf.fill([N, 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance)),
     )
     return evidence_bound(
@@ -67,7 +67,7 @@ def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coeffic
     make, latents = PARTS[name]
     kernel = make()
     model = model_of(kernel=kernel, latents=latents)
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     best = np.stack([exact_mean(kernel, latent) for latent in range(latents)], axis=1)
     evidence = sum(
         dm.log_evidence(grams_of(kernel, one).K_x, TARGET[:, one], NOISE) for one in range(latents)
@@ -93,7 +93,7 @@ def test_every_observation_may_have_its_own_noise(name: str, rng: np.random.Gene
         rng.normal(size=(N, latents)),
     )
     model = model_of(kernel=kernel, latents=latents)
-    mean = model.basis.kernel_mean
+    mean = model.basis.data_mean
     mean.set_data(X)
     for a in (np.zeros((N, latents)), 0.1 * rng.normal(size=(N, latents))):
         found = evidence_bound(
@@ -117,7 +117,7 @@ def test_the_evidence_bound_is_that_of_gpflow_at_its_own_vector() -> None:
     )
     expected = theirs.maximum_log_likelihood_objective()
     model = model_of(kernel=kernel)
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     assert_allclose(_bound(model, theirs.aux_vec.numpy().T), expected, rtol=1e-9)
 
 
@@ -129,7 +129,7 @@ def test_gradients_are_finite_differences(name: str, bound: str, rng: np.random.
     model = model_of(kernel=make(), latents=latents)
     gpflow.set_trainable(model.basis.q_mu, False)
     gpflow.set_trainable(model.basis.q_sqrt, False)
-    model.basis.kernel_mean.set_data(X)
+    model.basis.data_mean.set_data(X)
     a = rng.normal(size=(N, latents))
     with tf.GradientTape() as tape:
         value = _bound(model, a, bound)
@@ -142,7 +142,7 @@ def test_gradients_are_finite_differences(name: str, bound: str, rng: np.random.
 
 def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     model = model_of()
-    mean = model.basis.kernel_mean
+    mean = model.basis.data_mean
     mean.set_data(X)
     mean.coefficients.assign(exact_mean(model.kernel)[:, None])
     gpflow.set_trainable(model, True)  # also what must not move
@@ -199,8 +199,8 @@ def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> No
     gpflow.set_trainable(model.basis.beta, False)
     solver = ConjugateGradients(tolerance=1e-9, float32=False)
     solver.run(model, data)
-    objective = bound_at_sites(model, model.basis.kernel_mean, tuple(map(tf.constant, data)))
-    variables = hyperparameters_of(model, model.basis.kernel_mean)
+    objective = bound_at_sites(model, model.basis.data_mean, tuple(map(tf.constant, data)))
+    variables = hyperparameters_of(model, model.basis.data_mean)
     with tf.GradientTape() as tape:
         value = objective()
     gradient = tape.gradient(value, variables)
@@ -218,7 +218,7 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     model, data = model_of(gl.Bernoulli()), (X, labels())
     solver = ConjugateGradients(tolerance=1e-6, float32=False)
     elbo = solver.run(model, data).elbo
-    mean = model.basis.kernel_mean
+    mean = model.basis.data_mean
     run = climb(
         model,
         hyperparameters_of(model, mean),
@@ -240,9 +240,9 @@ def test_single_precision_is_left_where_its_rounding_exceeds_the_noise(
     for noise in (0.1, 2e-6):
         model = model_of(gl.Gaussian(noise))
         data = tf.constant(X), tf.constant(Y[:, :1])
-        model.basis.kernel_mean.set_data(X)
+        model.basis.data_mean.set_data(X)
         low, full = (
-            float(objective_of(model, model.basis.kernel_mean, data, dtype)())
+            float(objective_of(model, model.basis.data_mean, data, dtype)())
             for dtype in (tf.float32, None)
         )
         assert np.isfinite(full)

@@ -207,7 +207,7 @@ def test_unusable_data_are_refused_and_leave_the_model_alone(data: tuple, messag
     model = model_of()
     with pytest.raises(DataError, match=message):
         ConjugateGradients().run(model, data)
-    assert model.basis.kernel_mean.size == 0 and model.num_data is None
+    assert model.basis.data_mean.size == 0 and model.num_data is None
 
 
 def test_streams_are_refused_with_the_alternative() -> None:
@@ -217,7 +217,7 @@ def test_streams_are_refused_with_the_alternative() -> None:
             DataError, match=f"a {kind} is a stream: pass arrays .X, Y., or choose mean points"
         ):
             ConjugateGradients().run(model, data)
-    assert model.basis.kernel_mean.size == 0
+    assert model.basis.data_mean.size == 0
 
 
 OTHERS = {
@@ -251,7 +251,7 @@ def test_white_noise_in_the_kernel_is_refused(solver: MeanOptimizer) -> None:
         ModelError, match="takes no White kernel, .* add its variance to the noise variance"
     ):
         solver.run(model, DATA)
-    assert model.basis.kernel_mean.size == 0
+    assert model.basis.data_mean.size == 0
 
 
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:

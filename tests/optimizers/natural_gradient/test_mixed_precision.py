@@ -15,6 +15,7 @@ from gpflow_decoupled.bases import (
     CoupledBasis,
     DecoupledBasis,
     HybridBasis,
+    MeanOnDataBasis,
     OrthogonalBasis,
     SolveBasis,
 )
@@ -133,7 +134,7 @@ def test_every_model_on_such_a_basis_takes_it(basis: str) -> None:
             model = BasisGP(
                 kernel,
                 likelihood,
-                OrthogonalBasis(GAMMA if basis == "orthogonal" else "data", BETA),
+                OrthogonalBasis(GAMMA, BETA) if basis == "orthogonal" else MeanOnDataBasis(BETA),
             )
         bounds.append(
             fit(model, (X, Y), steps=20, precision=precision, progress=False, seed=0).elbo

@@ -1,0 +1,129 @@
+"""A mean on all training inputs, orthogonal to the inducing points beta; see `orthogonal_mean.py`
+for q(f).
+
+Cheng & Boots 2017 (arXiv:1711.10127) decouple mean and covariance so that the mean can afford more
+points. Here it has all N of them: gamma is X, and for Gaussian noise the best mean is the exact
+posterior mean. No N x N matrix is stored. The coefficients come from linear solvers,
+`optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, and not from gradient steps.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanOnDataBasis", "orthogonal_basis"]
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ..covariances.latents import MULTIOUTPUT_INDUCING
+from ..errors import DataError, check_option
+from ..inducing.variables import count_points, input_dims
+from ..summaries import short_repr
+from .orthogonal import OrthogonalBasis
+from .orthogonal_mean import OrthogonalMeanBasis, OrthogonalState
+from .parts.data_mean import DataMean
+from .parts.scaling import SCALINGS
+
+
+class MeanOnDataBasis(OrthogonalMeanBasis):
+    """q(f) with a mean on all training inputs, and a covariance on beta; equations (D13), (D14)
+    with gamma = X.
+
+    It has no mean points until `fit` or a solver sets the data, and equals a `CoupledBasis` until
+    then.
+
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
+    :param num_latent_gps: L.
+    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
+    :param q_mu: mean at beta [M_beta, L]; zeros if None.
+    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
+    :raises DataError: for points that are not finite and distinct, and for a beta that has no
+        points in the space of inputs.
+
+    Kernels with a `White` part are refused by what trains the model. The bound on N rows costs
+    N (N + M_beta^2) + M_beta^3. Example::
+
+        basis = MeanOnDataBasis(gd.inducing.select(X, 50, kernel))
+        model = BasisGP(kernel, gpflow.likelihoods.Gaussian(), basis)
+        gpflow_decoupled.fit(model, (X, Y))
+    """
+
+    data_mean: DataMean
+
+    def __init__(
+        self,
+        beta: InducingVariables | TensorType,
+        num_latent_gps: int = 1,
+        *,
+        whiten: bool = True,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+    ) -> None:
+        super().__init__(beta, num_latent_gps, whiten, q_mu, q_sqrt)
+        dims = input_dims(self.beta)
+        if dims is None:
+            raise DataError(
+                f"A mean on all data needs a beta of inducing points, and {type(beta).__name__} is"
+                " none: pass points [M, D] as beta, or choose gamma by"
+                " inducing.select(X, M, kernel)."
+            )
+        shared = isinstance(self.beta, MULTIOUTPUT_INDUCING)
+        self.data_mean = DataMean(dims, num_latent_gps, shared)
+
+    @property
+    def mean_sum(self) -> DataMean:
+        """The mean on the data."""
+        return self.data_mean
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """The number of points beta, and N once the data are set."""
+        rows = {"N": self.data_mean.size} if self.data_mean.size else {}
+        return {"beta": count_points(self.beta), "gamma": '"data"', **rows}
+
+    def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
+        """a^T K a - t^T t; N^2."""
+        products = self.data_mean.values(kernel, state.a, None)
+        return tf.reduce_sum(state.a * products) - tf.reduce_sum(tf.square(state.t))  # (D21)
+
+
+def orthogonal_basis(
+    gamma: InducingVariables | TensorType | str,
+    beta: InducingVariables | TensorType,
+    num_latent_gps: int,
+    *,
+    mean_scaling: str = "whitened",
+    mean_subsample: int | None = None,
+    **options: Any,
+) -> OrthogonalBasis | MeanOnDataBasis:
+    """Build the basis of `ODVGP`: a `MeanOnDataBasis` for gamma = "data", else an
+    `OrthogonalBasis`.
+
+    :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    :param num_latent_gps: L.
+    :param mean_scaling: as of `OrthogonalBasis`, and so is `mean_subsample`.
+    :param options: of both bases: `whiten`, `q_mu`, `q_sqrt`.
+    :raises UnknownOptionError: for another word than "data", or an unknown scaling.
+    :raises DataError: for a subsample of a mean on all data, and as the two bases.
+    """
+    if not isinstance(gamma, str):
+        return OrthogonalBasis(
+            gamma,
+            beta,
+            num_latent_gps,
+            mean_scaling=mean_scaling,
+            mean_subsample=mean_subsample,
+            **options,
+        )
+    check_option("gamma", gamma, ("data",))
+    check_option("mean_scaling", mean_scaling, SCALINGS)
+    if mean_subsample is not None:
+        raise DataError(
+            f'mean_subsample={short_repr(mean_subsample)}: gamma="data" computes the norm of the'
+            " mean in full; leave the option out."
+        )
+    return MeanOnDataBasis(beta, num_latent_gps, **options)

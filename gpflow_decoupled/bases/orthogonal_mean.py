@@ -1,0 +1,180 @@
+"""A coupled Gaussian on beta and a sum of kernels that is orthogonal to it: the q(f) that
+`OrthogonalBasis` and `MeanOnDataBasis` share.
+
+Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add
+sum_i C(x, gamma_i) a_i to the mean, where the residual kernel C is the prior covariance that beta
+leaves unexplained. K_b^-1 K_bg is never formed, and kernel matrices of gamma are only multiplied by
+a, or by w:
+
+    t = L_b^-1 K_bg a,   w = L_b^-T t
+    m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)
+    KL = 1/2 a^T C_g a + 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                         (D21)
+    C_g = K_g - K_gb K_b^-1 K_bg
+"""
+
+from __future__ import annotations
+
+__all__ = ["OrthogonalMeanBasis", "OrthogonalState"]
+
+import abc
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ..covariances.latents import gram_to_data, gram_to_factor
+from ..inducing.variables import as_inducing, count_points
+from ..linalg.gaussians import apply_per_latent, kl_from_whitened
+from ..linalg.triangular import transposed_product
+from ..linalg.whitening import Whitener, whiten, whitener
+from .base import Features, Gaussian
+from .coupled import CoupledBasis
+from .inducing_basis import InducingBasis, norm_of
+from .parts.data_mean import DataMean
+from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
+from .parts.kernel_mean import KernelMean
+
+
+class OrthogonalState(NamedTuple):
+    """State of a basis whose mean is orthogonal to beta."""
+
+    chol: tf.Tensor
+    """chol(K_beta) [G, M_beta, M_beta]"""
+    mean: tf.Tensor
+    """m~ [M_beta, L]"""
+    root: tf.Tensor
+    """A root of S~ [L, M_beta, M_beta]."""
+    a: tf.Tensor
+    """Raw coefficients [M_gamma, L]."""
+    t: tf.Tensor
+    """t = L_b^-1 K_bg a [M_beta, L]"""
+    ok: tf.Tensor
+    tangent: tf.Tensor | None = None
+    norm: tf.Tensor | None = None
+    """a^T C_g a, a scalar; None in a state for predictions."""
+
+
+class OrthogonalMeanBasis(InducingBasis):
+    """The common part of bases whose mean is orthogonal to beta.
+
+    A subclass says what the sum of kernels is (`mean_sum`) and computes its norm (`_norm`).
+
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    :param num_latent_gps: L.
+    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
+    :param q_mu: mean at beta [M_beta, L]; zeros if None.
+    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
+    """
+
+    state_type = OrthogonalState
+    acts_on_rows = ("tangent", "mean", "root", "t")
+
+    def __init__(
+        self,
+        beta: InducingVariables | TensorType,
+        num_latent_gps: int,
+        whiten: bool,
+        q_mu: TensorType | None,
+        q_sqrt: TensorType | None,
+    ) -> None:
+        super().__init__()
+        self.beta = as_inducing(beta, "beta")
+        self.num_latent_gps = num_latent_gps
+        self.whiten = whiten
+        self.q_mu, self.q_sqrt = gaussian_parameters(
+            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
+        )
+
+    @property
+    @abc.abstractmethod
+    def mean_sum(self) -> KernelMean | DataMean:
+        """The sum of kernels in the mean."""
+
+    @abc.abstractmethod
+    def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
+        """Return a^T C_g a, a scalar, from a state without it."""
+
+    @property
+    def gamma(self) -> InducingVariables:
+        """The mean points."""
+        return self.mean_sum.points
+
+    @property
+    def a_gamma(self) -> Parameter:
+        """The Parameter of the coefficients [M_gamma, L]; `mean_coefficients` has the raw ones."""
+        return self.mean_sum.coefficients
+
+    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
+        """K_beta with its jitter."""
+        return {"K_beta": gram_to_factor(kernel, self.beta)}
+
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> OrthogonalState:
+        """Factorise K_beta and compute t and the norm; M_beta^3 / 3 + M_beta M_gamma, and the norm:
+        M_gamma^2, or m M_gamma from m rows.
+        """
+        chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
+        mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
+        a = self.mean_sum.raw()
+        t = whiten_columns(chol, tangent, self.mean_sum.values(kernel, a, self.beta))  # (D19)
+        state = OrthogonalState(chol, mean, root, a, t, ok, tangent)
+        return state._replace(norm=self._norm(kernel, state, rows)) if with_kl else state
+
+    def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
+        """Mean (D19) and variances (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
+        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
+        of_beta = apply_per_latent(A, state.mean - state.t, adjoint=True)
+        mean = self.mean_sum.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D19)
+        return Features(mean, (A,), (transposed_product(state.root, A),))
+
+    def prior_kl(self, state: OrthogonalState) -> tf.Tensor:
+        """The divergence (D21) in nats, a scalar; unbiased where the norm is estimated."""
+        return 0.5 * norm_of(state) + kl_from_whitened(state.mean, state.root)  # (D21)
+
+    def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
+        """The raw coefficients a_gamma [M_gamma, L] of equation (11)."""
+        return state.a
+
+    def without_mean_points(self) -> CoupledBasis:
+        """The coupled basis with the same q(f(beta)), sharing its Parameters."""
+        return CoupledBasis(
+            self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt
+        )
+
+    @property
+    def holds_sites(self) -> bool:
+        """True where the Parameters are whitened."""
+        return self.whiten
+
+    @property
+    def ties_sites(self) -> bool:
+        """True: q(f(beta)) is one Gaussian, whatever the coefficients are."""
+        return True
+
+    def whiteners(self, state: OrthogonalState) -> tuple[Whitener, ...]:
+        """The factor of K_beta."""
+        return (Whitener(state.chol, state.ok, state.tangent),)
+
+    def weights_of_rows(self, state: OrthogonalState) -> tf.Tensor:
+        """m~ - t, (D19)."""
+        return state.mean - state.t
+
+    def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
+        """q(f(beta)), whitened."""
+        return (Gaussian(state.mean, state.root),)
+
+    def with_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> OrthogonalState:
+        """Replace q(f(beta))."""
+        return state._replace(mean=new[0].mean, root=new[0].root)
+
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
+        """`q_mu` and `q_sqrt`."""
+        return (self.q_mu, self.q_sqrt)
+
+    def assign_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> None:
+        """Write q(f(beta)) to `q_mu` and `q_sqrt`."""
+        assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
