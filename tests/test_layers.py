@@ -49,6 +49,9 @@ REQUIRED = {
     "tqdm",
 }
 MAX_FILE, MAX_FUNCTION, MAX_MODULES = 410, 80, 20
+MIN_MODULES = 3
+REBUILT = {"training"}
+"""Parts whose folders are not counted yet: `training` becomes a list of stages, with other ones."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = tuple[int, str]
@@ -254,6 +257,24 @@ def crowded_folders(root: Path) -> list[str]:
     ]
 
 
+def empty_folders(root: Path) -> list[str]:
+    """Folders of one or two modules, which are better files of the folder above; not the root."""
+    complaints = []
+    for folder in sorted({path.parent for path in _files(root)} - {root}):
+        inside = [path for path in folder.iterdir() if _is_room(path)]
+        if _part(folder, root) not in REBUILT and len(inside) < MIN_MODULES:
+            where = folder.relative_to(root.parent)
+            complaints.append(f"{where}: {len(inside)} modules, at least {MIN_MODULES}")
+    return complaints
+
+
+def _is_room(path: Path) -> bool:
+    """Whether this is a module or a folder of modules."""
+    if path.is_dir():
+        return (path / "__init__.py").is_file()
+    return path.suffix == ".py" and path.name != "__init__.py"
+
+
 RULES = [
     upward_imports,
     import_cycles,
@@ -262,6 +283,7 @@ RULES = [
     undeclared_imports,
     long_code,
     crowded_folders,
+    empty_folders,
 ]
 Rule = Callable[[Path], list[str]]
 
@@ -303,6 +325,8 @@ VIOLATIONS: list[tuple[Rule, dict[str, str]]] = [
     (long_code, {"linalg/a.py": "x = 1\n" * (MAX_FILE + 1)}),
     (long_code, {"linalg/a.py": "def f():\n" + "    x = 1\n" * MAX_FUNCTION}),
     (crowded_folders, {f"linalg/a{number}.py": "" for number in range(MAX_MODULES + 1)}),
+    (empty_folders, {"linalg/__init__.py": "", "linalg/a.py": "", "linalg/b.py": ""}),
+    (empty_folders, {"bases/parts/__init__.py": "", "bases/parts/a.py": ""}),
 ]
 
 
@@ -341,4 +365,6 @@ def test_rule_accepts_good_code(rule: Rule, tmp_path: Path) -> None:
         ),
         "wrappers/__init__.py": "import sklearn\nfrom ..training import fit",
     }
+    folders = {name.rpartition("/")[0] for name in files} - {""}
+    files |= {f"{folder}/more{n}.py": "" for folder in folders for n in range(MIN_MODULES)}
     assert rule(_write(tmp_path / NAME, files)) == []

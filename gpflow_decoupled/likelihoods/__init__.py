@@ -2,7 +2,7 @@
 
 Read `laplace.py`, then `sites/__init__.py`. There is one file per class (`bernoulli_logit.py`,
 `bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`,
-`classes/categorical_logit.py`), independent of the sites. `sites/` describes the site of every
+`categorical_logit.py`), independent of the sites. `sites/` describes the site of every
 likelihood, GPflow's included: expected losses for the Lagrangian dual, log densities with Fourier
 transforms for affine-independent inference, valid labels; `lookup.py` finds them and `declare_site`
 adds one. `support.py` and `labels.py` check labels, `parameters.py` Parameters, `accuracy.py`
@@ -12,7 +12,7 @@ quadrature; `moments.py` has predictive moments.
 from ..expectations.projections import Site
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
-from .classes.categorical_logit import CategoricalLogit
+from .categorical_logit import CategoricalLogit
 from .hinge import Hinge
 from .labels import check_labels, observation_columns
 from .laplace import Laplace

@@ -8,7 +8,7 @@ import numpy as np
 from gpflow import likelihoods as gl
 
 from ..errors import DataError
-from .classes.categorical_logit import CategoricalLogit
+from .categorical_logit import CategoricalLogit
 from .sites.registry import site_description
 from .support import classes
 

@@ -15,9 +15,9 @@ q.
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
 them, as `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`;
-`checks.py` has the validation of data, `expectations.py` and `monte_carlo.py` the data term of the
-bound, `streams/` what `update` does for models on inducing points, `families.py` the error messages
-for the wrong model.
+`checks/` has the validation of data, `expectations.py` and `monte_carlo.py` the data term of the
+bound, `factor_graph.py` with `factors.py` joint densities as products of factors, `streams/` what
+`update` does for models on inducing points, `families.py` the error messages for the wrong model.
 """  # noqa: E501
 
 from .affine_independent.gp import AffineIndependentGP
@@ -25,8 +25,8 @@ from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
 from .dtc import DTC
-from .factor_graph.factors import Factor, SampledFactor, prior_factor
-from .factor_graph.graph import FactorGraph
+from .factor_graph import FactorGraph
+from .factors import Factor, SampledFactor, prior_factor
 from .full_gp import FullGP
 from .lcl import LCLGP
 from .linear.affine_glm import AffineIndependentGLM

@@ -14,7 +14,7 @@ from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .dtc import DTC
-from .factor_graph.graph import FactorGraph
+from .factor_graph import FactorGraph
 from .lcl import LCLGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (

@@ -49,9 +49,9 @@ from .conjugate.sweep import sweep
 from .data_mean.optimizer import ConjugateGradients
 from .data_mean.result import MeanResult
 from .data_mean.stochastic import StochasticDualDescent
+from .lagrangian.cholesky_kl import CholeskyKL
 from .lagrangian.constraint_subset import ConstraintSubset
-from .lagrangian.direct.cholesky_kl import CholeskyKL
-from .lagrangian.direct.opper_archambeau import OpperArchambeau
+from .lagrangian.opper_archambeau import OpperArchambeau
 from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI

@@ -15,7 +15,7 @@ import tensorflow as tf
 from gpflow_decoupled.distributions.families import Gamma
 from gpflow_decoupled.errors import ModelError
 from gpflow_decoupled.models import CVIGP, LCLGP, SparseCVIGP, prior_factor
-from gpflow_decoupled.models.factor_graph.graph import FactorGraph
+from gpflow_decoupled.models.factor_graph import FactorGraph
 from gpflow_decoupled.optimizers import ConjugateComputation, MeanFieldCVI, NaturalGradient, sweep
 
 X = np.linspace(0.0, 1.0, 5)[:, None]

@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...summaries import short_repr
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
-from ..classes.categorical_logit import CategoricalLogit
+from ..categorical_logit import CategoricalLogit
 from ..hinge import Hinge
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial

@@ -10,8 +10,10 @@ Read in this order: `optimizer` (the outer iterations); `subproblem` (how a subp
 `dual` (its dual, the gradient, and the bound); `site_maximiser` (the two-dimensional maximisation
 per observation inside the dual); `newton` and `lbfgs_solve` (two ways to minimise the dual);
 `stationary` (faster steps near the solution); `start`; `result`. Other methods for the same models:
-`constraint_subset` with `subset_bound` (multipliers of M observations only), and `direct` (the
-bound itself by L-BFGS, for comparison).
+`constraint_subset` with `subset_bound` (multipliers of M observations only), and two that maximise
+the bound itself by L-BFGS, more slowly, for comparison and for site losses that have no dual:
+`opper_archambeau` by the multipliers, `cholesky_kl` by the mean and a Cholesky factor of the
+covariance.
 """
 
 __all__: list[str] = []

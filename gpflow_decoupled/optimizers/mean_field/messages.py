@@ -13,7 +13,7 @@ from gpflow.config import default_float
 
 from ...distributions.families import Belief, Natural
 from ...errors import NumericalError
-from ...models.factor_graph.graph import FactorGraph, Messages, Rows
+from ...models.factor_graph import FactorGraph, Messages, Rows
 from ..steps import largest_feasible_step
 
 

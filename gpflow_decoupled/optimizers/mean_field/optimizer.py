@@ -27,7 +27,7 @@ from gpflow.config import default_float
 
 from ...errors import DataError, check_option
 from ...inputs import check_whole
-from ...models.factor_graph.graph import FactorGraph
+from ...models.factor_graph import FactorGraph
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
 from ..conjugate.result import ConjugateResult

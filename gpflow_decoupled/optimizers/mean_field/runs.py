@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from ...compilation import Compiled
 from ...errors import DataError
-from ...models.factor_graph.graph import FactorGraph, Messages, Rows
+from ...models.factor_graph import FactorGraph, Messages, Rows
 from ..ascent import STUCK, ascend, has_fallen
 from ..conjugate.result import ConjugateRecorder, ConjugateResult
 from .messages import Moved, diagnose_messages, move_groups

@@ -17,7 +17,7 @@ from gpflow.config import default_float
 from ...compilation import Compiled
 from ...errors import DataError
 from ...models import FactorGraph
-from ...models.factor_graph.graph import Messages
+from ...models.factor_graph import Messages
 from ...optimizers import MeanFieldCVI
 from ...optimizers.ascent import CONVERGED, STUCK, has_fallen
 from ...optimizers.mean_field.messages import Moved, diagnose_messages, move_groups

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.models import LCLGP
 from gpflow_decoupled.optimizers import CholeskyKL, OpperArchambeau
-from gpflow_decoupled.optimizers.lagrangian.direct import cholesky_kl, opper_archambeau
+from gpflow_decoupled.optimizers.lagrangian import cholesky_kl, opper_archambeau
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
 from tests.optimizers.lagrangian.lcl_problems import model
 

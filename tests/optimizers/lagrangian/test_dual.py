@@ -14,10 +14,10 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.models import LCLGLM
-from gpflow_decoupled.optimizers.lagrangian.direct.opper_archambeau import _value_and_gradient
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
 from gpflow_decoupled.optimizers.lagrangian.lbfgs_solve import lbfgs_solve
 from gpflow_decoupled.optimizers.lagrangian.newton import newton_direction, newton_solve
+from gpflow_decoupled.optimizers.lagrangian.opper_archambeau import _value_and_gradient
 from gpflow_decoupled.optimizers.lagrangian.site_maximiser import Subproblem, maximise
 from gpflow_decoupled.optimizers.lagrangian.start import isolated_sites
 from gpflow_decoupled.optimizers.lagrangian.stationary import stationary_direction

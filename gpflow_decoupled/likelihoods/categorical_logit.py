@@ -9,10 +9,10 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
 
-from ...errors import DataError
-from ...expectations.softmax.log_sum_exp import tilted_bound
-from ...expectations.softmax.probabilities import expected_softmax
-from ...summaries import short_repr
+from ..errors import DataError
+from ..expectations.log_sum_exp import tilted_bound
+from ..expectations.softmax import expected_softmax
+from ..summaries import short_repr
 
 
 class CategoricalLogit(Likelihood):

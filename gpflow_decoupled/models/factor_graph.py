@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from ...distributions.families import Belief, Natural
-from ...errors import DataError
-from ...summaries import one_line
+from ..distributions.families import Belief, Natural
+from ..errors import DataError
+from ..summaries import one_line
 from .factors import Factor
 
 Messages = dict[str, dict[str, Natural]]

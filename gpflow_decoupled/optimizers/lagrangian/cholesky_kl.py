@@ -19,17 +19,17 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ....inputs import check_rate, check_whole
-from ....linalg.triangular import solve
-from ....models import LCLGP
-from ....models.families import require_model
-from ....summaries import settings_line
-from ...expectation_check import warn_of_quadrature
-from ...lbfgs import lbfgs_ascent, settled
-from ...unusable_observation import naming_observation
-from ..dual import DualProblem
-from ..result import LagrangianRecord, LagrangianResult
-from ..start import NOT_FINITE, isolated_sites
+from ...inputs import check_rate, check_whole
+from ...linalg.triangular import solve
+from ...models import LCLGP
+from ...models.families import require_model
+from ...summaries import settings_line
+from ..expectation_check import warn_of_quadrature
+from ..lbfgs import lbfgs_ascent, settled
+from ..unusable_observation import naming_observation
+from .dual import DualProblem
+from .result import LagrangianRecord, LagrangianResult
+from .start import NOT_FINITE, isolated_sites
 
 _LEAST = 1e-10
 """The least diagonal entry of T."""

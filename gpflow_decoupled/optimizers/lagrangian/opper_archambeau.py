@@ -17,16 +17,16 @@ import numpy as np
 import tensorflow as tf
 from gpflow.optimizers import Scipy
 
-from ....inputs import check_rate, check_whole
-from ....models import LCLGP
-from ....models.families import require_model
-from ....summaries import settings_line
-from ...expectation_check import warn_of_quadrature
-from ...lbfgs import lbfgs_ascent, settled
-from ...unusable_observation import naming_observation
-from ..dual import DualProblem
-from ..result import LagrangianRecord, LagrangianResult
-from ..start import NOT_FINITE, first_marginals
+from ...inputs import check_rate, check_whole
+from ...models import LCLGP
+from ...models.families import require_model
+from ...summaries import settings_line
+from ..expectation_check import warn_of_quadrature
+from ..lbfgs import lbfgs_ascent, settled
+from ..unusable_observation import naming_observation
+from .dual import DualProblem
+from .result import LagrangianRecord, LagrangianResult
+from .start import NOT_FINITE, first_marginals
 
 
 class OpperArchambeau:

@@ -8,8 +8,8 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.special import expit, softmax
 
-from gpflow_decoupled.expectations.softmax import probabilities as module
-from gpflow_decoupled.expectations.softmax.probabilities import expected_softmax
+from gpflow_decoupled.expectations import softmax as module
+from gpflow_decoupled.expectations.softmax import expected_softmax
 from tests.reference import likelihoods as ref
 
 Array = np.ndarray

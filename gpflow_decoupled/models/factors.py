@@ -12,10 +12,10 @@ from typing import TypeAlias
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ...distributions.families import Belief
-from ...distributions.families.base import as_float
-from ...errors import DataError
-from ...summaries import short_repr
+from ..distributions.families import Belief
+from ..distributions.families.base import as_float
+from ..errors import DataError
+from ..summaries import short_repr
 
 Data: TypeAlias = "TensorType | tuple[TensorType, ...]"
 """One array [N, ...], or several of them."""
