@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from .outcome import WRONG
-from .parts import NAMES, part
 from .report import markdown, write
 from .runner import Record, run_cases
+from .trials import NAMES, part
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

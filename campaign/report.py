@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .outcome import HELD, REFUSED, WRONG
-from .parts import NAMES, part
 from .runner import Record
+from .trials import NAMES, part
 
 
 def markdown(records: list[Record]) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .outcome import WRONG, Case, Outcome
-from .parts import part
+from .trials import part
 
 ONE_THREAD = {
     "TF_NUM_INTRAOP_THREADS": "1",

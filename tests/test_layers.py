@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -275,6 +276,20 @@ def _is_room(path: Path) -> bool:
     return path.suffix == ".py" and path.name != "__init__.py"
 
 
+def unnamed_modules(root: Path) -> list[str]:
+    """Modules and folders that the docstring of their package does not name in `code`."""
+    complaints = []
+    for path in _files(root):
+        if path.name != "__init__.py" or path.parent == root:
+            continue  # the root's docstring is written for users
+        quoted = re.findall(r"`([^`]+)`", ast.get_docstring(_parse(path)) or "")
+        named = {part for text in quoted for part in re.split(r"[^\w]+", text)}
+        rooms = sorted(room.stem for room in path.parent.iterdir() if _is_room(room))
+        if _part(path, root) not in REBUILT and (missing := [r for r in rooms if r not in named]):
+            complaints.append(f"{path.relative_to(root)} does not name {', '.join(missing)}")
+    return complaints
+
+
 RULES = [
     upward_imports,
     import_cycles,
@@ -284,6 +299,7 @@ RULES = [
     long_code,
     crowded_folders,
     empty_folders,
+    unnamed_modules,
 ]
 Rule = Callable[[Path], list[str]]
 
@@ -325,6 +341,7 @@ VIOLATIONS: list[tuple[Rule, dict[str, str]]] = [
     (long_code, {"linalg/a.py": "x = 1\n" * (MAX_FILE + 1)}),
     (long_code, {"linalg/a.py": "def f():\n" + "    x = 1\n" * MAX_FUNCTION}),
     (crowded_folders, {f"linalg/a{number}.py": "" for number in range(MAX_MODULES + 1)}),
+    (unnamed_modules, {"linalg/__init__.py": '"""Has `a.py` and b."""', "linalg/b.py": ""}),
     (empty_folders, {"linalg/__init__.py": "", "linalg/a.py": "", "linalg/b.py": ""}),
     (empty_folders, {"bases/parts/__init__.py": "", "bases/parts/a.py": ""}),
 ]
@@ -366,5 +383,8 @@ def test_rule_accepts_good_code(rule: Rule, tmp_path: Path) -> None:
         "wrappers/__init__.py": "import sklearn\nfrom ..training import fit",
     }
     folders = {name.rpartition("/")[0] for name in files} - {""}
-    files |= {f"{folder}/more{n}.py": "" for folder in folders for n in range(MIN_MODULES)}
+    for folder in folders:
+        files |= {f"{folder}/more{n}.py": "" for n in range(MIN_MODULES)}
+        named = " ".join(f"`{name}`" for name in files if name.startswith(folder))
+        files[f"{folder}/__init__.py"] = f'"""{named}"""\n' + files.get(f"{folder}/__init__.py", "")
     assert rule(_write(tmp_path / NAME, files)) == []

@@ -6,8 +6,8 @@ contract and `inducing_basis.py` for what bases on inducing points add to it; th
 basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`, `orthogonal_mean.py` (q(f) of the next
 two), `orthogonal.py`, `mean_on_data.py` and `solve.py`, which go beyond it in this order.
 `site.py`, `dual/` and `affine_independent.py` (with `affine_map.py`) are the bases of models that
-own their data. `parts/` has the shared pieces, and `parameters.py` other parameters of the same q(f),
-for example natural ones.
+own their data. `parts/` has the shared pieces, and `parameters.py` other parameters of the same
+q(f), for example natural ones.
 """
 
 from . import parameters

@@ -36,7 +36,7 @@ from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
 from ..distributions import Base, BaseLike, base_variable
-from ..distributions.base import Seed
+from ..distributions.base_density import Seed
 from ..errors import DataError
 from ..expectations.projections import Projections
 from ..expectations.site_integrals import SiteGroup

@@ -50,6 +50,10 @@ from .parts.inducing_gaussian import assign_whitened_root, whiten_columns, white
 from .parts.inverse_root import inverse_root
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class MomentParameters(NamedTuple):
     """What q(f) is, whatever the basis calls it; for one of them a_b = K_b^-1 (m - K_bg a)."""
 

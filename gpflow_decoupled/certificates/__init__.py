@@ -2,16 +2,17 @@
 
 Read `certificate` first: it evaluates the `bounds`, inverses of `binary_kl`, at the error rates of
 `classifiers` and the KL of `divergence`. `conditions` checks that the prior does not depend on the
-data; `split` and `model_selection` choose hyperparameters so that it does not. `gaussian` certifies
-any Gaussian posterior of weights, for example from `laplace`.
+data; `split` and `model_selection` choose hyperparameters so that it does not.
+`gaussian_certificate` certifies any Gaussian posterior of weights, for example from
+`laplace_posterior`.
 """
 
 from .binary_kl import binary_kl, inverse_binary_kl
 from .bounds import hoeffding, maurer, mcallester, pinsker, seeger
 from .certificate import PacBayesCertificate, pac_bayes_certificate
 from .classifiers import ClassifierErrors, classifier_errors, predict_labels
-from .gaussian import certify_gaussian
-from .laplace import laplace_weights
+from .gaussian_certificate import certify_gaussian
+from .laplace_posterior import laplace_weights
 from .model_selection import CertifiedSelection, select_by_certificate
 from .split import split_for_certificate
 

@@ -1,16 +1,16 @@
 """Distributions, or methods of distributions, that TensorFlow Probability lacks.
 
 Base distributions: affine-independent inference (Challis & Barber 2012) takes w = A v + b with
-independent v_d of a standardised density. `base` has the contract; read it first. `closed_form`,
-`skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are the families,
-`choose` finds one by name, `blocks` gives each block of variables its family, and `scalar` has the
-TFP distributions `SkewNormal` and `GeneralizedNormal`. `families`, a separate package, has
-exponential families in natural parameters for factor graphs.
+independent v_d of a standardised density. `base_density` has the contract; read it first.
+`closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are
+the families, `choose` finds one by name, `block_base` gives each block of variables its family, and
+`scalar` has the TFP distributions `SkewNormal` and `GeneralizedNormal`. `families`, a separate
+package, has exponential families in natural parameters for factor graphs.
 """
 
 from . import families
-from .base import Base
-from .blocks import BlockBase
+from .base_density import Base
+from .block_base import BlockBase
 from .choose import BASES, BaseLike, base_variable
 from .closed_form import LaplaceBase, LogisticBase, NormalBase
 from .generalized import GeneralizedNormalBase

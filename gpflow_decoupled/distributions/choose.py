@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError, check_option
-from .base import Base, Seed
+from .base_density import Base, Seed
 from .closed_form import LaplaceBase, LogisticBase, NormalBase
 from .generalized import GeneralizedNormalBase
 from .mixture import NormalMixtureBase

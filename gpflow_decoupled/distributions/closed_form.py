@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from ..special.hyperbolic import x_over_sinh
 from ..special.normal import normal_cdf
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
 

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 from ..errors import DataError
 from ..special.normal import normal_cdf
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
 _REACH, _NODES = 8.5, 241

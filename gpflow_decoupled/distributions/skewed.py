@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 
 from ..special.normal import log_normal_cdf
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 from .scalar.skew_normal import (
     SkewNormal,
     skew_normal_cdf,

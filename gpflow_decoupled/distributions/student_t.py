@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
 _NODES = 96

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 
 from ..errors import DataError
 from ..special.hermite import hermite_lookup
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 
 Maker = Callable[[tf.Tensor], tfp.distributions.Distribution]
 """theta [..., P] -> a distribution of batch shape [...]."""

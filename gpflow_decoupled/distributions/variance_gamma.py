@@ -15,7 +15,7 @@ from scipy.special import gammaln, kve
 
 from ..special.bessel import log_bessel_k
 from ..special.hermite import hermite_lookup
-from .base import Base, Seed, Transform
+from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
 _LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02

@@ -14,8 +14,8 @@
 
 GPflow's quadrature serves all other likelihoods. Read `projections` first (alpha, beta, v, the
 sites g), then `fourier` (the interface of the three routes), one route, and `site_integrals` (how a
-model chooses). `products` has products of characteristic functions and sums in blocks that fit in
-memory; `decay` finds sums that end too early.
+model chooses). `axis_products` has products of characteristic functions and sums in blocks that fit
+in memory; `decay` finds sums that end too early.
 """
 
 __all__: list[str] = []

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
-from .products import map_blocks
+from .axis_products import map_blocks
 from .projections import Projections, Reach, Site, check_projections, rows_of
 from .spectral import Transform, transform_of
 

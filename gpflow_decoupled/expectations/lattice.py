@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..special.normal import normal_cdf
+from .axis_products import map_blocks, other_factors
 from .decay import where_decayed
-from .products import map_blocks, other_factors
 from .projections import Projections, Reach, Site, check_projections, rows_of, tiny
 from .spectral import check_points
 

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
+from .axis_products import map_blocks, product
 from .decay import where_decayed
-from .products import map_blocks, product
 from .projections import Projections, Reach, Site, check_projections, rows_of
 
 Transform = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]

@@ -20,12 +20,12 @@ from .lookup import declare_site_loss, likelihood_site, site_loss
 from .moments import check_moments, observation_moments
 from .negative_binomial import NegativeBinomial
 from .ordinal import Ordinal
-from .sites.gaussian import GaussianLoss
-from .sites.laplace import HingeLoss, LaplaceLoss
-from .sites.log_linear import LogLinearLoss
-from .sites.logit import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
-from .sites.priors import prior_site
-from .sites.quadrature import QuadratureLoss
+from .sites.gaussian_site import GaussianLoss
+from .sites.laplace_site import HingeLoss, LaplaceLoss
+from .sites.log_linear_site import LogLinearLoss
+from .sites.logit_site import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
+from .sites.prior_sites import prior_site
+from .sites.quadrature_loss import QuadratureLoss
 from .sites.registry import declare_site
 from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import Support

@@ -13,7 +13,7 @@ from ..errors import DataError
 from ..expectations.projections import Site
 from .labels import check_labels
 from .sites.description import SiteLossBuilder, check_one_latent
-from .sites.logit import LOGIT
+from .sites.logit_site import LOGIT
 from .sites.registry import declare_site, site_description
 from .sites.site_loss import SiteLoss, site_labels
 

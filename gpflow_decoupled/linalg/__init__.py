@@ -4,10 +4,10 @@ Read `triangular` (products and solves with triangular matrices) and `cholesky` 
 factorisation of the package) first. `whitening` differentiates cheaply through a factor,
 `gaussians` has divergences and changes of parametrisation, `sites` the posterior of a Gaussian
 prior times Gaussian sites, `pivoted` low-rank factors of large matrices, `woodbury` and
-`conjugate_gradients` generic solvers. `coupled`, `coupled_roots` and `stationary` solve the Newton
-systems of the models.
+`conjugate_gradients` generic solvers. `coupled`, `coupled_roots` and `newton_systems` solve the
+Newton systems of the models.
 """
 
-from .cholesky import Factor, add_jitter, cholesky, diagnose
+from .cholesky import CholeskyFactor, add_jitter, cholesky, diagnose
 
-__all__ = ["Factor", "add_jitter", "cholesky", "diagnose"]
+__all__ = ["CholeskyFactor", "add_jitter", "cholesky", "diagnose"]

@@ -6,7 +6,7 @@ therefore comes with a boolean, which the training loop reads on the host.
 
 from __future__ import annotations
 
-__all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "jitter", "unsound"]
+__all__ = ["CholeskyFactor", "add_jitter", "cholesky", "diagnose", "jitter", "unsound"]
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -26,7 +26,7 @@ _FIXES = (
 )
 
 
-class Factor(NamedTuple):
+class CholeskyFactor(NamedTuple):
     """A Cholesky factor and whether the factorisation succeeded.
 
     Example::
@@ -75,7 +75,7 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
     return tf.linalg.set_diag(matrix, diagonal + jitter(size))
 
 
-def cholesky(matrix: tf.Tensor) -> Factor:
+def cholesky(matrix: tf.Tensor) -> CholeskyFactor:
     """Factorise a symmetric matrix, and report whether it was positive definite.
 
     The gradient takes two triangular solves with M right-hand sides; TensorFlow's forms an inverse.
@@ -88,7 +88,7 @@ def cholesky(matrix: tf.Tensor) -> Factor:
         chol, ok = cholesky(add_jitter(kernel(Z)))
     """
     chol = _cholesky(matrix)
-    return Factor(
+    return CholeskyFactor(
         chol, tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(tf.stop_gradient(chol))))
     )
 

@@ -20,7 +20,7 @@ __all__ = [
 
 import tensorflow as tf
 
-from .cholesky import Factor, cholesky
+from .cholesky import CholeskyFactor, cholesky
 from .triangular import inverse, lower_root_gram
 
 
@@ -59,7 +59,7 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
     return lower_root_gram(inverse(root))
 
 
-def precision_factor(precision: tf.Tensor) -> Factor:
+def precision_factor(precision: tf.Tensor) -> CholeskyFactor:
     """Factorise J P J = F F^T for a precision P, with J the reversal of the variables; M^3 / 3.
 
     `root_from_factor` turns F [L, M, M] into a lower root of P^-1.
@@ -76,7 +76,7 @@ def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 
 
-def root_from_precision(precision: tf.Tensor) -> Factor:
+def root_from_precision(precision: tf.Tensor) -> CholeskyFactor:
     """Return the lower root [L, M, M] of S, with positive diagonal, from S^-1 [L, M, M]; M^3."""
     factor, ok = precision_factor(precision)
-    return Factor(root_from_factor(factor), ok)
+    return CholeskyFactor(root_from_factor(factor), ok)

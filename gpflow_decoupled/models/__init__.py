@@ -16,7 +16,10 @@ q.
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
 them, as `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`;
 `checks/` has the validation of data, `expectations.py` and `monte_carlo.py` the data term of the
-bound, `factor_graph.py` with `factors.py` joint densities as products of factors, `streams/` what
+bound, `basis_predictions.py` the predictions; `decoupled.py` has `ODVGP` and its kin,
+`sparse_conjugate.py` and `dtc.py` two more models on inducing points, `lcl.py` and
+`affine_independent/` two more on all data, `linear/` (with `linear_parts.py`) the linear models,
+`factor_graph.py` with `factors.py` joint densities as products of factors, `streams/` what
 `update` does for models on inducing points, `families.py` the error messages for the wrong model.
 """  # noqa: E501
 
@@ -32,7 +35,7 @@ from .lcl import LCLGP
 from .linear.affine_glm import AffineIndependentGLM
 from .linear.glm import CVIGLM, weights_posterior
 from .linear.lcl_glm import LCLGLM
-from .linear.weights import WeightsPosterior
+from .linear.weights_posterior import WeightsPosterior
 from .monte_carlo import MonteCarlo
 from .sparse_conjugate import SparseCVIGP
 from .streams import StreamMemory, StreamUpdate

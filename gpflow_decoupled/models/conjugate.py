@@ -28,10 +28,10 @@ class CVIGP(FullGP):
     :raises DataError: for unusable data.
 
     `fit` trains everything; `optimizers.ConjugateComputation` optimises the sites alone, at fixed
-    hyperparameters. `optimizers.ExpectationPropagation` and `optimizers.Laplace` set them by other
-    criteria than the bound. `training_loss` is the negative bound at fixed sites, to be minimised
-    over everything else. It is a bound at every kernel,
-    and at the best sites for Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent.
+    hyperparameters. `optimizers.ExpectationPropagation` and `optimizers.LaplaceApproximation` set
+    them by other criteria than the bound. `training_loss` is the negative bound at fixed sites, to
+    be minimised over everything else. It is a bound at every kernel, and at the best sites for
+    Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent.
     Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())

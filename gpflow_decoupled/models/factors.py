@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..distributions.families import Belief
-from ..distributions.families.base import as_float
+from ..distributions.families.family import as_float
 from ..errors import DataError
 from ..summaries import short_repr
 

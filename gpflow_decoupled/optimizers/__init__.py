@@ -9,7 +9,7 @@ the same everywhere:
 | `minimize(model)` | one step on the model's own data | `CVIGP`: `ConjugateComputation` |
 | | | `FactorGraph`: `MeanFieldCVI` |
 | `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan`, |
-| | | `ExpectationPropagation`, `Laplace` |
+| | | `ExpectationPropagation`, `LaplaceApproximation` |
 | | | `FactorGraph`: `MeanFieldCVI` |
 | | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, |
 | | | `OpperArchambeau`, `CholeskyKL` |
@@ -32,34 +32,35 @@ propagation and Laplace, which estimate the evidence and do not bound it) and, f
 data, `data_mean`. They share `steps` (step sizes, and the policies for negative precisions),
 `ascent` (the loop that halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B),
 `results` (what a run returns) and `expectation_check` (the warning at the end of a run whose
-expectations were too coarse); read these first. `unusable_observation` names the row that makes a
-bound infinite.
+expectations were too coarse, with `frequency_check` for Fourier integrals); read these first.
+`adam` is Adam in fewer operations, for `fit`. `gaussian_optimum` has the closed forms for
+Gaussian noise, and `unusable_observation` names the row that makes a bound infinite.
 """  # noqa: E501
 
+from .affine_independent.affine_ascent import AffineIndependentAscent
+from .affine_independent.affine_result import AffineResult
 from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
-from .affine_independent.optimizer import AffineIndependentAscent
-from .affine_independent.result import AffineResult
+from .approximations.evidence_result import EvidenceResult
 from .approximations.expectation_propagation import ExpectationPropagation
-from .approximations.laplace import Laplace
-from .approximations.result import EvidenceResult
-from .conjugate.optimizer import ConjugateComputation
-from .conjugate.result import ConjugateResult
+from .approximations.laplace_approximation import LaplaceApproximation
+from .conjugate.conjugate_computation import ConjugateComputation
+from .conjugate.conjugate_result import ConjugateResult
 from .conjugate.sweep import sweep
-from .data_mean.optimizer import ConjugateGradients
-from .data_mean.result import MeanResult
-from .data_mean.stochastic import StochasticDualDescent
+from .data_mean.mean_conjugate_gradients import ConjugateGradients
+from .data_mean.mean_dual_descent import StochasticDualDescent
+from .data_mean.mean_result import MeanResult
+from .gaussian_optimum import Optimum, collapsed_elbo, optimal_parameters
 from .lagrangian.cholesky_kl import CholeskyKL
 from .lagrangian.constraint_subset import ConstraintSubset
+from .lagrangian.lagrangian_result import LagrangianResult
+from .lagrangian.linearly_constrained import LinearlyConstrainedLagrangian
 from .lagrangian.opper_archambeau import OpperArchambeau
-from .lagrangian.optimizer import LinearlyConstrainedLagrangian
-from .lagrangian.result import LagrangianResult
-from .mean_field.optimizer import MeanFieldCVI
-from .mixture.optimizer import MixtureAscent
-from .mixture.posterior import MixturePosterior
-from .mixture.result import MixtureResult
-from .natural_gradient.optimizer import NaturalGradient
-from .optimum import Optimum, collapsed_elbo, optimal_parameters
+from .mean_field.mean_field_cvi import MeanFieldCVI
+from .mixture.mixture_ascent import MixtureAscent
+from .mixture.mixture_posterior import MixturePosterior
+from .mixture.mixture_result import MixtureResult
+from .natural_gradient.natural_gradient import NaturalGradient
 from .steps import StepReport
 
 __all__ = [
@@ -75,7 +76,7 @@ __all__ = [
     "ExpectationPropagation",
     "JaakkolaJordan",
     "LagrangianResult",
-    "Laplace",
+    "LaplaceApproximation",
     "LinearlyConstrainedLagrangian",
     "MeanFieldCVI",
     "MeanResult",

@@ -31,9 +31,9 @@ from ..covariances.products import gram_product
 from ..errors import ModelError
 from ..models import BasisGP, FullGP
 from ..optimizers import ConjugateGradients
-from ..optimizers.data_mean.moments import posterior_of, sites_of
-from ..optimizers.data_mean.projections import ROWS, preconditioner_rows
-from ..optimizers.data_mean.solution import MeanSolution
+from ..optimizers.data_mean.mean_solution import MeanSolution
+from ..optimizers.data_mean.row_features import ROWS, preconditioner_rows
+from ..optimizers.data_mean.row_posterior import posterior_of, sites_of
 from ..optimizers.data_mean.system import MeanSystem
 from .prior import PriorDraws
 

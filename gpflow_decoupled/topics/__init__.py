@@ -1,11 +1,11 @@
 """Topic models of documents: latent Dirichlet allocation and the correlated topic model.
 
-Read `lda.py`, `model.py` (shared methods), `fitting/passes.py`, `fitting/local.py`,
-`proportions/dirichlet.py` in this order. `ctm.py` is the second model; `estimator.py` has
-scikit-learn's methods, `options.py` and `counts.py` check inputs, `scores.py` has the held-out
-score. `fitting/` (passes over documents) and `proportions/` (posteriors of topic proportions) build
-on `words.py` (assignment of words to topics), `blocks.py` (documents in rectangles),
-`documents.py`, `dirichlet.py` and `priors.py`.
+Read `lda.py`, `topic_model.py` (shared methods), `fitting/document_passes.py`, `fitting/local.py`,
+`proportions/dirichlet_proportions.py` in this order. `ctm.py` is the second model; `estimator.py`
+has scikit-learn's methods, `topic_settings.py` and `counts.py` check inputs, `scores.py` has the
+held-out score. `fitting/` (passes over documents) and `proportions/` (posteriors of topic
+proportions) build on `words.py` (assignment of words to topics), `document_blocks.py` (documents in
+rectangles), `documents.py`, `dirichlet_functions.py` and `dirichlet_priors.py`.
 """
 
 from .counts import split_words

@@ -27,13 +27,13 @@ import scipy.sparse as sp
 
 from ..errors import DataError, check_option
 from ..summaries import short_repr
-from .fitting.passes import Progress
+from .fitting.document_passes import Progress
 from .lda import LatentDirichletAllocation
-from .model import TopicModel
-from .options import check_prior, check_whole
-from .proportions.gaussian import GaussianProportions
+from .proportions.gaussian_proportions import GaussianProportions
 from .proportions.inverse_wishart import CovariancePrior
 from .proportions.logistic_dirichlet import LogisticDirichlet
+from .topic_model import TopicModel
+from .topic_settings import check_prior, check_whole
 
 POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 

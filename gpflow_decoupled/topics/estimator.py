@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import UnknownOptionError
 from ..summaries import one_line
-from .fitting.passes import Progress
+from .fitting.document_passes import Progress
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import check_option
-from .model import TopicModel
-from .options import check_prior
-from .proportions.dirichlet import DirichletProportions
+from .proportions.dirichlet_proportions import DirichletProportions
+from .topic_model import TopicModel
+from .topic_settings import check_prior
 
 LEARNING = ("none", "symmetric", "vector")
 

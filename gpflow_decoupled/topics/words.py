@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import psi
 
-from .blocks import Block
-from .dirichlet import expected_log, scaled_exp
+from .dirichlet_functions import expected_log, scaled_exp
+from .document_blocks import Block
 
 
 class TopicWeights(NamedTuple):

@@ -13,11 +13,11 @@ from scipy.stats import multivariate_normal
 from campaign.__main__ import main
 from campaign.evidence import gaussian_evidence, quadrature_evidence
 from campaign.outcome import HELD, REFUSED, WRONG, Case, Outcome
-from campaign.parts import NAMES, part
 from campaign.problems import draw_problem
 from campaign.refusals import complaint_about
 from campaign.report import markdown
 from campaign.runner import Record, attempt
+from campaign.trials import NAMES, part
 from gpflow_decoupled.errors import DataError
 
 SOME = {

@@ -16,10 +16,10 @@ from gpflow_decoupled.distributions import Base, base_variable
 from gpflow_decoupled.expectations.fourier import Variables, expectation
 from gpflow_decoupled.expectations.lattice import cell_masses, convolve
 from gpflow_decoupled.expectations.projections import Projections, Site
-from gpflow_decoupled.likelihoods.sites.gaussian import gaussian_site
-from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
-from gpflow_decoupled.likelihoods.sites.logit import logistic_site
-from gpflow_decoupled.likelihoods.sites.student_t import student_t_site
+from gpflow_decoupled.likelihoods.sites.gaussian_site import gaussian_site
+from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
+from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
+from gpflow_decoupled.likelihoods.sites.student_t_site import student_t_site
 from tests.reference import affine_independent as reference
 from tests.reference.grams import Array
 

@@ -25,7 +25,7 @@ from gpflow_decoupled.expectations.frequency_sum import frequency_sum_expectatio
 from gpflow_decoupled.expectations.lattice import lattice_expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
 from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
-from gpflow_decoupled.likelihoods.sites.logit import logistic_site
+from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
 from tests.expectations.fourier_problems import SITES, by_route, projections, variables
 
 SKEW, LOGISTIC = SkewNormalBase(), SITES["logistic"].site()

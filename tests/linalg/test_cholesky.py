@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.linalg import Factor, add_jitter, cholesky, diagnose
+from gpflow_decoupled.linalg import CholeskyFactor, add_jitter, cholesky, diagnose
 from gpflow_decoupled.linalg.cholesky import jitter
 from gpflow_decoupled.linalg.whitening import whiten, whitener
 
@@ -72,7 +72,7 @@ def test_status_travels_with_the_factor(compiled, rng):
     good = _spd(rng, 2, 3, 3)
     bad = good.copy()
     bad[1] = -bad[1]
-    assert isinstance(run(tf.constant(good)), Factor)
+    assert isinstance(run(tf.constant(good)), CholeskyFactor)
     assert run(tf.constant(good)).ok
     assert not run(tf.constant(bad)).ok
     assert not run(tf.constant(np.full((2, 3, 3), np.nan))).ok

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.linalg.stationary import stationary_solve
+from gpflow_decoupled.linalg.newton_systems import stationary_solve
 
 
 def _system(rng: np.random.Generator, N: int = 9, L: int = 2) -> tuple:

@@ -18,7 +18,7 @@ from gpflow_decoupled.optimizers import (
     ConjugateComputation,
     ConstraintSubset,
     ExpectationPropagation,
-    Laplace,
+    LaplaceApproximation,
     LinearlyConstrainedLagrangian,
     OpperArchambeau,
 )
@@ -55,7 +55,7 @@ LAGRANGIAN = LinearlyConstrainedLagrangian, OpperArchambeau, CholeskyKL, Constra
         (ConstraintSubset(rows=[0, 5, 9], tolerance=1e-10), {}),
         (ConjugateComputation(), {}),
         (ExpectationPropagation(), {}),
-        (Laplace(), {}),
+        (LaplaceApproximation(), {}),
     ],
     ids=lambda one: type(one).__name__ if hasattr(one, "run") else "".join(one.values()),
 )

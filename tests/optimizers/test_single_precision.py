@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.models import CVIGP
-from gpflow_decoupled.optimizers import ConjugateComputation, Laplace
+from gpflow_decoupled.optimizers import ConjugateComputation, LaplaceApproximation
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,9 @@ def single_precision() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("optimizer", [ConjugateComputation(), Laplace()], ids=["sites", "Laplace"])
+@pytest.mark.parametrize(
+    "optimizer", [ConjugateComputation(), LaplaceApproximation()], ids=["sites", "Laplace"]
+)
 @pytest.mark.parametrize("size", [30, 100])
 def test_a_run_converges_in_as_many_steps_as_in_double_precision(optimizer, size):
     rng = np.random.default_rng(0)

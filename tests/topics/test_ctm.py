@@ -14,11 +14,10 @@ from scipy.stats import invwishart
 
 from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
-from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
+from gpflow_decoupled.topics.document_blocks import split_into_blocks
 from gpflow_decoupled.topics.fitting.local import Limits, Local, local_step
-from gpflow_decoupled.topics.proportions.ascent import ascend
-from gpflow_decoupled.topics.proportions.gaussian import (
+from gpflow_decoupled.topics.proportions.gaussian_proportions import (
     GaussianEvaluation,
     GaussianProportions,
     GaussianState,
@@ -29,6 +28,7 @@ from gpflow_decoupled.topics.proportions.logistic_dirichlet import (
     LogisticDirichletState,
 )
 from gpflow_decoupled.topics.proportions.lse import best_tilt, normal_points, tilted_bound
+from gpflow_decoupled.topics.proportions.proportions_ascent import ascend
 from gpflow_decoupled.topics.words import Words, topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated

@@ -13,7 +13,8 @@ from gpflow import likelihoods as gl
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean import base, hyperparameters, system
+from gpflow_decoupled.optimizers.data_mean import hyperparameters, system
+from gpflow_decoupled.optimizers.data_mean import mean_optimizer as base
 from gpflow_decoupled.optimizers.lbfgs import LBFGSRun
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.data_mean import step as data_mean

@@ -23,7 +23,7 @@ from gpflow_decoupled.optimizers import (
     CholeskyKL,
     ConjugateComputation,
     ExpectationPropagation,
-    Laplace,
+    LaplaceApproximation,
     LinearlyConstrainedLagrangian,
     OpperArchambeau,
 )
@@ -111,7 +111,7 @@ def _conjugate(rho: float) -> Callable[[Problem, float], Fit]:
 
 
 def _estimating(
-    label: str, rule: ExpectationPropagation | Laplace
+    label: str, rule: ExpectationPropagation | LaplaceApproximation
 ) -> Callable[[Problem, float], Fit]:
     """A method that estimates the evidence, on `CVIGP`, with its function compiled beforehand; the
     kernel matrix counts.
@@ -121,7 +121,7 @@ def _estimating(
         model = CVIGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         mine: Any = copy.copy(rule)
         arguments = [tf.zeros([len(problem.X), 1], gpflow.default_float())] * (
-            1 if isinstance(rule, Laplace) else 2
+            1 if isinstance(rule, LaplaceApproximation) else 2
         )
         start = clock()
         probe = mine.compiled_probe(model)
@@ -343,7 +343,7 @@ METHODS: dict[str, Callable[[Problem, float], Fit]] = {
     "laplace": _laplace,
     "ep": _estimating("CVIGP, EP", ExpectationPropagation()),
     "ep-half": _estimating("CVIGP, EP of power 1/2", ExpectationPropagation(0.5)),
-    "newton": _estimating("CVIGP, Laplace", Laplace()),
+    "newton": _estimating("CVIGP, Laplace", LaplaceApproximation()),
     "lcl": _lagrangian,
     "opper": _alternative("Opper, L-BFGS", OpperArchambeau()),
     "cholesky": _alternative("Cholesky, whitened, L-BFGS", CholeskyKL()),

@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.models import LCLGP
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
-from gpflow_decoupled.optimizers.lagrangian.start import first_marginals
+from gpflow_decoupled.optimizers.lagrangian.first_multipliers import first_marginals
 from gpflow_decoupled.optimizers.lagrangian.subproblem import Policy, make_subproblem
 
 from ...harness.measuring import median_ms, peak_megabytes

@@ -21,7 +21,7 @@ from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import (
     ConjugateComputation,
     ExpectationPropagation,
-    Laplace,
+    LaplaceApproximation,
     LinearlyConstrainedLagrangian,
     OpperArchambeau,
 )
@@ -164,7 +164,9 @@ def _fitted(setting: _Setting, method: str) -> _Fitted:
         result = ConjugateComputation().run(model)
         return _Fitted(clock() - began, model, result.elbo, None)
     rule = (
-        Laplace() if method == "Laplace" else ExpectationPropagation(1.0 if method == "EP" else 0.5)
+        LaplaceApproximation()
+        if method == "Laplace"
+        else ExpectationPropagation(1.0 if method == "EP" else 0.5)
     )
     found = rule.run(model)
     return _Fitted(clock() - began, model, found.elbo, found.evidence_estimate)

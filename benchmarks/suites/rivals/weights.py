@@ -20,7 +20,7 @@ from gpflow.base import RegressionData
 from gpflow_decoupled.linalg.gaussians import root_from_factor
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers.conjugate.local_expectations import by_quadrature, by_sampling
-from gpflow_decoupled.optimizers.natural_gradient.natural import natural_step
+from gpflow_decoupled.optimizers.natural_gradient.natural_parameters import natural_step
 from gpflow_decoupled.optimizers.steps import MAX_HALVINGS
 
 

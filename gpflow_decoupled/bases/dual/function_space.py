@@ -18,8 +18,8 @@ from ...errors import NumericalError
 from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.coupled import coupled_solve
 from ...linalg.gaussians import apply_per_latent
+from ...linalg.newton_systems import stationary_solve
 from ...linalg.sites import site_posterior
-from ...linalg.stationary import stationary_solve
 from ...linalg.triangular import lower_root_gram, solve
 from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple

@@ -23,7 +23,7 @@ from ...inducing.linear_kernel import LinearWeights
 from ...inducing.weights import Weights, weight_parts
 from ...linalg.cholesky import cholesky
 from ...linalg.coupled_roots import coupled_solve_of_roots, squared_gram_product
-from ...linalg.stationary import stationary_solve
+from ...linalg.newton_systems import stationary_solve
 from ...linalg.triangular import solve
 from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple

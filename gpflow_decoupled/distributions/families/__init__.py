@@ -1,16 +1,16 @@
 """Exponential families in natural and expectation parameters, for factor graphs.
 
-Read `base` (the contract `Family`) and `gamma` (the simplest example) first; there is one file per
-family. `log_prob` defines a family from a log density, draws and statistics, with the solves of
-`fisher`. `concentrations` has functions of Dirichlet concentrations that `dirichlet`, `beta` and
-the topic models share.
+Read `family` (the contract `Family`) and `gamma` (the simplest example) first; there is one file
+per family (`beta`, `categorical`, `dirichlet`, `gaussian`, `inverse_gamma`). `log_prob` defines a
+family from a log density, draws and statistics, with the solves of `fisher`. `concentrations` has
+functions of Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
 """
 
-from .base import Belief, Family, Natural
 from .beta import Beta
 from .categorical import Categorical
 from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
 from .dirichlet import Dirichlet
+from .family import Belief, Family, Natural
 from .gamma import Gamma
 from .gaussian import Gaussian
 from .inverse_gamma import InverseGamma

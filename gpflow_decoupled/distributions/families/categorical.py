@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...errors import DataError
-from .base import Family, Natural, as_float
+from .family import Family, Natural, as_float
 
 
 class Categorical(Family):

@@ -9,8 +9,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...errors import DataError
-from .base import Family, Natural, as_positive
 from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
+from .family import Family, Natural, as_positive
 
 
 class Dirichlet(Family):

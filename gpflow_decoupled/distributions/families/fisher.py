@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...linalg.conjugate_gradients import conjugate_gradients
-from .base import Natural
+from .family import Natural
 
 Product = Callable[[Natural], Natural]
 """The Fisher matrix times a vector of the shapes of lambda."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...special.trigamma import trigamma, trigamma_excess
-from .base import Family, Natural, as_positive
+from .family import Family, Natural, as_positive
 
 
 class Gamma(Family):

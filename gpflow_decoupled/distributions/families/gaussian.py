@@ -14,7 +14,7 @@ from ...errors import DataError
 from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import root_from_precision
 from ...linalg.triangular import inverse, lower_gram, lower_root_gram, solve
-from .base import Family, Natural, as_float
+from .family import Family, Natural, as_float
 
 _ASYMMETRY = 1e-5
 """Relative asymmetry of a covariance that counts as round-off."""

@@ -14,8 +14,8 @@ import tensorflow_probability as tfp
 
 from ...errors import DataError, ModelError
 from ...inputs import check_rate, check_whole, is_whole
-from ..base import Seed
-from .base import Family, Natural, as_float
+from ..base_density import Seed
+from .family import Family, Natural, as_float
 from .fisher import covariance_product, hessian_product, scales, solve
 
 _ANCHOR = (0, 0)

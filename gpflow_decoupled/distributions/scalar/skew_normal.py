@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 from ...special.gradients import with_slopes
 from ...special.normal import log_normal_cdf, normal_cdf
 from ...special.owens_t import owens_t
-from ..base import Seed
+from ..base_density import Seed
 
 TensorLike: TypeAlias = tf.Tensor | tf.Variable | npt.ArrayLike
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)

@@ -1,19 +1,20 @@
 """The site of one observation: its contribution to a bound, given the law of its latent.
 
 Read `site_loss.py` (expectations under a Gaussian), `description.py` (`SiteDescription`),
-`laplace.py` as an example, and `registry.py` (class of likelihoods -> description); `lookup.py`,
-one folder up, has the functions that others call. Each family is one file (`gaussian`, `laplace`,
-`logit`, `probit`, `student_t`, `log_linear`, `negative_binomial`); `quadrature.py` serves
-likelihoods without closed forms, `priors.py` priors of weights.
+`laplace_site.py` as an example, and `registry.py` (class of likelihoods -> description);
+`lookup.py`, one folder up, has the functions that others call. Each family is one file
+(`gaussian_site`, `laplace_site`, `logit_site`, `probit_site`, `student_t_site`, `log_linear_site`,
+`negative_binomial_site`); `quadrature_loss.py` serves likelihoods without closed forms,
+`prior_sites.py` priors of weights.
 
 Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md):
 
 | site | log g(y) | parameters [N] |
 |---|---|---|
-| `logit.logistic_site` | log sigma(kappa y) | kappa, of either sign |
-| `laplace.laplace_site` | -abs(y - y_0) / tau - log 2 tau | y_0, tau |
-| `student_t.student_t_site` | Student-t density of (y - y_0) / s, nu degrees | y_0, s, nu |
-| `gaussian.gaussian_site` | normal density of y - y_0, deviation s | y_0, s |
+| `logit_site.logistic_site` | log sigma(kappa y) | kappa, of either sign |
+| `laplace_site.laplace_site` | -abs(y - y_0) / tau - log 2 tau | y_0, tau |
+| `student_t_site.student_t_site` | Student-t density of (y - y_0) / s, nu degrees | y_0, s, nu |
+| `gaussian_site.gaussian_site` | normal density of y - y_0, deviation s | y_0, s |
 
 All are normalised log densities, differentiable in their parameters.
 """

@@ -20,13 +20,13 @@ from ..negative_binomial import NegativeBinomial
 from ..ordinal import Ordinal
 from ..support import UNIT_INTERVAL, Support, classes
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
-from .gaussian import GAUSSIAN
-from .laplace import HINGE, LAPLACE
-from .log_linear import exponential_sites, gamma_sites, poisson_sites
-from .logit import logit_sites
-from .negative_binomial import NEGATIVE_BINOMIAL
-from .probit import PROBIT, bernoulli_sites
-from .student_t import STUDENT_T
+from .gaussian_site import GAUSSIAN
+from .laplace_site import HINGE, LAPLACE
+from .log_linear_site import exponential_sites, gamma_sites, poisson_sites
+from .logit_site import logit_sites
+from .negative_binomial_site import NEGATIVE_BINOMIAL
+from .probit_site import PROBIT, bernoulli_sites
+from .student_t_site import STUDENT_T
 
 Describe = Callable[
     [Any], SiteDescription

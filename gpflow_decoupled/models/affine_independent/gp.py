@@ -44,8 +44,8 @@ from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
 from ..full_gp import FullGP
-from .checks import as_matrix, refuse_several_latents
-from .marginals import density_at, expected, quantiles
+from .affine_marginals import density_at, expected, quantiles
+from .single_latent import as_matrix, refuse_several_latents
 from .weight_priors import WeightPriors
 
 _NO_EXPECTATION = (

@@ -1,4 +1,4 @@
-"""What models refuse before any work: `data.py` checks data and numbers, `parts.py` kernels and
+"""Checks of models before any work: `data.py` of data and numbers, `construction.py` of kernels and
 likelihoods.
 
 `predictions.py` has what models of this package add to GPflow's predictions: inputs by the rule of
@@ -11,6 +11,13 @@ __all__ = [
     "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
 ]  # fmt: skip
 
+from .construction import (
+    check_kernel,
+    check_likelihood,
+    check_mean_function,
+    check_parts,
+    refuse_replicas,
+)
 from .data import (
     as_observations,
     check_num_data,
@@ -19,5 +26,4 @@ from .data import (
     infer_num_latent_gps,
     warn_of_values,
 )
-from .parts import check_kernel, check_likelihood, check_mean_function, check_parts, refuse_replicas
 from .predictions import CheckedPredictions

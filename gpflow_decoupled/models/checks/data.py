@@ -21,7 +21,7 @@ from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
 from ...likelihoods import check_labels, observation_columns
 from ...summaries import short_repr
-from .parts import check_parts
+from .construction import check_parts
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:

@@ -39,7 +39,7 @@ from ..conjugate import CVIGP
 from ..full_gp import FullGP
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
 from ..sparse_conjugate import SparseCVIGP
-from .weights import WeightsPosterior
+from .weights_posterior import WeightsPosterior
 
 _MAX_ROWS = 10_000
 """At most so many rows of X decide the start of q."""

@@ -21,7 +21,7 @@ from gpflow.utilities import set_trainable
 from ...bases import DualBasis
 from ...inducing.weights import weight_parts
 from ...likelihoods import Laplace, LaplaceLoss
-from ...likelihoods.sites.priors import LossWithPriors
+from ...likelihoods.sites.prior_sites import LossWithPriors
 from ..lcl import LCLGP
 from ..linear_parts import linear_mean
 

@@ -1,12 +1,13 @@
 """Streams: models on inducing points that take in batches one after the other, without the old
 data.
 
-Read `memory.py` first: what the old data said, a Gaussian factor at the old points. `posterior.py`
-has the best q for such a factor and the bound there, `climb.py` the steps of the sites of a new
-batch, `update.py` the two functions that models call.
+Read `stream_memory.py` first: what the old data said, a Gaussian factor at the old points.
+`stream_posterior.py` has the best q for such a factor and the bound there, `site_climb.py` the
+steps of the sites of a new batch, `learn.py` the rounds that learn kernel and likelihood,
+`update.py` the two functions that models call.
 """
 
-from .memory import StreamMemory
+from .stream_memory import StreamMemory
 from .update import StreamUpdate, remember, update
 
 __all__ = ["StreamMemory", "StreamUpdate", "remember", "update"]

@@ -18,9 +18,9 @@ import tensorflow as tf
 from ...bases import InducingBasis
 from ...bases.parts.frame import Frame, features_in, frame_of
 from ...errors import DataError, NumericalError
-from .climb import Batch, Climb, StreamModel, bound, climb, factor_of
-from .memory import Quadratic, StreamMemory
-from .posterior import best
+from .site_climb import Batch, Climb, StreamModel, bound, climb, factor_of
+from .stream_memory import Quadratic, StreamMemory
+from .stream_posterior import best
 
 _ITERATIONS = 20
 """Of L-BFGS in a round."""

@@ -30,10 +30,10 @@ from ...inputs import check_rate, check_whole
 from ...linalg.cholesky import diagnose
 from ...linalg.gaussians import apply_per_latent, precision_from_root
 from ...summaries import html_table, one_line
-from .climb import Batch, Climb, StreamModel, climb, factor_of, no_sites, sites_of
 from .learn import learned
-from .memory import Quadratic, StreamMemory
-from .posterior import divergence, expectation, read, write
+from .site_climb import Batch, Climb, StreamModel, climb, factor_of, no_sites, sites_of
+from .stream_memory import Quadratic, StreamMemory
+from .stream_posterior import divergence, expectation, read, write
 
 
 class StreamUpdate(NamedTuple):

@@ -14,8 +14,8 @@ from ...errors import DataError
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
 from ...summaries import html_table, one_line
-from .optimizer import AffineIndependentAscent
-from .result import AffineResult
+from .affine_ascent import AffineIndependentAscent
+from .affine_result import AffineResult
 
 
 class BaseChoice(NamedTuple):

@@ -26,8 +26,8 @@ from ...compilation import Compiled
 from ...distributions import NormalBase
 from ...expectations.projections import Projections, tiny
 from ...expectations.site_integrals import Integration, SiteGroup, integrate
-from .climb import climb
-from .result import StageRecord
+from .affine_climb import climb
+from .affine_result import StageRecord
 
 _STEPS = 40
 _HALVINGS = 8

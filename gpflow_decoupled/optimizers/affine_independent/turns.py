@@ -20,8 +20,8 @@ from ...bases.affine_independent import AffineIndependentBasis
 from ...bases.affine_map import LUMap
 from ...errors import DataError
 from ..lbfgs import Objective
-from .climb import climb
-from .result import StageRecord
+from .affine_climb import climb
+from .affine_result import StageRecord
 
 Places: TypeAlias = np.ndarray
 """Which entries of a vector one turn moves."""

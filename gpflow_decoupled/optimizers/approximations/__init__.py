@@ -7,8 +7,8 @@ results have an estimate of the log evidence, which may lie on either side of it
 of the q(f) that they found.
 
 Read in this order: `densities` (the log density of a label as a function of its latent value);
-`laplace` (the mode, and the curvature there); `tilted` (moments of a Gaussian times a density) and
-`expectation_propagation`; `result`.
+`laplace_approximation` (the mode, and the curvature there); `tilted` (moments of a Gaussian times a
+density) and `expectation_propagation`; `evidence_result`.
 """
 
 __all__: list[str] = []

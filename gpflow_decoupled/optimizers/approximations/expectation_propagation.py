@@ -44,7 +44,7 @@ from ..ascent import STUCK, ascend
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .densities import Densities
-from .result import EvidenceRecorder, EvidenceResult, attainable
+from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 from .tilted import Tilted, has_closed_form, tilted
 
 _LEAST_SHARE = 1e-9

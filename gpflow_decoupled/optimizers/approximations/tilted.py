@@ -18,7 +18,7 @@ from gpflow import likelihoods as gl
 from gpflow.likelihoods.utils import inv_probit
 
 from ...likelihoods import BernoulliProbit
-from ...likelihoods.sites.probit import JITTER
+from ...likelihoods.sites.probit_site import JITTER
 from ...special.normal import inverse_mills, log_normal_cdf
 from .densities import Densities
 

@@ -41,13 +41,13 @@ from ...replicas import Group, dataset_of, group_of
 from ...summaries import short_repr
 from ..ascent import ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
-from ..natural_gradient.evaluation import as_basis_model
-from ..natural_gradient.natural import Natural
+from ..natural_gradient.bound_gradients import as_basis_model
+from ..natural_gradient.natural_parameters import Natural
 from ..steps import POLICIES, StepSize, step_size_at
 from ..unusable_observation import unusable_observation
 from .blocks import Batches, Blocks
-from .passes import PassReader, Reading, step_failure
-from .result import ConjugateRecorder, ConjugateResult
+from .conjugate_result import ConjugateRecorder, ConjugateResult
+from .data_passes import PassReader, Reading, step_failure
 
 _ROUND_OFF = 1e3
 """A loss of the bound that does not count, in units in its last place."""

@@ -2,12 +2,13 @@
 good they are.
 
 For models with a `MeanOnDataBasis`, for example `ODVGP(kernel, likelihood, "data", beta)`. Read
-`system.py` first (the linear system, its preconditioner with `projections.py`, and the
-certificate), then its solvers: `solve.py` (conjugate gradients) and
-`descent.py` (steps on random rows), with what both return in `solution.py`. `base.py` is what users
-call, sites of any likelihood around the linear solves, with `moments.py`; `optimizer.py` and
-`stochastic.py` are its two kinds, with their settings. `evidence.py` has bounds of the evidence at
-a given mean and `hyperparameters.py` their ascent.
+`system.py` first (the linear system, its preconditioner with `row_features.py`, and the
+certificate), then its solvers: `solve_mean.py` (conjugate gradients) and `descent.py` (steps on
+random rows), with what both return in `mean_solution.py`, and a run in `mean_result.py`.
+`mean_optimizer.py` is what users call, sites of any likelihood around the linear solves, with
+`row_posterior.py`; `mean_conjugate_gradients.py` and `mean_dual_descent.py` are its two kinds, with
+their settings. `evidence.py` has bounds of the evidence at a given mean and `hyperparameters.py`
+their ascent.
 """
 
 __all__: list[str] = []

@@ -40,7 +40,7 @@ from ...compilation import Compiled
 from ...covariances.blocks import xla_works
 from ...covariances.products import diagonal_excess, gram_product
 from ..ascent import CONVERGED, INTERRUPTED
-from .solution import TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
+from .mean_solution import TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
 from .system import MeanSystem
 
 _AVERAGED = 100

@@ -37,7 +37,7 @@ from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve
 from ...replicas import Group
-from .projections import ROWS
+from .row_features import ROWS
 
 BOUNDS = ("evidence", "elbo")
 

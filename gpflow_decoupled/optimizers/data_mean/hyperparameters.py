@@ -24,8 +24,8 @@ from ...models import BasisGP
 from ...replicas import Group
 from ..lbfgs import LBFGSRun, lbfgs_ascent
 from .evidence import evidence_bound
-from .moments import Posterior, posterior_of, sites_of
-from .projections import project_rows
+from .row_features import project_rows
+from .row_posterior import Posterior, posterior_of, sites_of
 
 Data = tuple[tf.Tensor, tf.Tensor]
 

@@ -39,7 +39,7 @@ from ...covariances.products import follows_dtype, gram_product
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky
 from ...replicas import Group
-from .projections import Projections
+from .row_features import RowFeatures
 
 Progress = Callable[[float], None]
 
@@ -67,7 +67,7 @@ class MeanSystem:
 
     kernel: Kernel
     mean: DataMean
-    projections: Projections
+    projections: RowFeatures
     weights: tf.Tensor
     target: tf.Tensor
     group: Group = field(default_factory=Group)

@@ -28,8 +28,8 @@ from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
 from ..unusable_observation import naming_observation
 from .dual import DualProblem
-from .result import LagrangianRecord, LagrangianResult
-from .start import NOT_FINITE, isolated_sites
+from .first_multipliers import NOT_FINITE, isolated_sites
+from .lagrangian_result import LagrangianRecord, LagrangianResult
 
 _LEAST = 1e-10
 """The least diagonal entry of T."""

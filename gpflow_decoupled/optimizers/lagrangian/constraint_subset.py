@@ -29,8 +29,8 @@ from ...summaries import settings_line
 from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
 from ..unusable_observation import naming_observation, unusable_observation
-from .result import LagrangianRecord, LagrangianResult
-from .start import NOT_FINITE
+from .first_multipliers import NOT_FINITE
+from .lagrangian_result import LagrangianRecord, LagrangianResult
 from .subset_bound import SubsetBound, SubsetPoint
 
 _CHECKS = 10

@@ -25,8 +25,8 @@ from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
 from ..unusable_observation import naming_observation
 from .dual import DualProblem
-from .result import LagrangianRecord, LagrangianResult
-from .start import NOT_FINITE, first_marginals
+from .first_multipliers import NOT_FINITE, first_marginals
+from .lagrangian_result import LagrangianRecord, LagrangianResult
 
 
 class OpperArchambeau:

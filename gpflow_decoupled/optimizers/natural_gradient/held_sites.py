@@ -45,7 +45,7 @@ from ...linalg.triangular import (
     solve_lower,
     symmetric_product,
 )
-from .natural import Natural
+from .natural_parameters import Natural
 
 
 class SiteSums(NamedTuple):

@@ -28,10 +28,10 @@ from ...bases.base import State
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
 from ...models import BasisGP
-from .evaluation import Evaluation, added_up, features_at, gradients_of, local_expansion
+from .bound_gradients import BoundGradients, added_up, features_at, gradients_of, local_expansion
 from .held_sites import SiteSums, site_sums
 from .moves import Move
-from .optimizer import NaturalGradient
+from .natural_gradient import NaturalGradient
 
 
 def can_move_first(basis: InducingBasis, natural: NaturalGradient) -> bool:
@@ -53,7 +53,7 @@ def evaluate_in_turn(
     rows: tf.Tensor | None = None,
     hold_sites: bool = False,
     low: tf.DType | None = None,
-) -> tuple[Evaluation, Move]:
+) -> tuple[BoundGradients, Move]:
     """The bound at q as it is, where q goes, and the gradients there; M^2 N for the new variances
     besides one pass.
 
@@ -111,7 +111,7 @@ def _evaluation(
     features: Features,
     with_target: bool,
     low: tf.DType | None,
-) -> tuple[Evaluation, SiteSums | None]:
+) -> tuple[BoundGradients, SiteSums | None]:
     """The bound at q as it is, its derivatives in q alone, and the sums of its first part, those of
     this replica.
     """
@@ -121,7 +121,7 @@ def _evaluation(
     if with_target:
         sums = site_sums(model.basis.gaussians(state)[0], features.minus[0], g, h, low)
     target = None if sums is None else (sums.theta, sums.precision)
-    return added_up(Evaluation(elbo, state, features, variance, g, h, [], scale, target)), sums
+    return added_up(BoundGradients(elbo, state, features, variance, g, h, [], scale, target)), sums
 
 
 def _under(

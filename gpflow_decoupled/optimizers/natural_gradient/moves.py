@@ -5,7 +5,7 @@ Nothing is written here.
 from __future__ import annotations
 
 __all__ = [
-    "MeanMove", "Moments", "Move", "check_mean_solver", "gaussian_target", "natural_mean_move",
+    "MeanMove", "DataMoments", "Move", "check_mean_solver", "gaussian_target", "natural_mean_move",
     "newton_mean_move", "replaced",
 ]  # fmt: skip
 
@@ -22,10 +22,10 @@ from ...errors import UnknownOptionError
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
 from ...models import BasisGP
-from .evaluation import Evaluation, local_gradient
+from .bound_gradients import BoundGradients, local_gradient
 from .held_sites import site_sums
 from .mean_steps import NewtonOptions, newton_direction, steepest_step
-from .natural import Natural
+from .natural_parameters import Natural
 
 
 class Move(NamedTuple):
@@ -45,7 +45,7 @@ class Move(NamedTuple):
     """[], int: how many observations had a negative precision clipped."""
 
 
-class Moments(NamedTuple):
+class DataMoments(NamedTuple):
     """Moments of q(f) at the data without the mean function, and the derivatives of the expected
     log density there.
     """
@@ -69,12 +69,12 @@ class Moments(NamedTuple):
         variance: tf.Tensor,
         data: RegressionData,
         scale: tf.Tensor,
-    ) -> Moments:
+    ) -> DataMoments:
         """Differentiate at other moments [N, L]; one pass through the likelihood."""
         return cls(mean, variance, *local_gradient(model, mean, variance, data, scale), scale)
 
     @classmethod
-    def of(cls, evaluation: Evaluation) -> Moments:
+    def of(cls, evaluation: BoundGradients) -> DataMoments:
         """Those of an evaluation."""
         return cls(
             evaluation.features.mean,
@@ -90,7 +90,7 @@ class MeanMove(NamedTuple):
 
     state: State
     """Of the basis, at the new coefficients."""
-    moments: Moments
+    moments: DataMoments
     """At the new coefficients, or for a Newton step at the old ones."""
     coefficients: tf.Tensor | None = None
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
@@ -132,7 +132,7 @@ def natural_mean_move(
     model: BasisGP,
     kernel_mean: KernelMean,
     data: RegressionData,
-    evaluation: Evaluation,
+    evaluation: BoundGradients,
     gradient: tf.Tensor,
     step_size: tf.Tensor,
 ) -> MeanMove:
@@ -150,7 +150,7 @@ def natural_mean_move(
     scaling = kernel_mean.scaling
     change, is_short = steepest_step(operator, scaling, gradient, now.h, step_size)
     raw = scaling.raw(change)
-    moments = Moments.at(
+    moments = DataMoments.at(
         model, now.features.mean + operator.to_data(raw), now.variance, data, now.scale
     )
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
@@ -161,7 +161,7 @@ def newton_mean_move(
     model: BasisGP,
     kernel_mean: KernelMean,
     data: RegressionData,
-    evaluation: Evaluation,
+    evaluation: BoundGradients,
     step_size: tf.Tensor,
     options: NewtonOptions,
 ) -> MeanMove:
@@ -186,7 +186,7 @@ def newton_mean_move(
     change = scaling.scaled(step_size * direction[0])
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
     return MeanMove(
-        state, Moments.of(evaluation), coefficients, state.mean + step_size * direction[1]
+        state, DataMoments.of(evaluation), coefficients, state.mean + step_size * direction[1]
     )
 
 
@@ -210,12 +210,12 @@ def gaussian_target(
 def replaced(
     model: BasisGP,
     data: RegressionData,
-    at: Moments,
+    at: DataMoments,
     A: tf.Tensor,
     plus: tf.Tensor,
     old: Gaussian,
     new: Gaussian,
-) -> Moments:
+) -> DataMoments:
     """The moments after one Gaussian part was replaced by another.
 
     :param model: whose likelihood is differentiated.
@@ -233,4 +233,4 @@ def replaced(
     variance = at.variance + tf.transpose(
         tf.reduce_sum(tf.square(new_plus) - tf.square(plus), axis=-2)
     )
-    return Moments.at(model, mean, variance, data, at.scale)
+    return DataMoments.at(model, mean, variance, data, at.scale)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Block
+from ..document_blocks import Block
 from ..documents import PerDocument, chosen, copied, put_rows, rows_of
 from ..proportions.family import Proportions
 from ..words import TopicWeights, Words

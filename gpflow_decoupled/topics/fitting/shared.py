@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..dirichlet import expected_log, minus_kl
-from ..priors import best_symmetric_prior
+from ..dirichlet_functions import expected_log, minus_kl
+from ..dirichlet_priors import best_symmetric_prior
 from ..proportions.family import Proportions
 from .local import Local
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluation", "Proportions"]
+__all__ = ["DocumentBounds", "Proportions"]
 
 from typing import Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from ..words import Words
 State = TypeVar("State", bound=PerDocument)
 
 
-class Evaluation(PerDocument, Protocol):
+class DocumentBounds(PerDocument, Protocol):
     """Quantities of each document at a state."""
 
     @property
@@ -47,7 +47,7 @@ class Proportions(Protocol[State]):
     def converge(self, words: Words, state: State, tolerance: float, max_steps: int) -> State:
         """Step at fixed topics until expected words per topic change by less than `tolerance`."""
 
-    def evaluate(self, words: Words, state: State) -> Evaluation:
+    def evaluate(self, words: Words, state: State) -> DocumentBounds:
         """The bound of each document, at the best assignment of its words to topics."""
 
     def mean(self, state: State) -> np.ndarray:

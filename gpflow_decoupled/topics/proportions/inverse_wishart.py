@@ -11,7 +11,7 @@ so n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M
 
 from __future__ import annotations
 
-__all__ = ["CovariancePrior", "Moments", "moved"]
+__all__ = ["CovariancePrior", "CovarianceMoments", "moved"]
 
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class CovariancePrior(NamedTuple):
         )  # (T17)
 
 
-class Moments(NamedTuple):
+class CovarianceMoments(NamedTuple):
     """mu_0 and Sigma_0, and the scatter behind Sigma_0."""
 
     mu: np.ndarray
@@ -61,13 +61,13 @@ class Moments(NamedTuple):
 
 
 def moved(
-    now: Moments,
+    now: CovarianceMoments,
     mu: np.ndarray,
     second: np.ndarray,
     rate: float,
     prior: CovariancePrior | None,
     documents: float,
-) -> Moments:
+) -> CovarianceMoments:
     """Step by `rate` in the moments of the documents; return them with their best Sigma_0.
 
     :param now: the moments before.
@@ -80,4 +80,6 @@ def moved(
     second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second
     mu = (1.0 - rate) * now.mu + rate * mu
     scatter = second - np.outer(mu, mu)
-    return Moments(mu, scatter if prior is None else prior.best(scatter, documents), scatter)
+    return CovarianceMoments(
+        mu, scatter if prior is None else prior.best(scatter, documents), scatter
+    )

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...special.polygamma import polygammas
-from ..dirichlet import expected_log, fisher_solve, log_normalizer, scaled_exp
+from ..dirichlet_functions import expected_log, fisher_solve, log_normalizer, scaled_exp
 from ..words import Words
-from .ascent import ascend
-from .inverse_wishart import CovariancePrior, Moments, moved
+from .inverse_wishart import CovarianceMoments, CovariancePrior, moved
+from .proportions_ascent import ascend
 
 LEAST = 1e-8
 """Least c, at which digamma is still a number; a state with less is refused."""
@@ -56,8 +56,8 @@ class LogisticDirichlet(NamedTuple):
     :param Sigma: Sigma_0 [K - 1, K - 1].
     :param learn: learn both.
     :param prior: of Sigma, or None.
-    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `Moments`; None at the
-        start.
+    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `CovarianceMoments`; None at
+        the start.
     """
 
     mu: np.ndarray
@@ -121,7 +121,9 @@ class LogisticDirichlet(NamedTuple):
         ratios = ratios[:, :-1] - ratios[:, -1:]
         spread = polygammas(c)[0].mean(0)
         second = np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
-        now = Moments(self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter)
+        now = CovarianceMoments(
+            self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter
+        )
         new = moved(
             now,
             ratios.mean(0),

@@ -15,7 +15,7 @@ __all__ = ["best_tilt", "normal_points", "tilted_bound"]
 
 import numpy as np
 
-from ..dirichlet import scaled_exp
+from ..dirichlet_functions import scaled_exp
 
 _TILT_STEPS = 4
 

@@ -20,8 +20,8 @@ from ...errors import ModelError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients
-from ...optimizers.data_mean.base import MeanOptimizer
-from ...optimizers.natural_gradient.evaluation import as_basis_model
+from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
+from ...optimizers.natural_gradient.bound_gradients import as_basis_model
 from ...replicas import dataset_of
 from ...summaries import short_repr
 from ..batches import DEFAULT_BATCH, Batches, make_batches

@@ -27,7 +27,7 @@ from ...compilation import Compiled
 from ...errors import NumericalError
 from ...models import BasisGP
 from ...optimizers import NaturalGradient
-from ...optimizers.natural_gradient.evaluation import evaluate
+from ...optimizers.natural_gradient.bound_gradients import evaluate
 from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
 from ...replicas import Group
 from ..steps import SeveralSteps, Step, StepOutput, StepSizes, Trackable, all_finite

@@ -23,7 +23,7 @@ import tensorflow as tf
 from ...errors import DataError
 from ...models import LCLGP
 from ...optimizers import LagrangianResult, LinearlyConstrainedLagrangian
-from ...optimizers.lagrangian.start import first_marginals
+from ...optimizers.lagrangian.first_multipliers import first_marginals
 from ..batches import ArrayBatches
 from ..steps import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer

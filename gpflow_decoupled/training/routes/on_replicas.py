@@ -14,8 +14,8 @@ from gpflow.models import SVGP
 from ...compilation import Compiled
 from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
-from ...optimizers.data_mean.base import MeanOptimizer
-from ...optimizers.natural_gradient.evaluation import evaluate
+from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
+from ...optimizers.natural_gradient.bound_gradients import evaluate
 from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
 from ..together import refuse_other_run, run_settings

@@ -20,7 +20,7 @@ from gpflow.models import GPModel
 from ...errors import DataError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
-from ...optimizers.data_mean.base import MeanOptimizer
+from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...optimizers.steps import POLICIES
 from ...replicas import Group, apply_trainable, check_strategy, refuse_elsewhere
 from ..batches import Batches, Passes

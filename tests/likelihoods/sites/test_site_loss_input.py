@@ -15,7 +15,7 @@ from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods.lookup import is_logit
 from gpflow_decoupled.likelihoods.sites import registry
-from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
+from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
 from tests.likelihoods.sites.site_cases import BINARY, CASES, COUNTS, POSITIVE, REAL, SIGMA, H
 
 OUTSIDE = {

@@ -18,8 +18,8 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.bases.parts.frame import features_in
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.models.streams.climb import Batch, bound
-from gpflow_decoupled.models.streams.posterior import Belief
+from gpflow_decoupled.models.streams.site_climb import Batch, bound
+from gpflow_decoupled.models.streams.stream_posterior import StreamBelief
 from gpflow_decoupled.models.streams.update import frame_at
 from tests.bounds.registry import numpy_kernel
 from tests.models.streams.problems import X, model_of, moments_of, observations
@@ -123,7 +123,9 @@ def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
             tf.constant(np.tril(spread * rng.normal(size=(1, size, size)) + np.eye(size)))
             for size in frame.sizes
         )
-        belief = Belief(tf.constant(spread * rng.normal(size=(M, 1))), roots, tf.constant(True))
+        belief = StreamBelief(
+            tf.constant(spread * rng.normal(size=(M, 1))), roots, tf.constant(True)
+        )
         values.append(float(bound(model, frame, batch, old, belief)))
     assert max(values) < exact, (values, exact)
 

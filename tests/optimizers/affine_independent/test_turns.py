@@ -13,8 +13,11 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import AffineIndependentGLM
 from gpflow_decoupled.optimizers import AffineIndependentAscent
-from gpflow_decoupled.optimizers.affine_independent.climb import climb
-from gpflow_decoupled.optimizers.affine_independent.objective import as_vector, compiled_objective
+from gpflow_decoupled.optimizers.affine_independent.affine_climb import climb
+from gpflow_decoupled.optimizers.affine_independent.affine_objective import (
+    as_vector,
+    compiled_objective,
+)
 from gpflow_decoupled.optimizers.affine_independent.turns import climb_in_turns, turns_of
 from tests.models.affine_independent.affine_problems import logistic_data, toy_model
 from tests.reference import affine_model as ref

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
-from gpflow_decoupled.optimizers.conjugate import optimizer as conjugate_computation
+from gpflow_decoupled.optimizers.conjugate import conjugate_computation as conjugate_computation
 from gpflow_decoupled.optimizers.conjugate.local_expectations import by_quadrature, by_sampling
 from tests.bounds.registry import matern
 from tests.models.conjugate_problems import (

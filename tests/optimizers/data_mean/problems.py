@@ -11,7 +11,7 @@ from gpflow import likelihoods as gl
 from gpflow.inducing_variables import InducingPoints
 
 from gpflow_decoupled.models import ODVGP
-from gpflow_decoupled.optimizers.data_mean.projections import project_rows, with_rows
+from gpflow_decoupled.optimizers.data_mean.row_features import project_rows, with_rows
 from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from tests.bounds.registry import matern, numpy_kernel
 from tests.reference import data_mean as dm

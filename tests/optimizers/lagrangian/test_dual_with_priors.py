@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import Laplace, LaplaceLoss
-from gpflow_decoupled.likelihoods.sites.priors import LossWithPriors
+from gpflow_decoupled.likelihoods.sites.prior_sites import LossWithPriors
 from gpflow_decoupled.models import LCLGLM
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem, Marginals
 from gpflow_decoupled.optimizers.lagrangian.site_maximiser import Subproblem, check_dual, maximise

@@ -12,7 +12,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
-import gpflow_decoupled.optimizers.lagrangian.optimizer as lcl_optimizer
+import gpflow_decoupled.optimizers.lagrangian.linearly_constrained as lcl_optimizer
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.expectations.piecewise import softplus_pieces
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss

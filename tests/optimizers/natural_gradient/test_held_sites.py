@@ -26,9 +26,9 @@ from gpflow_decoupled.bases.base import Features
 from gpflow_decoupled.linalg.gaussians import precision_from_root
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.evaluation import evaluate
+from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.held_sites import carry_over
-from gpflow_decoupled.optimizers.natural_gradient.natural import Natural
+from gpflow_decoupled.optimizers.natural_gradient.natural_parameters import Natural
 from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 
 

@@ -22,7 +22,7 @@ from gpflow_decoupled.bases import (
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.models import CVIGP, SOLVEGP, BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.evaluation import Evaluation, evaluate
+from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import BoundGradients, evaluate
 from gpflow_decoupled.training import fit
 
 RNG = np.random.default_rng(3)
@@ -53,7 +53,7 @@ def _model(name: str, lengthscale: float = 0.8) -> BasisGP:
     return model
 
 
-def _both(model: BasisGP, hold: bool = True) -> tuple[Evaluation, Evaluation]:
+def _both(model: BasisGP, hold: bool = True) -> tuple[BoundGradients, BoundGradients]:
     """The derivatives in full and in mixed precision."""
     hold = hold and model.basis.holds_sites
     variables = [*model.kernel.trainable_variables, *model.basis.beta.trainable_variables]

@@ -15,8 +15,8 @@ from ....models import BasisGP
 from ....optimizers import optimal_parameters
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.hyperparameters import climb
+from ....optimizers.gaussian_optimum import regression
 from ....optimizers.lbfgs import LBFGSRun, settled
-from ....optimizers.optimum import regression
 from ...batches import Batch
 
 MOST_ENTRIES = 3e7

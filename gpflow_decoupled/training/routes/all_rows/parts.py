@@ -12,7 +12,7 @@ from typing import cast
 from ....errors import DataError, ModelError, UnknownOptionError
 from ....inputs import stays_on_disk
 from ....models import BasisGP
-from ....optimizers.optimum import regression
+from ....optimizers.gaussian_optimum import regression
 from ...batches import ArrayBatches, Batches
 from ...steps import Step
 from ..route import Choices, Data

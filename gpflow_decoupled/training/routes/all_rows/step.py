@@ -18,7 +18,7 @@ import tensorflow as tf
 from ....errors import NumericalError
 from ....linalg.cholesky import unsound
 from ....optimizers.ascent import CONVERGED
-from ....optimizers.data_mean.solution import TIME_IS_UP
+from ....optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...schedules import Limits
 from ...steps import Step, StepOutput, StepSizes, Trackable
 from .climb import CollapsedClimb

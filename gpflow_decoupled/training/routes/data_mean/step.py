@@ -39,15 +39,15 @@ from ....likelihoods.parameters import single_noise_variance
 from ....models import BasisGP
 from ....optimizers import MeanResult
 from ....optimizers.ascent import INTERRUPTED
-from ....optimizers.data_mean.base import MeanOptimizer
 from ....optimizers.data_mean.hyperparameters import (
     bound_at_sites,
     climb,
     evidence_at,
     hyperparameters_of,
 )
-from ....optimizers.data_mean.solution import TIME_IS_UP
-from ....optimizers.data_mean.solve import seconds_of_solves
+from ....optimizers.data_mean.mean_optimizer import MeanOptimizer
+from ....optimizers.data_mean.mean_solution import TIME_IS_UP
+from ....optimizers.data_mean.solve_mean import seconds_of_solves
 from ....optimizers.lbfgs import LBFGSRun
 from ....replicas import Group
 from ...batches import Batch

@@ -1,0 +1,245 @@
+"""A base distribution per block of variables."""
+
+from __future__ import annotations
+
+__all__ = ["BlockBase"]
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..errors import DataError
+from ..inputs import is_whole
+from ..summaries import short_repr
+from .base_density import Base, Seed, Transform
+from .choose import BaseLike, base_variable
+
+_T = TypeVar("_T")
+_COPIES = 3
+"""Complex tensors of the size of omega, beyond the families', for cutting and joining."""
+
+
+class BlockBase(Base):
+    """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
+
+    The number of variables is fixed, k = n_1 + n_2 + ..., the first axis of theta: [k, P], and [k,
+    1, P] with frequencies [N, k, T]. P is the largest number of shapes; unused columns of a row are
+    0. Costs are the families'.
+
+    With A of structure "lu" the pivots assign columns to blocks; with "full", each family first
+    takes the columns with the largest predicted gain.
+
+    :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
+        than `BlockBase`, or a scalar TFP distribution.
+    :raises DataError: for no blocks, a malformed or empty block, nested blocks, and later for a
+        number of variables other than k.
+    :raises UnknownOptionError: for an unknown name.
+
+    Example::
+
+        base = BlockBase([("skew_normal", 10), ("generalized_normal", 5)])
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=base, non_normal=15
+        )
+    """
+
+    def __init__(self, blocks: Sequence[tuple[BaseLike, int]]) -> None:
+        self.blocks = _checked(blocks)
+        self.name = ", ".join(f"{size} {part.name}" for part, size in self.blocks)
+        self.num_variables = sum(size for _, size in self.blocks)
+        self.num_shapes = max(part.num_shapes for part, _ in self.blocks)
+        self.symmetric = all(part.symmetric for part, _ in self.blocks)
+        self.has_cdf = all(part.has_cdf for part, _ in self.blocks)
+        self.work = max(part.work for part, _ in self.blocks) + _COPIES
+
+    def __repr__(self) -> str:
+        return f"BlockBase({[(part.name, size) for part, size in self.blocks]})"
+
+    def parts(self, D: int) -> list[tuple[Base, int]]:
+        """Pairs of a family and its number of variables.
+
+        :raises DataError: for D other than k.
+        """
+        if D != self.num_variables:
+            raise DataError(
+                f"The blocks of the base distribution '{self.name}' have {self.num_variables}"
+                f" variables together, and there are {D}: change their sizes so that the sum is"
+                f" {D}, or the number of variables that are not normal (non_normal)."
+            )
+        return self.blocks
+
+    def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
+        """Shapes theta [k, P] at the families' defaults, for D = k variables."""
+        rows = [_padded(part.start(size, dtype), self.num_shapes) for part, size in self.parts(D)]
+        return tf.concat(rows, axis=0)
+
+    def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
+        """Apply each family's bijector to its rows and columns; unused columns pass through."""
+        return _BlockBijector(self, tf.as_dtype(dtype))
+
+    def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
+        """Return theta [k, ..., P] as a tensor.
+
+        :raises DataError: for a wrong shape, non-finite entries, or an infinite variance.
+        """
+        theta = tf.convert_to_tensor(theta)
+        if theta.shape.rank == 1:
+            raise DataError(
+                f"theta has shape {theta.shape}; it must be [k, P] ="
+                f" {[self.num_variables, self.num_shapes]}."
+            )
+        if theta.shape.rank and theta.shape[0] is not None:
+            self.parts(theta.shape[0])
+        return super().check(theta)
+
+    def problem(self, theta: np.ndarray) -> str:
+        """First message of a family about its rows of theta [k, ..., P]."""
+        rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
+        messages = (
+            part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows)
+        )
+        return next(filter(None, messages), "")
+
+    def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and standard deviation of r, [k, ...] each."""
+        means, scales = zip(*self._each(lambda part, own: part.raw_moments(own), theta))
+        return tf.concat(means, axis=0), tf.concat(scales, axis=0)
+
+    def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+        """The log density of r [..., k, ...]."""
+        found = self._each(lambda part, own, r: part.raw_log_prob(r, own), theta, r)
+        return tf.concat(found, _axis(theta))
+
+    def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
+        """The entropies of r in nats, [k, ...]."""
+        return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
+
+    def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
+        """Real and imaginary part (None if symmetric) of E exp(i omega r), omega [..., k, ...]."""
+        found = self._each(lambda part, own, omega: part.raw_transform(omega, own), theta, omega)
+        real = tf.concat([real for real, _ in found], _axis(theta))
+        if self.symmetric:
+            return real, None
+        zeros_too = [
+            tf.zeros_like(real) if imaginary is None else imaginary for real, imaginary in found
+        ]
+        return real, tf.concat(zeros_too, _axis(theta))
+
+    def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+        """The cdf of r [..., k, ...]."""
+        return tf.concat(
+            self._each(lambda part, own, r: part.raw_cdf(r, own), theta, r), _axis(theta)
+        )
+
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of shape [..., k, ...], with a seed per block."""
+        place = shape.shape[0] + _axis(theta)
+        seeds = iter(tf.unstack(tfp.random.split_seed(seed, n=len(self.blocks), salt="BlockBase")))
+
+        def draw(part: Base, own: tf.Tensor) -> tf.Tensor:
+            size = tf.concat([shape[:place], tf.shape(own)[:1], shape[place + 1 :]], axis=0)
+            return part.raw_sample(size, own, next(seeds))
+
+        return tf.concat(self._each(draw, theta), _axis(theta))
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """Supremum [k, ...] of the t with E exp(t |v|) finite; a constant."""
+        return tf.concat(self._each(lambda part, own: part.exponent(own), theta), axis=0)
+
+    def tail(self, theta: tf.Tensor) -> tf.Tensor:
+        """R [k, ...] with about 1e-8 of the mass beyond R standard deviations; a constant."""
+        return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
+
+    def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:
+        """Call function(family, shapes, part of arrays [...]) per block of theta [k, ..., P]."""
+        axis, sizes = _axis(theta), [size for _, size in self.blocks]
+        rows = [
+            own[..., : part.num_shapes]
+            for (part, _), own in zip(self.blocks, tf.split(theta, sizes))
+        ]
+        columns = [tf.split(_with_axis(array, theta), sizes, axis) for array in arrays]
+        return [function(part, *own) for (part, _), *own in zip(self.blocks, rows, *columns)]
+
+
+def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
+    if not isinstance(blocks, (list, tuple)) or not blocks:
+        raise DataError(
+            f"blocks={short_repr(blocks)}: pass a list of pairs of a base distribution and a number"
+            ' of variables, for example [("skew_normal", 10), ("generalized_normal", 5)].'
+        )
+    found = []
+    for place, block in enumerate(blocks):
+        if not isinstance(block, (list, tuple)) or len(block) != 2:
+            raise DataError(
+                f"blocks[{place}] is {short_repr(block)}: it must be a base distribution and a"
+                ' number of variables, for example ("skew_normal", 10).'
+            )
+        base, size = block
+        if isinstance(base, BlockBase):
+            raise DataError(
+                f"blocks[{place}] has blocks itself: put its {len(base.blocks)} blocks into the"
+                " list one by one."
+            )
+        if not is_whole(size, 1):
+            raise DataError(
+                f"blocks[{place}] has {short_repr(size)} variables: it must be a whole number of at"
+                " least 1; leave out a family that no variable has."
+            )
+        found.append((base_variable(base), int(size)))
+    return found
+
+
+def _axis(theta: tf.Tensor) -> int:
+    """Axis of the variables, from the end, in arrays that broadcast with theta [k, ..., P]."""
+    return 1 - len(theta.shape)
+
+
+def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+    """Broadcast the array [...] along the axis of the variables of theta [k, ..., P]."""
+    array, axis = tf.convert_to_tensor(array), _axis(theta)
+    if len(array.shape) >= -axis and array.shape[axis] == theta.shape[0]:
+        return array
+    return tf.broadcast_to(array, tf.broadcast_dynamic_shape(tf.shape(array), tf.shape(theta)[:-1]))
+
+
+def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
+    """Zero-pad rows [n, P] to `columns` columns."""
+    return tf.pad(rows, [[0, 0], [0, columns - rows.shape[1]]])
+
+
+class _BlockBijector(tfp.bijectors.Bijector):
+    """The bijector of each family on its rows and columns of theta [k, P]."""
+
+    def __init__(self, base: BlockBase, dtype: tf.DType, name: str = "blocks") -> None:
+        parameters = dict(locals())
+        with tf.name_scope(name) as name:
+            self._sizes = [size for _, size in base.blocks]
+            self._columns = [part.num_shapes for part, _ in base.blocks]
+            self._bijectors = [part.bijector(dtype) for part, _ in base.blocks]
+            super().__init__(
+                forward_min_event_ndims=2, dtype=dtype, parameters=parameters, name=name
+            )
+
+    def _parts(self, x: tf.Tensor) -> list[tuple[tfp.bijectors.Bijector, tf.Tensor, tf.Tensor]]:
+        """For each block: bijector, used columns, unused columns of its rows of x [..., k, P]."""
+        blocks = zip(self._bijectors, self._columns, tf.split(x, self._sizes, axis=-2))
+        return [(bijector, rows[..., :used], rows[..., used:]) for bijector, used, rows in blocks]
+
+    def _forward(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.concat(
+            [tf.concat([b.forward(own), rest], -1) for b, own, rest in self._parts(x)], -2
+        )
+
+    def _inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.concat(
+            [tf.concat([b.inverse(own), rest], -1) for b, own, rest in self._parts(y)], -2
+        )
+
+    def _forward_log_det_jacobian(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.add_n(
+            [b.forward_log_det_jacobian(own, event_ndims=2) for b, own, _ in self._parts(x)]
+        )

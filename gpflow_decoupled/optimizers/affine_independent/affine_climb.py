@@ -1,0 +1,50 @@
+"""L-BFGS for the bounds of affine-independent inference: the package's driver with the settings of
+this method.
+"""
+
+from __future__ import annotations
+
+__all__ = ["climb"]
+
+import numpy as np
+
+from ..lbfgs import Objective, lbfgs_ascent, settled
+from .affine_result import StageRecord
+
+_GRADIENT_TOLERANCE = 1e-9
+_ADVICE = (
+    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base"
+    " distribution with light tails, for example 'skew_normal'."
+)
+
+
+def climb(
+    function: Objective,
+    start: np.ndarray,
+    record: StageRecord,
+    tolerance: float,
+    max_evaluations: int,
+    low: np.ndarray | None = None,
+) -> tuple[np.ndarray, float, str]:
+    """The best point [n] from `start`, its value, and why the run ended.
+
+    :param function: the bound in nats and its gradient.
+    :param start: [n].
+    :param record: is called with the best bound so far and the evaluations since the last call.
+    :param tolerance: the run ends when six iterations together gain less, in nats.
+    :param max_evaluations: at most about so many.
+    :param low: bounds from below [n]; none if not given.
+    :raises NumericalError: where the bound at the start is not finite.
+    """
+    found = lbfgs_ascent(
+        function,
+        start,
+        settled(tolerance),
+        max_evaluations,
+        low=low,
+        record=record,
+        advice=_ADVICE,
+        matrix="A",
+        gradient_tolerance=_GRADIENT_TOLERANCE,
+    )
+    return found.x, found.value, found.reason

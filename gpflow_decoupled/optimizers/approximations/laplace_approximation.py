@@ -1,0 +1,246 @@
+"""Laplace's approximation of a full Gaussian process: the mode of the posterior, and the curvature
+there.
+
+Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0 and l_n = log p(y_n
+| f_n), the mode u^ is the maximum of psi, and the sites have the derivatives of l at it:
+
+    psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
+    (C55) log Z = psi(u^) - 1/2 log det(I + K W)
+    (C56)
+
+The q(f) of the sites (C55) at any u has the mean that Newton's method goes to from u, so that a
+step is again inference with sites. In a = K^-1 u (Algorithm 3.1) no inverse of K is needed.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LaplaceApproximation", "LaplaceProbe"]
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from ...bases.site import SiteState
+from ...compilation import Compiled
+from ...errors import DataError, NumericalError
+from ...inputs import check_rate, check_whole
+from ...linalg.gaussians import apply_per_latent
+from ...models import CVIGP
+from ...models.families import require_model
+from ...summaries import settings_line
+from ..ascent import STUCK, ascend, has_fallen, round_off
+from ..expectation_check import warn_of_quadrature
+from ..unusable_observation import unusable_observation
+from .densities import Densities
+from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
+
+
+class LaplaceProbe(NamedTuple):
+    """What is found at one a = K^-1 u, and where Newton's method goes from there."""
+
+    log_joint: tf.Tensor
+    """[], nats: psi of (C55)."""
+    evidence: tf.Tensor
+    """[], nats: (C56), which is the estimate where u is the mode."""
+    elbo: tf.Tensor
+    """[], nats: of the sites"""
+    ok: tf.Tensor
+    """[], bool: whether all of these are finite."""
+    nu: tf.Tensor
+    """[N, L]: of the sites at u."""
+    tau: tf.Tensor
+    """[N, L]: of the sites at u."""
+    goal: tf.Tensor
+    """[N, L]: the a that a Newton step leads to."""
+    change: tf.Tensor
+    """[]: the largest change of u in that step, in standard deviations of q."""
+    clipped: tf.Tensor
+    """[], int: how many negative tau were replaced by zero."""
+
+
+class LaplaceApproximation:
+    """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
+
+    The fastest of the approximations and the least exact: q(f) is centred at the mode, which may be
+    far from the mean. Where the likelihood is log-concave there is one mode. Elsewhere a step uses
+    the true second derivatives if the posterior with them exists, and otherwise replaces negative
+    precisions by zero; both are directions of ascent. The final q(f) has the true second
+    derivatives, unless `clipped_sites` of the result says otherwise, and is at one mode of possibly
+    several. Steps that lower psi are halved.
+
+    :param tolerance: the run ends when a Newton step would move no value of u by more than this
+        many deviations; at least 64 units of round-off, and where a step neither raises psi beyond
+        round-off nor is half as long as the one before.
+    :param max_steps: at most so many steps.
+    :raises DataError: for settings out of range.
+
+    Cost per step and latent function: 4/3 N^3. Example::
+
+        model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
+        result = LaplaceApproximation().run(model)
+        print(result.evidence_estimate)
+        mean, variance = model.predict_y(Xnew)
+    """
+
+    def __init__(self, tolerance: float = 1e-8, max_steps: int = 200) -> None:
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_steps=max_steps)
+        self.tolerance, self.max_steps = float(tolerance), int(max_steps)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
+
+    def run(self, model: CVIGP, *, progress: bool = False) -> EvidenceResult:
+        """Climb psi from the mean of the model's q(f), and leave the model with the sites at the
+        mode.
+
+        :param model: the model.
+        :param progress: show a progress bar.
+        :return: the record, with an estimate of the log evidence that is no bound.
+        :raises ModelError: for another kind of model.
+        :raises DataError: for likelihoods with several latent functions per label, kernels that mix
+            them, and log densities that are straight lines, which have no curvature.
+        :raises NumericalError: if the posterior does not exist at the start, or a density is not
+            finite there. Where an error is raised, the sites are those before.
+        """
+        require_model("LaplaceApproximation.run", model, CVIGP)
+        densities = Densities(model, "LaplaceApproximation")
+        bar = tqdm(range(self.max_steps), disable=not progress, desc="LaplaceApproximation")
+        _check_curvature(model, densities)
+        climber = _ModeClimber(self, model, densities, bar)
+        start = climber.start()
+        if not start.probe.ok:
+            raise unusable_observation(model, None) or _failure()
+        climber.write(start)
+        end = ascend(climber, start, bar)
+        probe = end.now.probe
+        reason = (
+            "the log joint density does not rise any more" if end.reason == STUCK else end.reason
+        )
+        result = climber.record.result(
+            reason, float(probe.evidence), float(probe.elbo), int(probe.clipped)
+        )
+        warn_of_quadrature(model, result.elbo)
+        return result
+
+    def compiled_probe(
+        self, model: CVIGP, densities: Densities | None = None
+    ) -> Callable[[tf.Tensor], LaplaceProbe]:
+        """A function from a [N, L] to what is found there, for the present hyperparameters only.
+
+        :param model: as of `run`, which also says what is raised.
+        :param densities: of its labels; made anew if not given.
+        """
+        labels = Densities(model, "LaplaceApproximation") if densities is None else densities
+        K = model.basis.prior(model.kernel)
+        return Compiled(lambda a: _probe(model, labels, K, a))
+
+
+def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> LaplaceProbe:
+    """Densities, sites and the next step at u = K a."""
+    u = apply_per_latent(K, a)
+    at = densities.expand(u)
+    tau = -at.second  # (C55)
+
+    def with_sites(tau: tf.Tensor) -> SiteState:
+        return model.basis.state_at(K, at.first + tau * u, tau)  # (C55)
+
+    # the true precisions where the posterior exists, else the positive ones
+    state = with_sites(tau)
+    state = tf.cond(state.ok, lambda: state, lambda: with_sites(tf.maximum(tau, 0.0)))
+    log_joint = tf.reduce_sum(at.value) - 0.5 * tf.reduce_sum(a * u)  # (C55)
+    change = tf.reduce_max(tf.abs(state.mean - u) / tf.sqrt(state.variance))
+    expected = tf.reduce_sum(model.variational_expectations(state.mean, state.variance, model.data))
+    ok = state.ok & tf.math.is_finite(log_joint) & tf.math.is_finite(change)
+    evidence = log_joint - 0.5 * state.log_det  # (C56)
+    clipped = tf.math.count_nonzero(state.tau != tau, dtype=tf.int32)
+    elbo = expected - model.basis.prior_kl(state)
+    return LaplaceProbe(
+        log_joint, evidence, elbo, ok, state.nu, state.tau, state.alpha, change, clipped
+    )
+
+
+class _Point(NamedTuple):
+    """Some a = K^-1 u, what is found there, and the step that led there."""
+
+    a: tf.Tensor
+    probe: LaplaceProbe
+    step_size: float
+    before: LaplaceProbe | None = None
+    """What was found where the step began."""
+
+
+class _ModeClimber:
+    """Newton steps on psi, for `ascend`."""
+
+    def __init__(
+        self, rule: LaplaceApproximation, model: CVIGP, densities: Densities, bar: tqdm
+    ) -> None:
+        self.model, self.bar = model, bar
+        self.tolerance = attainable(rule.tolerance, model.float_type)
+        self.round_off = round_off(model.float_type)
+        self.record = EvidenceRecorder()
+        self.probe = rule.compiled_probe(model, densities)
+
+    def start(self) -> _Point:
+        """The mean of the model's q(f)."""
+        a = self.model.basis.factor(self.model.kernel).alpha
+        return _Point(a, self.probe(a), np.nan)
+
+    def propose(self, now: _Point, step: int, share: float) -> _Point:
+        """The point after a share of a Newton step."""
+        a = now.a + share * (now.probe.goal - now.a)
+        return _Point(a, self.probe(a), share, now.probe)
+
+    def accept(self, now: _Point, then: _Point) -> bool:
+        """Whether psi has not fallen, and the sites have a posterior."""
+        probe = then.probe
+        if not probe.ok or has_fallen(
+            float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off
+        ):
+            self.record.shortened += 1
+            return False
+        self.record.add(
+            then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo)
+        )
+        self.write(then)
+        self.bar.set_postfix(psi=f"{float(probe.log_joint):.6g}")
+        return True
+
+    def converged(self, now: _Point) -> bool:
+        """Whether the next Newton step would be short, or is round-off: as long as the last one,
+        which raised nothing.
+        """
+        probe, before = now.probe, now.before
+        if before is None or float(probe.change) <= self.tolerance:
+            return float(probe.change) <= self.tolerance
+        rose = has_fallen(float(probe.log_joint), float(before.log_joint), relative=self.round_off)
+        return not rose and float(probe.change) > 0.5 * float(before.change)
+
+    def write(self, point: _Point) -> None:
+        """Write the sites of a point to the model."""
+        self.model.basis.nu.assign(point.probe.nu)
+        self.model.basis.tau.assign(point.probe.tau)
+
+
+def _check_curvature(model: CVIGP, densities: Densities) -> None:
+    """Refuse log densities whose second derivative is zero wherever it exists."""
+    if not np.any(densities.expand(tf.zeros_like(densities.offset)).second):
+        raise DataError(
+            f"The log density of {type(model.likelihood).__name__} is made of straight lines, so"
+            " that its second derivative, which Laplace's approximation needs, is zero: use"
+            " ExpectationPropagation or ConjugateComputation."
+        )
+
+
+def _failure() -> NumericalError:
+    return NumericalError(
+        "Laplace's approximation cannot start at the mean of the model's q(f): a log density is not"
+        " finite there, or K^-1 + W is not positive definite. Set the sites nu and tau of the basis"
+        " to zero, or use a kernel with a smaller variance.",
+        matrix="K^-1 + W",
+    )

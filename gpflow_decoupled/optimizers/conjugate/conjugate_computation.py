@@ -1,0 +1,368 @@
+"""Conjugate-computation variational inference for a full Gaussian process, one Gaussian site per
+observation.
+
+Khan & Lin 2017 (arXiv:1703.04265), Algorithm 1 and equation (13). The approximate posterior is the
+prior times one site exp(nu_n u_n - tau_n u_n^2 / 2) per observation and latent function, where u =
+f - m_0 is f less the mean function. A step of size rho goes in three stages:
+
+1. Compute q(f) from the sites: its means u_n and variances v_n at the observations.
+2. Differentiate each observation's expected log density E_n = E_q log p(y_n | f_n) with respect to
+   the mean and the variance of q(f_n): g_n = dE_n/dmean and h_n = dE_n/dvariance. The Gaussian site
+   with the same derivatives is (g_n - 2 h_n u_n, -2 h_n).
+3. Move all sites towards these:
+
+       nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
+       (C13)
+
+This is a natural-gradient step of size rho on the mean and the covariance of q(f). On a minibatch
+either the sites of its observations alone move ("local", (C20)), or all sites shrink and those of
+the batch gain N/B times as much ("global", (C19)).
+"""
+
+from __future__ import annotations
+
+__all__ = ["ConjugateComputation"]
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from ...bases.site import SiteState
+from ...compilation import Compiled
+from ...covariances.latents import prior_variance
+from ...errors import DataError, NumericalError, check_option
+from ...inputs import check_rate, check_whole, is_whole
+from ...linalg.sites import site_posterior
+from ...models import CVIGP
+from ...models.families import require_model
+from ...posteriors import mix_outputs
+from ...summaries import settings_line, short_repr
+from ..expectation_check import warn_of_quadrature
+from ..steps import (
+    POLICIES,
+    StepReport,
+    StepSize,
+    clip_curvature,
+    largest_feasible_step,
+    step_size_at,
+)
+from ..unusable_observation import unusable_observation
+from .conjugate_result import ConjugateResult
+from .local_expectations import Expectations, by_quadrature, by_sampling
+from .site_runs import Probe, run_batches, run_whole, step_failure
+from .site_updates import all_finite, checked_rows, write_sites
+
+
+class _AtSites(NamedTuple):
+    """What the bound needs of q(f) for some sites."""
+
+    mean: tf.Tensor
+    """[N, L], of f less the mean function."""
+    variance: tf.Tensor
+    """[N, L]"""
+    divergence: tf.Tensor
+    """[], KL from the prior in nats."""
+    ok: tf.Tensor
+    """[], bool: whether the posterior exists."""
+
+
+class _Visited(NamedTuple):
+    """The observations that have sites, of which a minibatch is a part, and their posterior."""
+
+    known: tf.Tensor
+    """Their indices [n]"""
+    places: tf.Tensor
+    """Where the minibatch is among them [B]"""
+    K: tf.Tensor
+    """Their prior covariance [G, n, n]"""
+    state: SiteState
+    """Of the n observations"""
+
+
+class ConjugateComputation(tf.Module):
+    """Conjugate-computation VI for `models.CVIGP`: finds the best Gaussian q(f) at fixed
+    hyperparameters.
+
+    The steps are those of the module's description. Cost: 4/3 N^3 per step and latent function; on
+    minibatches, N becomes the number of observations that were visited so far.
+
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step of size 1
+        is a fixed-point iteration, which converges within a few steps for most log-concave
+        likelihoods. The paper's mirror-descent step size beta is rho = beta / (1 + beta).
+    :param update: what moves on a minibatch: "local" is (C20) and "global" is (C19).
+    :param samples: estimate expectations from so many draws; None integrates by quadrature.
+    :param negative_precision: for likelihoods that are not log-concave. "damp" allows negative site
+        precisions, and halves the step until the posterior exists; "raise" allows them too, and
+        raises `NumericalError` where it does not exist; "clip" replaces positive h by zero, so that
+        no site is negative.
+    :param seed: of draws and minibatches.
+    :raises DataError: for a step size outside (0, 1], and for less than one sample.
+    :raises UnknownOptionError: for unknown options.
+
+    Example::
+
+        model = CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())
+        result = ConjugateComputation().run(model)
+        mean, variance = model.predict_y(Xnew)
+    """
+
+    def __init__(
+        self,
+        step_size: StepSize = 1.0,
+        *,
+        update: str = "local",
+        samples: int | None = None,
+        negative_precision: str = "damp",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        check_option("update", update, ("local", "global"))
+        check_option("negative_precision", negative_precision, POLICIES)
+        if samples is not None and not is_whole(samples, 1):
+            raise DataError(
+                f"samples={short_repr(samples)} must be a whole number of at least 1, or None for"
+                " quadrature."
+            )
+        self.step_size, self.update, self.samples = step_size, update, samples
+        self.negative_precision, self.seed = negative_precision, seed
+        self.step_size_at(0)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
+
+    def step_size_at(self, step: int) -> float:
+        """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
+        return step_size_at(self.step_size, step)
+
+    def minimize(
+        self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0
+    ) -> StepReport:
+        """Take one step, of all sites or of those of some observations; safe inside `tf.function`.
+
+        The bound is not computed, since that would cost a second factorisation. It may fall, and
+        `run` is the safe way.
+
+        :param model: the model, which has its own data.
+        :param rows: [B], the indices of a minibatch; None steps on all data. Only observations that
+            were visited before or are visited now enter the computation (C21), because the other
+            sites are still zero.
+        :param step: the number of the step, which sets step size and draws; an int32 tensor where
+            the step size is a number.
+        :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can
+            be raised: read its `ok`.
+        :raises ModelError: for another kind of model.
+        :raises DataError: for rows that are empty or out of range.
+        :raises NumericalError: if the step fails, naming the observation where one is the cause;
+        nothing is changed then.
+        """
+        require_model("ConjugateComputation.minimize", model, CVIGP)
+        size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
+        seed = tf.convert_to_tensor([self.seed, step], tf.int32)
+        if rows is None:
+            report = self._whole(model, size, seed)
+        else:
+            report = self._batch(model, checked_rows(model, rows), size, seed)
+        if tf.executing_eagerly() and not report.ok:
+            raise (
+                self._cause(model, None if rows is None else checked_rows(model, rows))
+                or step_failure()
+            )
+        return report
+
+    def run(
+        self,
+        model: CVIGP,
+        *,
+        steps: int = 200,
+        tolerance: float = 1e-10,
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> ConjugateResult:
+        """Take steps until the sites have converged.
+
+        On all data, a step after which the bound is lower is taken back and halved, and later steps
+        grow back to the step size. On minibatches, drawn without replacement, and with sampled
+        expectations the bound is not watched: use a step size below 1, or one that decays.
+
+        :param model: the model, which is left at the last sites that were accepted.
+        :param steps: at most so many steps, those that were taken back included.
+        :param tolerance: stop when the squared distance to where a full step leads is below this
+            share of the squared length of the sites.
+        :param batch_size: observations per minibatch; None takes all data. Runs on minibatches take
+            all `steps`.
+        :param progress: show a progress bar.
+        :return: the record of the run.
+        :raises ModelError: for another kind of model.
+        :raises DataError: for a batch size below 1 or above N, a step size outside (0, 1], and
+            other numbers out of range.
+        :raises NumericalError: if the posterior does not exist at the start, or a step fails.
+        """
+        require_model("ConjugateComputation.run", model, CVIGP)
+        check_whole(1, steps=steps)
+        if tolerance != 0.0:  # zero: all steps are taken
+            check_rate(tolerance=tolerance)
+        if batch_size is None:
+            result = run_whole(self, model, steps, tolerance, progress)
+        else:
+            result = run_batches(self, model, steps, batch_size, progress)
+        warn_of_quadrature(model, result.elbo)
+        return result
+
+    def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
+        """A function from nu, tau [N, L] and a seed [2] to the bound and the next targets.
+
+        The kernel matrix is computed here, once, so that the function is for the present
+        hyperparameters only.
+        """
+        basis = model.basis
+        K = basis.prior(model.kernel)
+
+        def of_prior(tau: tf.Tensor) -> _AtSites:
+            variance = tf.broadcast_to(tf.transpose(tf.linalg.diag_part(K)), tf.shape(tau))
+            return _AtSites(
+                tf.zeros_like(tau), variance, tf.zeros([], tau.dtype), tf.constant(True)
+            )
+
+        def of_sites(nu: tf.Tensor, tau: tf.Tensor) -> _AtSites:
+            state = basis.state_at(K, nu, tau)
+            return _AtSites(state.mean, state.variance, basis.prior_kl(state), state.ok)
+
+        @Compiled
+        def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
+            none = tf.reduce_all(
+                (nu == 0.0) & (tau == 0.0)
+            )  # the usual start needs no factorisation
+            at = tf.cond(none, lambda: of_prior(tau), lambda: of_sites(nu, tau))
+            found = self._expectations(model, at.mean, at.variance, model.data, seed)
+            elbo = tf.reduce_sum(found.value) - at.divergence
+            return Probe(
+                elbo, at.ok & tf.math.is_finite(elbo), *self.targets(found.g, found.h, at.mean)
+            )
+
+        return probe
+
+    def targets(
+        self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The sites that a full step leads to.
+
+        :param g: dE/dmean [N, L].
+        :param h: dE/dvariance [N, L].
+        :param u: the means of q(f) less the mean function [N, L].
+        :return: nu [N, L], tau [N, L], and how many precisions were clipped [].
+        """
+        h, clipped = clip_curvature(h, self.negative_precision)
+        return g - 2.0 * h * u, -2.0 * h, clipped  # (C13)
+
+    def feasible(
+        self, K: tf.Tensor, old: tf.Tensor, goal: tf.Tensor, step_size: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """How far the precisions can move, so that K^-1 + diag(tau) stays positive definite.
+
+        :param K: the prior covariance [G, n, n].
+        :param old: the precisions tau [n, L].
+        :param goal: where a full step takes them [n, L].
+        :param step_size: [], the step that is wanted.
+        :return: that step, halved by the policy "damp" until the posterior exists, and [] bool
+        whether it does.
+        """
+
+        def exists(step: tf.Tensor) -> tf.Tensor:
+            tau = (1.0 - step) * old + step * goal
+            positive = tf.reduce_all(
+                tau >= 0.0
+            )  # then the posterior exists, and nothing need be factorised
+            return tf.cond(
+                positive, lambda: positive, lambda: site_posterior(K, tf.zeros_like(tau), tau).ok
+            )
+
+        if self.negative_precision != "damp":
+            return step_size, exists(step_size)
+        return largest_feasible_step(exists, step_size)
+
+    def _expectations(
+        self,
+        model: CVIGP,
+        mean: tf.Tensor,
+        variance: tf.Tensor,
+        data: RegressionData,
+        seed: tf.Tensor,
+    ) -> Expectations:
+        if self.samples is None:
+            return by_quadrature(model, mean, variance, data)
+        return by_sampling(model, mean, variance, data, self.samples, seed)
+
+    def _whole(self, model: CVIGP, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
+        """(C13): all sites."""
+        basis = model.basis
+        K = basis.prior(model.kernel)
+        state = basis.state_at(K, basis.nu, basis.tau)
+        found = self._expectations(model, state.mean, state.variance, model.data, seed)
+        *target, clipped = self.targets(found.g, found.h, state.mean)
+        old = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+        step, ok = self.feasible(K, old[1], target[1], step_size)
+        new = [(1.0 - step) * was + step * goal for was, goal in zip(old, target)]  # (C13)
+        ok = state.ok & ok & all_finite(found.value)
+        return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+
+    def _batch(
+        self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor
+    ) -> StepReport:
+        """(C19) or (C20), with the posterior of the visited observations alone (C21)."""
+        basis = model.basis
+        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+        # 1) the posterior of the observations whose sites are not zero, and of those of the
+        # minibatch
+        known, places, K, state = self._visited(model, rows)
+        # 2) what the minibatch contributes
+        u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))
+        batch = tuple(tf.gather(array, rows) for array in model.data)
+        found = self._expectations(model, u, v, batch, seed)
+        *target, clipped = self.targets(found.g, found.h, u)
+        # 3) the step of all N sites
+        goals = [self._spread(goal, old, rows) for goal, old in zip(target, (nu, tau))]
+        step, ok = self.feasible(K, tf.gather(tau, known), tf.gather(goals[1], known), step_size)
+        new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
+        ok = state.ok & ok & all_finite(found.value)
+        return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+
+    def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
+        """The posterior of the visited observations alone (C21), where those of `rows` [B] count as
+        visited.
+        """
+        basis = model.basis
+        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+        visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
+        visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
+        known = tf.where(visited)[:, 0]
+        places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)
+        K = prior_variance(model.kernel, tf.gather(basis.X, known), full_cov=True)
+        return _Visited(
+            known, places, K, basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known))
+        )  # (C21)
+
+    def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
+        """The error that names the observation because of which a step on `rows` [B] failed, if
+        there is one.
+        """
+        if rows is None:
+            return unusable_observation(model, None)
+        _, places, _, state = self._visited(model, rows)
+        X, Y = (tf.gather(array, rows) for array in model.data)
+        mean, variance = mix_outputs(
+            model.kernel, *(tf.gather(part, places) for part in (state.mean, state.variance))
+        )
+        return unusable_observation(
+            model, (X, Y), (mean + model.mean_function(X), variance), rows.numpy()
+        )
+
+    def _spread(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Targets of all sites [N, L] from those of the batch."""
+        if self.update == "local":
+            return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
+        scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
+        return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)

@@ -1,0 +1,205 @@
+"""One pass over all data at a fixed q(u): the bound, and the q(u) that a full step leads to."""
+
+from __future__ import annotations
+
+__all__ = ["PassReader", "Reading", "step_failure"]
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from ...bases import Gaussian
+from ...bases.base import State
+from ...errors import NumericalError
+from ...linalg.cholesky import diagnose
+from ...linalg.gaussians import apply_per_latent, precision_from_root
+from ...linalg.triangular import symmetric_product
+from ...models import BasisGP
+from ...replicas import RowSums
+from ..natural_gradient.natural_parameters import Natural, natural_step
+from ..steps import MAX_HALVINGS, clip_curvature
+from .blocks import Blocks
+from .local_expectations import by_quadrature
+
+
+class Reading(NamedTuple):
+    """What a pass over the data says of a q(u), and the step that led to that q(u)."""
+
+    natural: Natural
+    """The q(u) at which the data were read."""
+    theta: tf.Tensor
+    """Target of theta [M, L]."""
+    precision: tf.Tensor
+    """Target of the precision [L, M, M]."""
+    elbo: float
+    """The bound in nats."""
+    clipped: int
+    """How many observations had a negative precision clipped."""
+    step_size: float
+    """Of the step that led here; NaN at the start."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the bound is finite."""
+        return bool(np.isfinite(self.elbo))
+
+    def distance(self) -> float:
+        """The squared distance from q(u) to its target, in natural parameters."""
+        theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
+        return float(tf.reduce_sum(tf.square(theta)) + tf.reduce_sum(tf.square(precision)))
+
+    def promise(self) -> float:
+        """What a full step gains, in nats: KL[q || target] to second order.
+
+        With S = R R^T it is 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2, where the star
+        marks the target.
+        """
+        mean, root = self.natural.gaussian()
+        theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
+        slope = apply_per_latent(root, theta - apply_per_latent(precision, mean), adjoint=True)
+        bend = tf.matmul(root, tf.matmul(precision, root), transpose_a=True)
+        return float(0.5 * tf.reduce_sum(tf.square(slope)) + 0.25 * tf.reduce_sum(tf.square(bend)))
+
+
+class _Sums(NamedTuple):
+    """Sums over the observations of a pass that were read so far."""
+
+    expected: tf.Tensor
+    """Of E_n, [] nats."""
+    theta: tf.Tensor
+    """[M, L]"""
+    sites: tf.Tensor
+    """[L, M, M]"""
+    clipped: tf.Tensor
+
+
+class PassReader:
+    """Reads the data at the q(u) of a model, and moves that q(u).
+
+    :param model: has one whitened Gaussian part.
+    :param blocks: the data.
+    :param negative_precision: the policy, see `optimizers.steps`.
+    :param compile: False runs eagerly.
+    :param bar: counts the passes.
+    :raises NumericalError: if the kernel matrix of the inducing variables has no factorisation.
+    """
+
+    def __init__(
+        self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool, bar: tqdm
+    ) -> None:
+        self.model, self.blocks, self.negative_precision, self.bar = (
+            model,
+            blocks,
+            negative_precision,
+            bar,
+        )
+        rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
+        self._rows = rows if rows is None else tf.cast(blocks.group.of_first(rows), rows.dtype)
+        self._sums = RowSums(
+            blocks.group, self._with_block, compile, symmetric=[_Sums._fields.index("sites")]
+        )
+        state = model.basis.factor(model.kernel, with_kl=False)
+        if not state.ok:
+            name, matrix = next(iter(model.basis.matrices(model.kernel).items()))
+            raise diagnose(name, matrix.numpy())
+
+    def start(self) -> Reading:
+        """One pass at the q(u) that the model has; where there are several workers, that of the
+        first.
+        """
+        basis, group = self.model.basis, self.blocks.group
+        state = basis.factor(self.model.kernel, with_kl=False)
+        (part,) = basis.gaussians(state)
+        if group.workers > 1:
+            part = Gaussian(*(tf.cast(group.of_first(one), one.dtype) for one in part))
+            basis.assign_gaussians(state, (part,))
+        precision = precision_from_root(part.root)
+        return self._read(Natural.of(apply_per_latent(precision, part.mean), precision), np.nan)
+
+    def read(self, natural: Natural, step_size: float, otherwise: Reading) -> Reading:
+        """One pass at another q(u), which is written to the model.
+
+        If the pass is interrupted, or meets unusable data, then the model is left at `otherwise`.
+        """
+        self.assign(natural)
+        try:
+            return self._read(natural, step_size)
+        except BaseException:
+            self.assign(otherwise.natural)
+            raise
+
+    def step(self, now: Reading, step_size: float) -> tuple[Natural, float, bool]:
+        """The q(u) after a step, which is halved until there is one.
+
+        :param now: the reading at the present q(u).
+        :param step_size: the step that is wanted.
+        :return: the new q(u), the step size that led there, and whether it was halved.
+        :raises NumericalError: if the policy is "raise" and the step is too long, or if no step is
+        short enough.
+        """
+        size = tf.constant(step_size, now.precision.dtype)
+        refuses = self.negative_precision == "raise"
+        halvings = 0 if refuses else MAX_HALVINGS
+        new, tries = natural_step(
+            now.natural.theta, now.natural.precision, now.theta, now.precision, size, halvings
+        )
+        if not new.ok and refuses:
+            raise step_failure("The precision of q(u) after the step is not positive definite")
+        if not new.ok:
+            raise step_failure(
+                "No step, however short, leaves the precision of q(u) positive definite"
+            )
+        return new, step_size * 0.5 ** int(tries), bool(tries > 0)
+
+    def assign(self, natural: Natural) -> None:
+        """Write q(u) to the model."""
+        basis = self.model.basis
+        basis.assign_gaussians(
+            basis.factor(self.model.kernel, with_kl=False), (natural.gaussian(),)
+        )
+
+    def _read(self, natural: Natural, step_size: float) -> Reading:
+        """One pass at the q(u) of the model, which is `natural`."""
+        basis = self.model.basis
+        state = basis.factor(self.model.kernel, rows=self._rows)
+        (part,) = basis.gaussians(state)
+        zero = tf.zeros([], part.root.dtype)
+        none = _Sums(zero, tf.zeros_like(part.mean), tf.zeros_like(part.root), tf.constant(0))
+        sums = self._sums(state, none, self.blocks)
+        self.blocks.check_rows()
+        elbo = float(sums.expected - basis.prior_kl(state))
+        self.bar.update()
+        self.bar.set_postfix(ELBO=f"{elbo:.8g}")
+        target = tf.linalg.set_diag(sums.sites, tf.linalg.diag_part(sums.sites) + 1.0)  # (C25)
+        return Reading(natural, sums.theta, target, elbo, int(sums.clipped), step_size)
+
+    def _with_block(self, state: State, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
+        """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
+        basis, kernel = self.model.basis, self.model.kernel
+        features = basis.features(state, kernel, X)
+        found = by_quadrature(
+            self.model, features.mean, basis.variance(features, kernel, X), (X, Y)
+        )
+        h, clipped = clip_curvature(found.h, self.negative_precision)
+        A, own_mean = features.minus[0], basis.gaussians(state)[0].mean
+        own_mean = apply_per_latent(A, own_mean, adjoint=True)
+        return _Sums(
+            sums.expected + tf.reduce_sum(found.value),
+            sums.theta + apply_per_latent(A, found.g - 2.0 * h * own_mean),  # (C25)
+            sums.sites + symmetric_product(A, -2.0 * tf.transpose(h)),  # (C25)
+            sums.clipped + clipped,
+        )
+
+
+def step_failure(what: str) -> NumericalError:
+    """The error for a q(u) from which no step can be taken; `what` is the first sentence, without
+    its full stop.
+    """
+    return NumericalError(
+        f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not'
+        " log-concave, or start from a narrower q (a smaller q_sqrt); q is the last one whose"
+        " bound is known.",
+        matrix="precision of q(u)",
+    )

@@ -1,0 +1,350 @@
+"""The best mean on all data for a model with `gamma="data"`, at fixed hyperparameters, whatever
+solves the linear systems.
+
+1. `MeanOptimizer` is what `ConjugateGradients` and `StochasticDualDescent` share: the call, and the
+   settings of the loop.
+2. `_Run` is the loop. For Gaussian noise it is one solve; else solves and updates of the sites take
+turns.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanOptimizer"]
+
+import abc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import Gaussian as GaussianNoise
+from tqdm.auto import tqdm
+
+from ...bases import Gaussian
+from ...bases.parts.data_mean import DataMean, refuse_streams
+from ...covariances.products import gram_product
+from ...errors import NumericalError, UnknownOptionError
+from ...inputs import check_rate, check_whole
+from ...linalg.gaussians import precision_from_root, root_from_precision
+from ...models import BasisGP
+from ...models.families import data_mean_of
+from ...replicas import Group, group_of, refuse_other_workers
+from ..ascent import CONVERGED, INTERRUPTED, ascend, has_fallen
+from ..expectation_check import warn_of_quadrature
+from ..results import Recorder
+from ..unusable_observation import unusable_observation
+from .mean_result import MeanResult
+from .mean_solution import TIME_IS_UP, MeanSolution, Solve
+from .row_features import preconditioner_rows
+from .row_posterior import Posterior, posterior_of, sites_of
+from .system import MeanSystem
+
+
+class MeanOptimizer(abc.ABC):
+    """What finds the mean of models with `gamma="data"`: linear solves, and updates of the sites
+    between them.
+
+    Derived classes are frozen dataclasses with these fields, and say how a linear system is solved.
+
+    :ivar tolerance: nats. :ivar max_steps: at most so many solves, shortened steps among them,
+    where one is not enough. :ivar rank: R, points of the preconditioner, beta included. None is
+    1000, or N / 4 if that is less. :ivar float32: compute products in float32 and add them up in
+    float64. :ivar progress: show a progress bar.
+    """
+
+    tolerance: float
+    max_steps: int
+    rank: int | None
+    float32: bool
+    progress: bool
+    certify: bool = True
+    """Whether the gap is computed in full precision; a field of its own where it can be left
+    out.
+    """
+    not_on_replicas: ClassVar[str] = ""
+    """Why several replicas cannot share out the work, and what to use; empty where they can."""
+
+    def __post_init__(self) -> None:
+        check_rate(tolerance=self.tolerance)
+        check_whole(1, max_steps=self.max_steps)
+        if self.rank is not None:
+            check_whole(1, rank=self.rank)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """All fields that change a result, by name: what must be the same on all workers."""
+        return {name: value for name, value in vars(self).items() if name != "progress"}
+
+    def rough(self, tolerance: float) -> MeanOptimizer:
+        """For solves between steps of the hyperparameters: to `tolerance` nats if that is more, and
+        without certificates.
+        """
+        return replace(
+            cast(Any, self), tolerance=max(self.tolerance, tolerance)
+        )  # the derived classes are dataclasses
+
+    @abc.abstractmethod
+    def solver(self, dtype: tf.DType | None) -> Solve:
+        """What solves the linear systems of one run.
+
+        :param dtype: tf.float32 for faster products; None is the dtype of the data.
+        """
+
+    def run(
+        self,
+        model: BasisGP,
+        data: RegressionData,
+        *,
+        deadline: float = float("inf"),
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> MeanResult:
+        """Find the best q(f) at fixed hyperparameters; the model has it afterwards, also if the run
+        was interrupted.
+
+        :param model: a model whose basis has `gamma="data"`.
+        :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they
+            are already, the run starts from their coefficients.
+        :param deadline: a value of `time.perf_counter`, before which the run should have ended,
+            judged by how long a product takes; after it no further product is begun but the one
+            that certifies the gap.
+        :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the
+            kernel matrix; the model must have been built in `strategy.scope()`. All workers pass
+            the same model, data and settings, and have the same result; the clock is the first
+            one's.
+        :raises ModelError: for another model.
+        :raises DataError: for unusable data, for a `tf.data.Dataset`, and for workers that differ.
+        :raises UnknownOptionError: for a strategy where the method has no products to share out.
+        :raises WorkerError: if another worker of the strategy fails or is gone.
+        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The
+            model is left as it was, except that the data are its mean points.
+        """
+        data_mean_of(model, type(self).__name__)
+        refuse_streams(data)
+        self.check_replicas(strategy)
+        group = group_of(model, strategy)
+        with group.scope(), group.naming_lost_workers():
+            if group.workers > 1:
+                arrays = group.together(lambda: [array.numpy() for array in model.checked(data)])
+                refuse_other_workers(
+                    group, model, arrays, {**self.settings, "deadline": deadline < float("inf")}
+                )
+            return self.run_on(group, model, data, deadline=deadline)
+
+    def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
+        """Refuse a strategy of several replicas, where they cannot share out the work; raises
+        `UnknownOptionError`.
+        """
+        if self.not_on_replicas and strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise UnknownOptionError(self.not_on_replicas)
+
+    def run_on(
+        self,
+        group: Group,
+        model: BasisGP,
+        data: RegressionData,
+        *,
+        deadline: float = float("inf"),
+        show: Callable[[str], object] | None = None,
+    ) -> MeanResult:
+        """`run` on workers that are known to agree; inside of `group.scope()`.
+
+        :param group: the workers of the run.
+        :param show: shows a line on where the run is; None is a progress bar of its own, if
+        `progress` asks for one.
+        """
+        mean = data_mean_of(model, type(self).__name__)
+        X, Y = model.checked(data)
+        model.num_data = int(X.shape[0])
+        mean.set_data(X.numpy())
+        own_line = show is None and self.progress and group.is_first
+        with tqdm(disable=not own_line, bar_format="{desc}") as line:
+            run = _Run(self, model, mean, (X, Y), show or line.set_description_str, deadline, group)
+            result = run.solve()
+        warn_of_quadrature(model, result.elbo, (X, Y))
+        return result
+
+
+class _Full(NamedTuple):
+    """Where a whole step leads."""
+
+    a: tf.Tensor
+    """Coefficients [N, L]."""
+    K_a: tf.Tensor
+    """K a [N, L]."""
+    mean: tf.Tensor
+    """Of q(u), whitened [M, L]."""
+    precision: tf.Tensor
+    """Of q(u), whitened [L, M, M]."""
+
+
+class _Run:
+    """One run: solves and what they have found so far; the climber of `ascend`."""
+
+    def __init__(
+        self,
+        settings: MeanOptimizer,
+        model: BasisGP,
+        mean: DataMean,
+        data: tuple[tf.Tensor, tf.Tensor],
+        show: Callable[[str], object],
+        deadline: float,
+        group: Group,
+    ) -> None:
+        self.settings, self.model, self.mean, self.data = settings, model, mean, data
+        self.show, self.deadline, self.group = show, deadline, group
+        self.record = Recorder("elbo", "gap", "products")
+        self.products = 0
+        self.last: MeanSolution | None = None
+        self._step: tuple[Posterior, _Full] | None = None
+        self._share, self._gain = 1.0, np.inf
+        X = data[0]
+        low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
+        self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
+        self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, settings.rank)
+
+    def solve(self) -> MeanResult:
+        """Solve once where the sites are the data, else until they stay."""
+        now, kernel = self._start(), self.model.kernel
+        if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(
+            kernel, LinearCoregionalization
+        ):
+            end, reason = self.propose(now, 0, 1.0), CONVERGED
+            if not np.isfinite(end.elbo):
+                raise NumericalError(
+                    "The bound after the solve is not finite: standardise X and Y, or pass"
+                    " float32=False.",
+                    "K",
+                )
+            self._take(end)
+        else:
+            climbed = ascend(self, now, self._steps())
+            end, reason = climbed.now, climbed.reason
+            reason = reason if reason == CONVERGED else self._over() or reason
+        last = self.last
+        if last is not None and reason == CONVERGED:
+            reason = last.reason
+        gap = float("nan") if last is None else last.gap
+        return self.record.finish(
+            MeanResult,
+            end.elbo,
+            reason,
+            gap=gap,
+            gaps=[] if last is None else last.gaps,
+            certified=last is not None and last.certified,
+            products=self.products,
+        )
+
+    def propose(self, now: Posterior, step: int, share: float) -> Posterior:
+        """The posterior after a share of the step to the best q(f) at the sites that the moments of
+        `now` suggest.
+        """
+        self._share = share
+        if self._step is None or self._step[0] is not now:
+            self._step = now, self._whole_step(now)
+        full = self._step[1]
+        if share == 1.0:
+            return self._posterior(full)
+        # the mean moves on a line, on which the bound is concave where the likelihood is
+        # log-concave
+        old = now.a, now.K_a, now.inducing.mean, precision_from_root(now.inducing.root)
+        return self._posterior(
+            _Full(*((1.0 - share) * left + share * right for left, right in zip(old, full)))
+        )
+
+    def accept(self, now: Posterior, then: Posterior) -> bool:
+        """Whether the bound has not fallen by more than the solves are exact to."""
+        if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
+            return False
+        self._take(then)
+        self._gain = (then.elbo - now.elbo) / self._share
+        return True
+
+    def converged(self, now: Posterior) -> bool:
+        """Whether the last step gained less than the tolerance, or would have if it had been a
+        whole one.
+        """
+        return abs(self._gain) < self.settings.tolerance
+
+    def _steps(self) -> Iterator[int]:
+        """The numbers of the steps, until there is no time left."""
+        for step in range(self.settings.max_steps):
+            if self._over():
+                return
+            yield step
+
+    def _over(self) -> str:
+        """Why no further step is to be taken, or nothing."""
+        if self.last is not None and self.last.reason == INTERRUPTED:
+            return INTERRUPTED
+        return TIME_IS_UP if self.group.is_over(self.deadline) else ""
+
+    def _whole_step(self, now: Posterior) -> _Full:
+        """Solve for the mean at the sites of `now`."""
+        natural, weights, precisions = sites_of(now)
+        system = MeanSystem(
+            self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group
+        )
+        found = self._solve(system, now.a, now.K_a, deadline=self.deadline, report=self._report)
+        self.products += found.products
+        self.last = found
+        K_a = system.target - found.residual - found.a / weights
+        same = bool(tf.reduce_all(precisions == weights))
+        precision = (
+            system.inducing_precision()
+            if same
+            else self.projections.precision(precisions, system.size)
+        )
+        return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
+
+    def _start(self) -> Posterior:
+        """q(f) as the model has it."""
+        basis, kernel = self.model.basis, self.model.kernel
+        state = basis.factor(kernel, with_kl=False)
+        K_a = tf.zeros_like(state.a)
+        if bool(tf.reduce_any(state.a != 0.0)):
+            K_a = gram_product(
+                kernel, self.mean.points, None, state.a, dtype=self._start_dtype, group=self.group
+            )
+            self.products += 1
+        now = self._moments(state.a, K_a, Gaussian(state.mean, state.root))
+        if not np.isfinite(now.elbo):
+            raise unusable_observation(self.model, self.data) or NumericalError(
+                "The bound is not finite at the start: standardise X and Y, or start from smaller"
+                " kernel and noise variances.",
+                "K_beta",
+            )
+        return now
+
+    def _posterior(self, point: _Full) -> Posterior:
+        """q(f) and its bound, which is not a number where the precision of q(u) is not positive
+        definite.
+        """
+        inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
+        return self._moments(point.a, point.K_a, inducing)
+
+    def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
+        """See `posterior_of`; the bound is the one that the first worker has, which decides on
+        all.
+        """
+        found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
+        return found._replace(elbo=self.group.first(found.elbo))
+
+    def _take(self, then: Posterior) -> None:
+        """Record a step, and write it to the model."""
+        gap = float("nan") if self.last is None else self.last.gap
+        self.record.append(len(self.record) + 1, elbo=then.elbo, gap=gap, products=self.products)
+        self._write(then)
+
+    def _write(self, now: Posterior) -> None:
+        basis, kernel = self.model.basis, self.model.kernel
+        self.mean.coefficients.assign(now.a)
+        basis.assign_gaussians(basis.factor(kernel, with_kl=False), (now.inducing,))
+
+    def _report(self, products: int, share: float, gap: float) -> None:
+        self.show(
+            f"solve {len(self.record) + 1}: {products + share:.1f} products, gap {gap:.3g} nats, "
+            f"{self.record.seconds:.0f} s"
+        )

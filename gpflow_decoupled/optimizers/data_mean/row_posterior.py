@@ -1,0 +1,83 @@
+"""The moments of q(f) at all rows for a mean on all data, the bound there, and the sites that they
+suggest.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Posterior", "posterior_of", "sites_of"]
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from ...bases import Gaussian
+from ...linalg.gaussians import kl_from_whitened
+from ...models import BasisGP
+from .row_features import RowFeatures
+
+_LEAST_WEIGHT = 1e-8
+"""The smallest precision of a site in the linear system, relative to the largest curvature. It
+changes the steps of the mean but not where they end; the covariance takes the curvatures as they
+are."""
+
+
+class Posterior(NamedTuple):
+    """q(f) at fixed hyperparameters, with what a step needs of it."""
+
+    a: tf.Tensor
+    """Coefficients [N, L]."""
+    K_a: tf.Tensor
+    """K a [N, L]."""
+    inducing: Gaussian
+    """q(u), whitened."""
+    mean: tf.Tensor
+    """Of f at the rows [N, L], without the mean function."""
+    variance: tf.Tensor
+    """Of f at the rows [N, L]."""
+    g: tf.Tensor
+    """dE/dmean [N, L]."""
+    h: tf.Tensor
+    """dE/dvariance [N, L]."""
+    elbo: float
+    """Nats."""
+
+
+def posterior_of(
+    model: BasisGP,
+    data: RegressionData,
+    projections: RowFeatures,
+    a: tf.Tensor,
+    K_a: tf.Tensor,
+    inducing: Gaussian,
+) -> Posterior:
+    """The moments (D19), (D20), the bound (D21) and its derivatives; N M^2 L.
+
+    :param model: whose likelihood and mean function are used.
+    :param data: X [N, D], Y [N, P].
+    :param projections: A of the rows.
+    :param a: coefficients [N, L].
+    :param K_a: K a [N, L].
+    :param inducing: q(u), whitened.
+    """
+    t = projections.times(a, projections.size)
+    mean = K_a + projections.transposed(inducing.mean - t)  # (D19)
+    variance = projections.variances(inducing.root)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([mean, variance])
+        expected = tf.reduce_sum(model.variational_expectations(mean, variance, data))
+    g, h = tape.gradient(expected, [mean, variance])
+    norm = tf.reduce_sum(a * K_a) - tf.reduce_sum(tf.square(t))
+    kl = 0.5 * norm + kl_from_whitened(inducing.mean, inducing.root)  # (D21)
+    return Posterior(a, K_a, inducing, mean, variance, g, h, float(expected - kl))
+
+
+def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sites that the moments suggest, (C13), each [N, L].
+
+    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as
+    they are, for the covariance.
+    """
+    precisions = -2.0 * now.h
+    weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
+    return now.g + weights * now.mean, weights, precisions

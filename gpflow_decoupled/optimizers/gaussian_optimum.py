@@ -1,0 +1,155 @@
+"""The best q in closed form for models with Gaussian noise: the checks of model and likelihood; the
+basis does the rest.
+
+The equations, (D26)-(D33), are in `bases/parts/optimum.py`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Optimum", "collapsed_elbo", "optimal_parameters", "regression"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.functions import Function
+from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import Gaussian as GaussianNoise
+from gpflow.likelihoods import Likelihood
+from gpflow.models import SVGP
+
+from ..bases import OptimalParameters, Regression
+from ..covariances.latents import gram_to_factor
+from ..errors import ModelError, NumericalError
+from ..likelihoods.parameters import single_noise_variance
+from ..linalg.cholesky import unsound
+from ..models import BasisGP
+from .natural_gradient.bound_gradients import as_basis_model
+
+
+class Optimum(OptimalParameters):
+    """The best q of a model for its hyperparameters as they are, and the bound there.
+
+    The fields are those of `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients`
+    [M_gamma, L] or None, and the
+    whitened `gaussians`, means [M, L] and roots [L, M, M]. Example::
+
+        optimum = optimal_parameters(model, (X, Y))
+        optimum.assign(model)
+        np.testing.assert_allclose(model.elbo((X, Y)), optimum.elbo)
+    """
+
+    __slots__ = ()
+
+    def assign(self, model: BasisGP | SVGP) -> None:
+        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it
+        was computed for.
+
+        All Parameters are written, or none. Raises `NumericalError` for an optimum that is not
+        finite.
+        """
+        view = as_basis_model(model)
+        view.basis.assign_optimum(view.kernel, self)
+
+
+def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
+    """The best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed form.
+
+    :param model: a model on inducing points whose basis has an optimum in closed form, or
+        `gpflow.models.SVGP`.
+    :param data: the whole data set, X [N, D] and Y [N, L].
+    :return: the optimum, which `Optimum.assign` writes to the model.
+    :raises ModelError: a `TypeError`, unless the likelihood is Gaussian with one noise variance,
+        the latents are not mixed, and the basis has an optimum in closed form.
+    :raises NumericalError: where the bound or a Parameter is not finite; the message names the
+        matrix. In a graph they have no values, and are not looked at.
+
+    Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma). Example::
+
+        model = ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), gamma, beta)
+        optimal_parameters(model, (X, Y)).assign(model)
+    """
+    view = as_basis_model(model)
+    fixed = regression(view, data)
+    found = Optimum(*view.basis.optimal_parameters(view.kernel, fixed))
+    _check_finite(view, fixed, [part for part in tf.nest.flatten(found) if part is not None])
+    return found
+
+
+def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
+    """The bound at the best q(f) for Gaussian noise, (D31) or (D33): a scalar in nats.
+
+    It is differentiable in the hyperparameters and the points, so that it can be maximised in the
+    place of the bound at a q
+    that is trained too. Arguments, errors and cost are those of `optimal_parameters`. Example::
+
+        loss = lambda: -collapsed_elbo(model, (X, Y))
+        gpflow.optimizers.Scipy().minimize(loss, model.kernel.trainable_variables)
+    """
+    view = as_basis_model(model)
+    fixed = regression(view, data)
+    bound = view.basis.collapsed_elbo(view.kernel, fixed)
+    _check_finite(view, fixed, [bound])
+    return bound
+
+
+def regression(model: BasisGP, data: RegressionData) -> Regression:
+    """X [N, D], Y [N, L] less the mean function, and the noise variance; ModelErrors as of
+    `optimal_parameters`.
+
+    It is what `basis.collapsed_elbo` takes, which returns NaN where `collapsed_elbo` raises
+    `NumericalError`. Example::
+
+        bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
+    """
+    noise = single_noise_variance(model.likelihood)
+    if noise is None:
+        raise ModelError(
+            "The optimum is in closed form only for a Gaussian likelihood with one noise variance,"
+            f" and this one is {_described(model.likelihood)}; train the model with fit and its"
+            " default optimizer."
+        )
+    if isinstance(model.kernel, LinearCoregionalization):
+        raise ModelError(
+            "The optimum is in closed form only for latents that are not mixed, and the kernel is a"
+            " LinearCoregionalization; train the model with fit and its default optimizer."
+        )
+    X, Y = model.checked(data)
+    return Regression(X, Y - model.mean_function(X), noise)
+
+
+def _described(likelihood: Likelihood) -> str:
+    """The class of a likelihood, and for Gaussian noise what its variance is."""
+    name = type(likelihood).__name__
+    if not isinstance(likelihood, GaussianNoise):
+        return name
+    part = "scale" if likelihood.variance is None else "variance"
+    value = getattr(likelihood, part)
+    what = (
+        f"a {type(value).__name__}"
+        if isinstance(value, Function)
+        else f"an array of shape {tuple(value.shape)}"
+    )
+    return f"{name} with {what} as its {part} in the place of one number"
+
+
+def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:
+    """Raise `NumericalError` with the name of the matrix, unless what was found is finite; in a
+    graph it has no values.
+    """
+    if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
+        return
+    matrices = {
+        "K_beta": gram_to_factor(model.kernel, model.basis.beta),
+        **model.basis.matrices(model.kernel),
+    }
+    error = unsound(
+        matrices
+    )  # on a line of its own: AutoGraph cannot read an assignment within an expression
+    if error is not None:
+        raise error
+    raise NumericalError(
+        f"The best q is not finite, though {' and '.join(matrices)} can be factorised: the noise"
+        f" variance is {float(data.noise):.3g}, for which I + A A^T / s^2 or the matrix of the"
+        " mean's coefficients cannot. Standardise X and Y, or set a larger noise variance.",
+        matrix="I + A A^T / s^2",
+    )

@@ -1,0 +1,375 @@
+"""The outer iterations of the linearly constrained Lagrangian: a sequence of convex duals that lead
+to the best q.
+
+Khan 2014, Algorithm 1, as a minorise-maximise scheme. Let sigma_k be the standard deviations of the
+marginals at the start of an outer iteration, and rho = theta lambda. The subproblem (V13) made
+there touches the bound from below, so that its solution has a greater bound: from any start where
+the likelihood is log-concave, and with the terms (V20) where it is not.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LinearlyConstrainedLagrangian", "Prepared"]
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from ...errors import DataError, check_option
+from ...inputs import check_rate, check_whole, is_number
+from ...linalg.coupled import RIDGE
+from ...models import LCLGP
+from ...models.families import require_model
+from ...summaries import settings_line, short_repr
+from ..ascent import STUCK
+from ..expectation_check import warn_of_quadrature
+from ..unusable_observation import unusable_observation
+from .dual import DualPoint, DualProblem, Marginals
+from .first_multipliers import first_marginals, inside
+from .lagrangian_result import LagrangianRecord, LagrangianResult, warn_of_gap
+from .lbfgs_solve import lbfgs_solve
+from .newton import Direction, newton_direction, newton_solve
+from .optimality_newton import stationary_direction, stationary_step
+from .site_maximiser import check_dual
+from .subproblem import Policy, make_subproblem, more_cautious, moved_into
+
+_GAP = 0.5
+"""A subproblem is solved when its duality gap is below this share of what it has gained."""
+_LARGEST_NEWTON = 3000
+"""The number of observations up to which "auto" uses Newton's method, where its steps form N x N
+matrices.
+"""
+_NEAR, _RETRY = 0.02, 0.1
+"""Newton steps on (V11) are tried below this duality gap, in nats per observation. Where one fails,
+they are tried again below this share of the gap at which it failed."""
+_REGULAR = 100.0
+"""A series of falling changes is extrapolated once a change is below this many tolerances."""
+_LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
+"""The shortest step of the site fixed point, and how many lengths are tried."""
+_ROUND_OFF = 1e-12
+_MAX_REFUSALS = 12
+
+
+class Prepared(NamedTuple):
+    """The compiled functions of runs on one model: see `LinearlyConstrainedLagrangian.prepare`."""
+
+    problem: DualProblem
+    direction: Direction
+    stationary: Direction
+
+
+class LinearlyConstrainedLagrangian:
+    """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained
+    Lagrangian (LCL) of Khan 2014.
+
+    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take
+        longer steps. After a subproblem that did not raise the bound it is 1.
+    :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B),
+        or "auto", which is Newton for up to 3000 observations, and always for models with
+        form="weight".
+    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in
+        the paper; or when a falling series of changes leaves less to gain.
+    :param accelerate: near the solution use Newton steps on the optimality conditions (V27), which
+        double the digits; where one would lower the bound, a subproblem takes its place. Also use
+        site fixed points (V22) that gain more than the last subproblem, where sites are not
+        log-concave or a subproblem found no step. It has no effect with `trust_region`, with
+        `augmented`, or, for sites that are not log-concave, without `curvature`.
+    :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 +
+        |lambda|; None for no limit.
+    :param augmented: use the paper's (19)-(20), an extra term in sigma whose weight grows where a
+        step is refused.
+    :param curvature: use the terms (V20) at sites that are not log-concave; without them a run need
+        not converge.
+    :param sweeps: how many site fixed points (V22) improve a start of the method's own, at most.
+    :param max_outer: the number of outer iterations at most.
+    :param compile: False runs eagerly, which is faster for few or very large steps.
+    :raises DataError: for settings out of range.
+    :raises UnknownOptionError: for another `inner`.
+
+    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3. With
+    form="weight" some 30 N p^2, or
+    N p^2, and N p memory. Example::
+
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
+        result = LinearlyConstrainedLagrangian().run(model)
+    """
+
+    def __init__(
+        self,
+        theta: float = 0.1,
+        inner: str = "auto",
+        tolerance: float = 1e-4,
+        accelerate: bool = True,
+        trust_region: float | None = None,
+        augmented: bool = False,
+        *,
+        curvature: bool = True,
+        sweeps: int = 3,
+        max_outer: int = 100,
+        compile: bool = True,
+    ) -> None:
+        check_option("inner", inner, ("auto", "newton", "lbfgs"))
+        if not is_number(theta) or theta < 0.0:
+            raise DataError(
+                f"theta={short_repr(theta)} must be at least 0; the paper's is 1, and 0.1 is"
+                " faster."
+            )
+        check_rate(tolerance=tolerance)
+        if trust_region is not None:
+            check_rate(trust_region=trust_region)
+        check_whole(0, sweeps=sweeps)
+        check_whole(1, max_outer=max_outer)
+        self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
+        self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
+        self.curvature, self.sweeps, self.max_outer, self.compile = (
+            curvature,
+            sweeps,
+            max_outer,
+            compile,
+        )
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
+
+    def prepare(self, model: LCLGP) -> Prepared:
+        """The functions that runs on a model compile, for runs that alternate with steps of its
+        hyperparameters.
+
+        :param model: as of `run`, which also says what is raised.
+        """
+        require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
+        problem = DualProblem(model, self.compile)
+        try:
+            check_dual(problem.loss)
+        except DataError as error:  # derivatives that overflow look like those of straight lines
+            raise unusable_observation(model, None) or error from error
+        if problem.loss.needs_penalty and self.theta == 0.0:
+            name = (
+                type(model.likelihood).__name__
+                if problem.loss.reference is None
+                else "a Laplace density"
+            )
+            raise DataError(
+                f"theta must be above 0: {name} needs a penalty, or its subproblems have no"
+                " maximum."
+            )
+        directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
+        return Prepared(problem, *(problem.compiled(direction) for direction in directions))
+
+    def run(
+        self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False
+    ) -> LagrangianResult:
+        """Find the best multipliers at the model's hyperparameters, and leave the model there.
+
+        The run begins at the model's multipliers, or at a start of its own where they are all zero.
+        Where it raises, nothing has changed.
+
+        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :param prepared: of `prepare(model)`, for runs that alternate with steps of the
+            hyperparameters. Nothing is compiled twice; kernel and likelihood are read anew; and
+            multipliers that left S because the likelihood changed are moved back into it.
+        :param progress: show a progress bar.
+        :raises ModelError: for a model of another class.
+        :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a
+            penalty; for site losses without a dual, which are the piecewise bound, and straight
+            lines by quadrature; for `prepared` of another model.
+        :raises NumericalError: where the posterior does not exist at the start, or the bound there
+            is not finite; the message names the observation.
+        """
+        require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
+        record, again = LagrangianRecord(), prepared is not None
+        if prepared is None:
+            prepared = self.prepare(model)
+        elif prepared.problem.model is not model:
+            raise DataError(
+                "prepared was made for another model: call prepare(model) for this one."
+            )
+        else:
+            prepared.problem.refresh()
+        at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=again)
+        record.add(float(at.bound))
+        result = _Run(self, prepared, record).iterate(at, start, progress)
+        warn_of_gap(result, self.tolerance)
+        if not again:
+            warn_of_quadrature(model, result.elbo)
+        return result
+
+    def inner_solver(self, model: LCLGP) -> str:
+        """How a run on a model minimises its duals: "newton" or "lbfgs"."""
+        require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP)
+        if self.inner != "auto":
+            return self.inner
+        large = (
+            model.basis.geometry.forms_square_matrices and model.basis.num_data > _LARGEST_NEWTON
+        )
+        return "lbfgs" if large else "newton"
+
+
+class _Iteration(NamedTuple):
+    """What one outer iteration found."""
+
+    new: Marginals
+    start: tuple[tf.Tensor, tf.Tensor]
+    """(h, sigma) [N, L] from which the sites are maximised next."""
+    inner: int
+    """Newton steps, or evaluations."""
+    gap: float
+    """NaN where no subproblem was solved."""
+    violation: float = 0.0
+    """The largest |sigma* - sqrt v|."""
+
+
+class _Run:
+    """One run: what its outer iterations read, and what changes from one to the next."""
+
+    def __init__(
+        self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord
+    ) -> None:
+        problem, self.direction, self.stationary = prepared
+        self.rule, self.problem, self.record = rule, problem, record
+        self.solver = rule.inner_solver(problem.model)
+        radius = math.inf if rule.trust_region is None else float(rule.trust_region)
+        ridge = RIDGE if self.solver == "newton" else math.inf
+        self.policy = Policy(
+            rule.theta, rule.curvature, 0.0 if rule.augmented else None, radius, ridge
+        )
+        self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
+        self.minorises = rule.curvature or not self.not_concave
+        self.fast = (
+            rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
+        )
+        self.near = (
+            _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
+        )  # the gap below which (V27) is tried
+        self.violation = self.change = self.gap = math.inf  # of the last outer iteration
+        self.share, self.gain = (
+            1.0,
+            rule.tolerance,
+        )  # step length of the next site fixed point, and what it has to gain
+        self.stuck, self.stuck_at = (
+            False,
+            -math.inf,
+        )  # whether a subproblem found no step, and the bound there
+
+    def iterate(
+        self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
+    ) -> LagrangianResult:
+        """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L]
+        each.
+        """
+        best, refused, converged, reason = at, 0, False, "outer iterations done"
+        for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
+            # 1) The fastest step that applies here.
+            found = self._stationary(at) or self._swept(at) or self._subproblem(at, start)
+            new, change = found.new, float(found.new.bound - at.bound)
+            self.record.add(float(new.bound), found.inner, found.gap)
+            if bool(new.ok) and float(new.bound) > float(best.bound):
+                best = new
+            converged = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
+            # 2) End, or after a refusal make the next subproblem more cautious.
+            if converged or not self._accepts(found, change) or found.inner == 0:
+                if not converged and found.inner == 0 and self._may_sweep(at):
+                    continue
+                refused, cautious = refused + 1, more_cautious(self.policy)
+                if converged or cautious is None or refused > _MAX_REFUSALS:
+                    reason = "converged" if converged else STUCK
+                    break
+                self.policy, self.violation = cautious, math.inf
+                continue
+            # 3) Go on from there.
+            at, start, refused = new, found.start, 0
+            self.change, self.gap = change, found.gap
+        basis = self.problem.basis
+        basis.alpha.assign(best.alpha)
+        basis.lam.assign(best.lam)
+        return self.record.result(converged, reason)
+
+    def _stationary(self, at: Marginals) -> _Iteration | None:
+        """A Newton step on (V11), where the last duality gap was small; None elsewhere, or where
+        the bound would fall.
+        """
+        if not self.fast or abs(self.gap) > self.near:
+            return None
+        new = stationary_step(
+            self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound)))
+        )
+        if new is None:
+            self.near = _RETRY * (self.near if math.isnan(self.gap) else abs(self.gap))
+            return None
+        return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+
+    def _swept(self, at: Marginals) -> _Iteration | None:
+        """A site fixed point (V22) that gains more than the last subproblem did; None where there
+        is none.
+
+        It is tried where sites are not log-concave, so that subproblems move little, and where a
+        subproblem found no step.
+        """
+        if not self.fast or not (self.not_concave or self.stuck):
+            return None
+        for _ in range(_SWEEP_TRIALS if self.stuck else 1):
+            new = inside(
+                self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype))
+            )
+            if bool(new.ok) and float(new.bound - at.bound) > self.gain:
+                self.share = min(1.0, 2.0 * self.share)
+                return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+            self.share = max(_LEAST_SHARE, 0.5 * self.share)
+        self.stuck = False
+        return None
+
+    def _may_sweep(self, at: Marginals) -> bool:
+        """Whether to try site fixed points where a subproblem found no step; not twice at the same
+        bound.
+        """
+        self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
+        return self.fast and self.stuck
+
+    def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
+        """One subproblem, solved until its duality gap is small beside what it has gained."""
+        problem, rule = self.problem, self.rule
+        sub, box = make_subproblem(problem, at, self.policy)
+        floor, before = _GAP * rule.tolerance, float(at.bound)
+        at = moved_into(box, sub, problem, at)
+        point = problem.point(sub, at, *start)
+
+        def finished(now: Marginals, then: DualPoint) -> bool:
+            gap, gained = float(then.dual - then.primal), float(then.primal) - before
+            return bool(now.ok) and abs(gap) <= max(_GAP * gained, floor)
+
+        if self.solver == "lbfgs":
+            new, point, inner = lbfgs_solve(problem, sub, at, point, box, finished)
+        else:
+            direction = partial(self.direction, ridge=tf.constant(self.policy.ridge, at.lam.dtype))
+            new, point, inner = newton_solve(problem, sub, at, point, box, finished, direction)
+        sites, gap = point.sites, float(point.dual - point.primal)
+        self.gain = max(rule.tolerance, float(new.bound) - before)
+        violation = float(tf.reduce_max(tf.abs(sites.sigma - new.deviation)))
+        return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
+
+    def _settled(self, change: float) -> bool:
+        """Whether less than the tolerance is left to gain: by the last change, or by two changes as
+        a geometric series.
+        """
+        tolerance, last = self.rule.tolerance, self.change
+        if abs(change) < tolerance:
+            return True
+        regular = 0.0 < change < min(_REGULAR * tolerance, 0.5 * last) and math.isfinite(last)
+        return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
+
+    def _accepts(self, found: _Iteration, change: float) -> bool:
+        """Whether the run goes on from an outer iteration: the bound has not fallen, or it is
+        allowed to fall.
+        """
+        smaller, self.violation = found.violation <= self.violation, found.violation
+        if not bool(found.new.ok):
+            return False
+        if self.rule.augmented:
+            return change >= 0.0 and smaller
+        if not self.minorises:
+            return True
+        return change >= -_ROUND_OFF * (1.0 + abs(float(found.new.bound)))

@@ -1,0 +1,168 @@
+"""Mean-field conjugate computation on factor graphs.
+
+Khan & Lin 2017 (arXiv:1703.04265), section 5. A joint density is a product of factors f, and q is a
+product of one exponential family per variable z_k. Each factor sends a message to each of its
+variables, and the natural parameter lambda_k of q(z_k) is the sum of the messages that z_k
+receives. A step of size rho for some variables goes in three stages:
+
+1. Sum the messages, which gives the natural parameters of q.
+2. For each factor of these variables, differentiate E_q log f with respect to mu_k, the expectation
+   parameters of q(z_k).
+3. Move the messages towards these gradients:
+
+       lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
+       (C32)
+
+A gradient in expectation parameters is a natural gradient, so that this is a natural-gradient step
+on the bound. With rho = 1, one variable after the other and conjugate factors, it is variational
+message passing, and the bound rises in every step.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanFieldCVI"]
+
+import tensorflow as tf
+from gpflow.config import default_float
+
+from ...errors import DataError, check_option
+from ...inputs import check_whole
+from ...models.factor_graph import FactorGraph
+from ...models.families import require_model
+from ...summaries import settings_line, short_repr
+from ..conjugate.conjugate_result import ConjugateResult
+from ..steps import StepReport, StepSize, step_size_at
+from .message_runs import run_batches, run_whole
+from .messages import Moved, diagnose_messages, move_groups
+
+
+class MeanFieldCVI(tf.Module):
+    """Mean-field conjugate-computation VI for `models.FactorGraph`.
+
+    The posterior to which it converges does not depend on the step size. A step that would leave
+    the domain of a family is halved until it does not. Cost of a step: the gradient of each factor
+    for each of its variables, and the solution of a linear system with the Fisher matrix of each
+    variable.
+
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
+    :param schedule: "sequential" moves one variable after the other, in the order of the graph;
+        "parallel" moves all at once, and then the step size should be below 1.
+    :param update: on minibatches, "local" gives each part of the data a message of its own (C20);
+        "global" lets messages shrink and gain the scaled gradient (C19), which is stochastic
+        variational inference.
+    :param local_step_size: on minibatches, the step size of variables that have one row per
+        observation.
+    :param local_sweeps: on minibatches, how often these move before the others do.
+    :param seed: of draws and minibatches.
+    :raises DataError: for step sizes outside (0, 1], and `local_sweeps` below 1.
+    :raises UnknownOptionError: for unknown options.
+
+    Example::
+
+        graph = FactorGraph(variables, factors)  # see `models.FactorGraph`
+        result = MeanFieldCVI().run(graph)
+        print(graph["rate"].distribution.mean())
+    """
+
+    def __init__(
+        self,
+        step_size: StepSize = 1.0,
+        *,
+        schedule: str = "sequential",
+        update: str = "local",
+        local_step_size: float = 1.0,
+        local_sweeps: int = 1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        check_option("schedule", schedule, ("sequential", "parallel"))
+        check_option("update", update, ("local", "global"))
+        if not 0.0 < local_step_size <= 1.0:
+            raise DataError(
+                f"local_step_size={short_repr(local_step_size)} must be a number above 0 and at"
+                " most 1."
+            )
+        if local_sweeps < 1:
+            raise DataError(f"local_sweeps={short_repr(local_sweeps)} must be at least 1.")
+        self.step_size, self.schedule, self.update = step_size, schedule, update
+        self.local_step_size, self.local_sweeps, self.seed = local_step_size, local_sweeps, seed
+        self.step_size_at(0)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
+
+    def step_size_at(self, step: int) -> float:
+        """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
+        return step_size_at(self.step_size, step)
+
+    def groups(self, names: list[str]) -> list[list[str]]:
+        """Which of the variables move together."""
+        return (
+            [[name] for name in names]
+            if self.schedule == "sequential"
+            else [names]
+            if names
+            else []
+        )
+
+    def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
+        """Take one step of all variables on all data. The bound is not computed; it may fall, and
+        `run` is the safe way.
+
+        :param graph: the model, which has its own data.
+        :param step: the number of the step, which sets step size and draws.
+        :return: whether the step was taken, and how often it was halved. Inside `tf.function`
+            nothing can be raised: read its `ok`.
+        :raises ModelError: for another kind of model.
+        :raises NumericalError: if the step fails; the message names factor and variable, and
+        nothing is changed.
+        """
+        require_model("MeanFieldCVI.minimize", graph, FactorGraph)
+        seed = tf.constant([self.seed, step], tf.int32)
+        now = Moved.at(graph.current())
+        size = tf.constant(self.step_size_at(step), default_float())
+        then = move_groups(graph, now, self.groups(list(graph.families)), size, graph.data, seed)
+        if tf.executing_eagerly() and not then.ok:
+            raise diagnose_messages(graph, now.messages, graph.data, seed)
+        graph.assign(
+            tf.nest.map_structure(
+                lambda new, old: tf.where(then.ok, new, old), then.messages, now.messages
+            )
+        )
+        return StepReport(then.ok, then.shortened, tf.constant(0))
+
+    def run(
+        self,
+        graph: FactorGraph,
+        *,
+        steps: int = 200,
+        tolerance: float = 1e-10,
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> ConjugateResult:
+        """Take steps until the messages have converged.
+
+        On all data, a step after which the bound is lower is taken back and halved, and later steps
+        grow back to the step size. The bound is not watched with sampled factors, where it is an
+        estimate, nor on minibatches: use a step size below 1, or one that decays. Minibatches are a
+        fixed division of the rows, visited in random order.
+
+        :param graph: the model, which is left at the last messages that were accepted.
+        :param steps: at most so many steps, those that were taken back included.
+        :param tolerance: stop when the squared distance of the messages to where a full step leads
+            is below this share of their squared length.
+        :param batch_size: rows per minibatch; None takes all data. Runs on minibatches take all
+            `steps`.
+        :param progress: show a progress bar.
+        :return: the record of the run.
+        :raises ModelError: for another kind of model.
+        :raises DataError: for a batch size that does not fit the data, and for a step size outside
+            (0, 1].
+        :raises NumericalError: if a step fails; the message names factor and variable.
+        """
+        require_model("MeanFieldCVI.run", graph, FactorGraph)
+        check_whole(1, steps=steps)
+        if batch_size is None:
+            return run_whole(self, graph, steps, tolerance, progress)
+        return run_batches(self, graph, steps, batch_size, progress)

@@ -1,0 +1,49 @@
+"""The result of a run with mixtures of Gaussians."""
+
+from __future__ import annotations
+
+__all__ = ["MixtureResult"]
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..affine_independent.affine_result import StagedResult
+from .mixture_posterior import MixturePosterior
+
+
+@dataclass(kw_only=True, repr=False)
+class MixtureResult(StagedResult):
+    """The result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats, with a lower
+    bound of the entropy.
+
+    `history` has arrays [steps]: "step", "seconds", "elbo" (the best bound so far in this stage),
+    "evaluations" (since the entry before) and "stage" (0 while q is one Gaussian, then 1, 2, ...
+    for each start). `gain` is below zero only for the entropy "jensen".
+
+    Example::
+
+        result = MixtureAscent(components=3).run(model)
+        print(result.gain, "nats above the best Gaussian")
+        density = result.posterior.predict_f_density(Xnew, np.linspace(-5.0, 5.0, 101))
+    """
+
+    elbo_estimate: float
+    """The bound of the same mixture with its entropy estimated from draws, in nats: unbiased, and a
+    lower bound of log Z up to its standard error. NaN without draws."""
+    standard_error: float
+    """Of `elbo_estimate`, in nats."""
+    start_elbos: np.ndarray
+    """The bound at the end of the climb from each start, in nats, [starts]."""
+    kept: str
+    """Which q is in `posterior`: "mixture", or "gaussian" where that one has the greater bound."""
+    posterior: MixturePosterior
+    """q(w) and its predictions; the model itself is as it was before the run."""
+
+    def __str__(self) -> str:
+        """One line: bounds, evaluations, time and why the run ended."""
+        return (
+            f"ELBO {self.elbo:.6g} ({self.kept} kept; estimated as {self.elbo_estimate:.6g} +-"
+            f" {self.standard_error:.2g}, Gaussian {self.gaussian_elbo:.6g}), {self.evaluations}"
+            f" evaluations in {self.seconds:.2f} s, stopped: {self.reason}"
+        )

@@ -1,0 +1,236 @@
+"""One pass through the bound: its value, and the derivatives that natural gradients and ordinary
+ones need.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BoundGradients", "added_up", "as_basis_model", "evaluate", "features_at", "gradients_of",
+    "local_expansion", "local_gradient",
+]  # fmt: skip
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.models import SVGP
+
+from ... import replicas
+from ...bases import CoupledBasis, Features, Gaussian
+from ...bases.base import State
+from ...errors import ModelError
+from ...linalg.whitening import Whitener
+from ...models import BasisGP
+from ...models.families import require_model
+from .held_sites import SiteSums, gradient_at_sites, site_sums
+
+
+class BoundGradients(NamedTuple):
+    """The bound at the current Parameters, and its derivatives.
+
+    On several replicas the bound, the gradients and the target are those of the whole batch, the
+    same on each of them, and what is said of the data is said of a replica's own rows.
+    """
+
+    elbo: tf.Tensor
+    """[], nats of the whole data set."""
+    state: State
+    """What the basis's `factor` returned, a NamedTuple of its own type."""
+    features: Features
+    """Of the basis at the data."""
+    variance: tf.Tensor
+    """Of q(f) at the data [N, L]."""
+    g: tf.Tensor
+    """dE/dmean [N, L], where E is the expected log density, scaled to the whole data set."""
+    h: tf.Tensor
+    """dE/dvariance [N, L], the mean held fixed."""
+    gradients: list[tf.Tensor | None]
+    """Of the bound plus the log prior, one per variable that was asked for; None where it does not
+    depend on the variable.
+    """
+    scale: tf.Tensor
+    """[], the factor of the data term, which is the number of all observations over that of the
+    whole batch.
+    """
+    target: tuple[tf.Tensor, tf.Tensor] | None = None
+    """theta* [M, L] and P* [L, M, M], where a full step takes the first Gaussian part, if that was
+    asked for.
+    """
+
+
+def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
+    """The model itself, or a `BasisGP` that shares all Parameters with a plain
+    `gpflow.models.SVGP`.
+
+    :param model: what a user passed.
+    :param method: the name of what was called, for the message.
+    :raises ModelError: for other models, for an SVGP with a diagonal covariance, and for a model
+        whose `update` has taken in data that would be forgotten.
+    """
+    if isinstance(model, BasisGP):
+        if model.memory is not None:
+            raise ModelError(
+                f"{method} would forget the data that this {type(model).__name__} has taken in by"
+                " update: go on by model.update(data), with learn=3 to learn the kernel too; or"
+                " set model.memory = None, and pass all data."
+            )
+        return model
+    require_model(method, model, BasisGP, SVGP)
+    if model.q_sqrt.shape.rank != 3:
+        raise ModelError(
+            f"{method} needs an SVGP with a full covariance, and q_diag=True has no full"
+            " covariance: build the model with q_diag=False."
+        )
+    basis = CoupledBasis(
+        model.inducing_variable,
+        model.num_latent_gps,
+        whiten=model.whiten,
+        q_mu=model.q_mu,
+        q_sqrt=model.q_sqrt,
+    )
+    return BasisGP(
+        model.kernel,
+        model.likelihood,
+        basis,
+        mean_function=model.mean_function,
+        num_data=model.num_data,
+    )
+
+
+def evaluate(
+    model: BasisGP,
+    data: RegressionData,
+    variables: Sequence[tf.Variable] = (),
+    rows: tf.Tensor | None = None,
+    hold_sites: bool = False,
+    with_target: bool = False,
+    low: tf.DType | None = None,
+) -> BoundGradients:
+    """The bound and all derivatives, from one forward and one backward pass.
+
+    On several replicas of `tf.distribute`, each with its own rows, there are two messages: of one
+    number, and of all sums.
+
+    :param model: a model on inducing points.
+    :param data: X [N, D], Y [N, P].
+    :param variables: what to differentiate with respect to, besides the moments of q(f).
+    :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
+    :param hold_sites: differentiate while the sites of q's Gaussians stay as they are, (C28),
+        instead of the Parameters.
+    :param with_target: compute `BoundGradients.target` too.
+    :param low: compute products with rows of data, and the gradient of whitened rows, in this
+        precision, for a basis that `mixes_precision`; what is returned is in that of the model.
+    """
+    X, Y = model.as_tensors(data)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(list(variables))
+        state = model.basis.factor(model.kernel, rows=rows)
+        weights = model.basis.weights_of_rows(state) if hold_sites else None
+        # where they are known, the slope of whitened rows is a part of `gradient_at_sites`
+        known = (
+            state if weights is None else state._replace(tangent=tf.stop_gradient(state.tangent))
+        )
+        features = features_at(model, known, X, low)
+        mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
+        tape.watch([mean, variance])
+        scale = model.scale(X)
+        expected = scale * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+        elbo = expected - replicas.share(model.basis.prior_kl(state))
+        objective = elbo + replicas.share(model.log_prior_density())
+    g, h = tape.gradient(expected, [mean, variance])
+    pairs = list(zip(model.basis.gaussians(state), features.minus))
+    needed = pairs if hold_sites else pairs[:1] if with_target else []
+    sums = [site_sums(part, A, g, h, low) for part, A in needed]
+    held = (
+        list(zip(model.basis.whiteners(state), (part for part, _ in pairs), sums))
+        if hold_sites
+        else []
+    )
+    gradients = gradients_of(tape, objective, variables, held, weights, low)
+    target = (sums[0].theta, sums[0].precision) if with_target and sums else None
+    return added_up(BoundGradients(elbo, state, features, variance, g, h, gradients, scale, target))
+
+
+def gradients_of(
+    tape: tf.GradientTape,
+    objective: tf.Tensor,
+    variables: Sequence[tf.Variable],
+    held: Sequence[tuple[Whitener, Gaussian, SiteSums]],
+    weights: tf.Tensor | None,
+    low: tf.DType | None,
+) -> list[tf.Tensor | None]:
+    """The gradients of an objective, a scalar, one per variable.
+
+    :param tape: that has recorded it.
+    :param held: where sites stay as they are, each Gaussian part with what whitens it and its sums
+        over the batch.
+    :param weights: see `gradient_at_sites`, as `low`.
+    """
+    targets, upstream = [objective], [tf.ones_like(objective)]
+    for frame, part, sums in held:
+        # what fixed sites add enters as a gradient with respect to the tangent of the whitening
+        # factor
+        targets.append(frame.tangent)
+        upstream.append(gradient_at_sites(part, sums, frame.tangent, weights, low))
+    return tape.gradient(targets, list(variables), output_gradients=upstream)
+
+
+def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
+    """The features at X [N, D], in its precision, of a state whose products with rows are in
+    `low`.
+    """
+    if low is None:
+        return model.basis.features(state, model.kernel, X)
+    found = model.basis.features(model.basis.lowered(state, low), model.kernel, X)
+    return tf.nest.map_structure(lambda part: tf.cast(part, X.dtype), found)
+
+
+def added_up(own: BoundGradients) -> BoundGradients:
+    """The evaluation with bound, gradients and target of all replicas, in one message."""
+    found = [gradient for gradient in own.gradients if gradient is not None]
+    target = [] if own.target is None else [own.target[1], own.target[0]]
+    elbo, *sums = replicas.total([own.elbo, *target, *found], symmetric=[1] if target else [])
+    if target:
+        own = own._replace(target=(sums[1], sums[0]))
+    left = iter(sums[len(target) :])
+    return own._replace(
+        elbo=elbo,
+        gradients=[None if gradient is None else next(left) for gradient in own.gradients],
+    )
+
+
+def local_gradient(
+    model: BasisGP,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    data: RegressionData,
+    scale: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """dE/dmean and dE/dvariance [N, L] of `local_expansion`, whose parameters these are; X is
+    [N, D] and Y is [N, P].
+    """
+    return local_expansion(model, mean, variance, data, scale)[1:]
+
+
+def local_expansion(
+    model: BasisGP,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    data: RegressionData,
+    scale: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """E [], dE/dmean and dE/dvariance [N, L] at given moments, from one pass through the likelihood
+    and back.
+
+    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param mean: of q(f) at the data [N, L], less the mean function.
+    :param variance: of q(f) at the data [N, L].
+    :param data: X [N, D], Y [N, P].
+    :param scale: the factor of the data term []; None computes it.
+    """
+    factor = model.scale(data[0]) if scale is None else scale
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([mean, variance])
+        expected = factor * tf.reduce_sum(model.variational_expectations(mean, variance, data))
+    return expected, *tape.gradient(expected, [mean, variance])

@@ -1,0 +1,368 @@
+"""Natural gradients in closed form, from the derivatives of the expected log density at the data.
+
+Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u) = N(m, S); Salimbeni et al. 2018
+(arXiv:1809.08820), equations (14)-(16), for the coefficients of the mean points. A natural-gradient
+step adds the gradient in the expectation parameters to the natural parameters. For q(u) that needs
+no matrix of derivatives. In whitened coordinates, with P = S~^-1, theta = P m~ and A = L_b^-1 K_bx
+at the N inputs of the batch, a step of size rho is:
+
+1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
+2. Differentiate E_n with respect to the mean and the variance of q(f_n): g_n = dE_n/dmean, h_n =
+   dE_n/dvariance. This is reverse mode through the likelihood alone.
+3. Apply the chain rule: with F the bound, its gradient in the expectation parameter m is dF/dm - 2
+   (dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, rho times as
+   much, that is
+
+       P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
+       (D46) theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
+       (D46)
+
+4. Factorise the new P, which shows whether it is positive definite, and return to m~ and a root of
+   S~.
+
+A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the
+mean function enter it, while g and h are taken at the whole mean. Nothing is differentiated through
+a Cholesky factor.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NaturalGradient"]
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.models import SVGP
+
+from ... import replicas
+from ...bases import Gaussian
+from ...compilation import rarely
+from ...errors import ModelError, NumericalError, UnknownOptionError, check_option
+from ...inputs import check_rate, check_whole
+from ...linalg.gaussians import apply_per_latent
+from ...models import BasisGP
+from ...summaries import settings_line
+from ..steps import MAX_HALVINGS, POLICIES, StepReport, clip_curvature
+from .bound_gradients import BoundGradients, as_basis_model, evaluate
+from .held_sites import carry_over
+from .mean_steps import NewtonOptions
+from .moves import (
+    DataMoments,
+    MeanMove,
+    Move,
+    check_mean_solver,
+    gaussian_target,
+    natural_mean_move,
+    newton_mean_move,
+    replaced,
+)
+from .natural_parameters import Natural, natural_step
+from .precision_memory import PrecisionMemory
+
+MEAN_SOLVERS = (None, "natural", "newton")
+Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
+"""A step size: a number, a variable that is read in each step, or a function without arguments."""
+
+
+class NaturalGradient(tf.Module):
+    """Natural-gradient steps for models on inducing points, and for plain `gpflow.models.SVGP`.
+
+    A step that is neither shortened nor clipped gives the same q(u) as
+    `gpflow.optimizers.NaturalGradient` on a model with one Gaussian part, to round-off: SVGP and
+    models with a `CoupledBasis`, `OrthogonalBasis` or `HybridBasis`. A `SOLVEGP` has two parts, and
+    there q differs: GPflow takes the gradients of both before either moves, while here the second
+    part moves by its gradient after the first one has moved. The fixed points are the same. A
+    `DVGP` with covariance="coupled" has natural parameters for its covariance alone, and one with
+    covariance="inverse" has none and stays as it is.
+
+    Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
+
+    :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
+        arguments.
+    :param mean: how the coefficients of the mean points move. None leaves them to another
+        optimizer. "natural" takes a gradient step in the basis's own coordinates, which is (D41)
+        for mean_scaling="whitened" and (D42) for "diagonal". "newton" solves (D49) for them and the
+        mean of q(u) jointly, by conjugate gradients, for an `ODVGP`. An `HDVGP` has neither, as its
+        coefficients shift the mean of q(u); an `ODVGP` describes the same q(f).
+    :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to
+        the maximum of the bound's local quadratic model.
+    :param preconditioner: of "newton": "scaling" (that of the basis) or "pivoted" (pivoted
+        Cholesky, (D47)).
+    :param rank: of the pivoted Cholesky.
+    :param cg_iterations: conjugate-gradient iterations at most.
+    :param cg_tolerance: relative residual at which they end.
+    :param negative_precision: what to do where h > 0, which happens if the likelihood is not
+        log-concave: "damp" halves the step until the covariance is positive definite, and then once
+        more; "clip" replaces h by min(h, 0); "raise" refuses the step.
+    :raises UnknownOptionError: for unknown options.
+    :raises DataError: for numbers out of range; those that a variable or a function gives are
+        checked by `minimize`.
+
+    Example::
+
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli()
+        model = ODVGP(kernel, likelihood, gamma, beta, num_data=len(X))
+        optimizer = NaturalGradient(gamma=0.5)
+        for _ in range(20):
+            optimizer.minimize(model, (X, Y))
+    """
+
+    def __init__(
+        self,
+        gamma: Gamma = 1.0,
+        *,
+        mean: str | None = None,
+        mean_step: Gamma = 1.0,
+        preconditioner: str = "scaling",
+        rank: int = 100,
+        cg_iterations: int = 50,
+        cg_tolerance: float = 1e-8,
+        negative_precision: str = "damp",
+    ) -> None:
+        super().__init__()
+        check_option("mean", mean, MEAN_SOLVERS)
+        check_option("preconditioner", preconditioner, ("scaling", "pivoted"))
+        check_option("negative_precision", negative_precision, POLICIES)
+        check_whole(1, rank=rank, cg_iterations=cg_iterations)
+        check_rate(cg_tolerance=cg_tolerance)
+        for name, value, high in (("gamma", gamma, 1.0), ("mean_step", mean_step, math.inf)):
+            if not (callable(value) or isinstance(value, (tf.Tensor, tf.Variable))):
+                check_rate(high, **{name: value})
+        self.gamma: Any = gamma  # training assigns to it where it is a variable
+        self._memory = PrecisionMemory()
+        self.mean = mean
+        self.mean_step: Any = mean_step  # as for gamma
+        self.negative_precision = negative_precision
+        self.newton_options = NewtonOptions(
+            rank if preconditioner == "pivoted" else None, cg_iterations, cg_tolerance
+        )
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
+
+    def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
+        """Take one step on the negative bound of a model; safe inside `tf.function`.
+
+        The bound after the step is not computed. With a step size of 1 and a likelihood that is not
+        Gaussian it may fall. In `strategy.run` of `tf.distribute` each replica passes its own rows,
+        and all take the step of the whole batch.
+
+        :param model: a model on inducing points.
+        :param data: X [N, D], Y [N, P], all data or a minibatch.
+        :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can
+            be raised: read its `ok`.
+        :raises ModelError: for another kind of model; the message says what to use for it.
+        :raises UnknownOptionError: for a `mean` that the basis does not have.
+        :raises DataError: for unusable data, and a step size outside of its range.
+        :raises NumericalError: if a factorisation fails or the bound is not finite; the model is as
+        before then.
+        """
+        model = as_basis_model(model, "NaturalGradient.minimize")
+        data = model.checked(data)
+        rows = model.basis.draw_rows()
+        rows = None if rows is None else replicas.of_first(rows)  # drawn without a seed
+        evaluation = evaluate(
+            model, data, self.mean_variables(model), rows, with_target=self.starts_at(model)
+        )
+        report = self.apply(model, data, evaluation, evaluation.gradients)
+        if tf.executing_eagerly() and not report.ok:
+            raise NumericalError(
+                "The natural-gradient step failed: the precision of q(u) is not positive definite,"
+                ' or the bound is not finite. Use a smaller gamma, or negative_precision="clip".',
+                matrix="precision of q(u)",
+            )
+        return report
+
+    def prepare(self, model: BasisGP) -> None:
+        """Create the variables of this optimizer for `model`, so that a checkpoint that is read
+        later finds them.
+        """
+        self._memory.prepare(model.basis)
+
+    def mean_variables(self, model: BasisGP) -> list[tf.Variable]:
+        """What `evaluate` must differentiate for `apply`: the mean coefficients, if this optimizer
+        moves them.
+        """
+        if self.mean is None or model.basis.kernel_mean is None:
+            return []
+        return [model.basis.kernel_mean.coefficients.unconstrained_variable]
+
+    def starts_at(self, model: BasisGP) -> bool:
+        """Whether the first Gaussian part moves from the moments of the evaluation, so that
+        `BoundGradients.target` is of use.
+        """
+        return self.negative_precision != "clip" and not self.mean_variables(model)
+
+    def apply(
+        self,
+        model: BasisGP,
+        data: RegressionData,
+        evaluation: BoundGradients,
+        mean_gradients: list[tf.Tensor],
+    ) -> StepReport:
+        """Move q from an evaluation at the current Parameters; nothing moves if anything fails.
+
+        :param model: the model.
+        :param data: X [N, D], Y [N, P], those of the evaluation.
+        :param evaluation: at the current Parameters.
+        :param mean_gradients: the gradients of `mean_variables(model)`.
+        """
+        move = self.propose(model, data, evaluation, mean_gradients)
+        ok, clipped = replicas.agreed(move.ok, move.clipped)
+        move = move._replace(ok=ok, clipped=clipped)
+        self.commit(model, move)
+        return StepReport(move.ok, move.shortened, move.clipped)
+
+    def propose(
+        self,
+        model: BasisGP,
+        data: RegressionData,
+        evaluation: BoundGradients,
+        mean_gradients: list[tf.Tensor],
+    ) -> Move:
+        """Where `apply` would go: the mean coefficients first, then each Gaussian part at the
+        moments that result.
+
+        On several replicas `ok` and `clipped` are those of this one, until `replicas.agreed` has
+        asked all. The parameters are those of `apply`; X is [N, D] and Y is [N, P].
+        """
+        _, clipped = clip_curvature(evaluation.h, self.negative_precision)
+        mean_move = self._mean_move(model, data, evaluation, mean_gradients)
+        naturals, shortened = self._gaussian_moves(model, data, evaluation, mean_move)
+        coefficients = mean_move.coefficients
+        finite = [] if coefficients is None else [tf.reduce_all(tf.math.is_finite(coefficients))]
+        ok = [
+            evaluation.state.ok,
+            tf.math.is_finite(evaluation.elbo),
+            *finite,
+            *(part.ok for part in naturals),
+        ]
+        shortened += mean_move.shortened
+        return Move(
+            mean_move.state, naturals, coefficients, tf.reduce_all(tf.stack(ok)), shortened, clipped
+        )
+
+    def commit(self, model: BasisGP, move: Move) -> None:
+        """Write a move to the Parameters, if it is sound."""
+        gaussians = tuple(part.gaussian() for part in move.naturals)
+        tf.cond(move.ok, lambda: self._assign(model, move, gaussians), lambda: False)
+
+    def commit_after(self, model: BasisGP, move: Move) -> None:
+        """Write a move after kernel and inducing points have moved too, so that q keeps its sites,
+        (C28).
+
+        Where that would leave the cone of positive definite matrices, q keeps its whitened mean and
+        root.
+        """
+        basis = model.basis
+        new = basis.factor(model.kernel, with_kl=False)
+        frames = zip(basis.whiteners(move.state), basis.whiteners(new))
+        carried = tuple(
+            carry_over(part, old.chol, now.chol) for part, (old, now) in zip(move.naturals, frames)
+        )
+        held = move._replace(state=new, naturals=carried)
+        gaussians = tuple(part.gaussian() for part in carried)
+        feasible = tf.reduce_all(tf.stack([new.ok, *(part.ok for part in carried)]))
+
+        def stay() -> tf.Tensor:
+            still = tuple(part.gaussian() for part in move.naturals)
+            return tf.cond(move.ok, lambda: self._assign(model, move, still), lambda: False)
+
+        tf.cond(
+            tf.logical_and(move.ok, feasible),
+            lambda: self._assign(model, held, gaussians),
+            rarely(stay),
+        )
+
+    def _assign(self, model: BasisGP, move: Move, gaussians: tuple[Gaussian, ...]) -> bool:
+        if gaussians:
+            model.basis.assign_gaussians(move.state, gaussians)
+            self._memory.store(
+                model.basis, gaussians, tuple(part.precision for part in move.naturals)
+            )
+        if move.coefficients is not None and model.basis.kernel_mean is not None:
+            model.basis.kernel_mean.coefficients.assign(move.coefficients)
+        return True
+
+    def _mean_move(
+        self,
+        model: BasisGP,
+        data: RegressionData,
+        evaluation: BoundGradients,
+        gradients: list[tf.Tensor],
+    ) -> MeanMove:
+        """Where the mean coefficients go, if this optimizer moves them."""
+        now, kernel_mean = evaluation, model.basis.kernel_mean
+        if self.mean is not None and model.basis.data_mean is not None:
+            raise ModelError(
+                f'mean="{self.mean}" of NaturalGradient stores the kernel matrix of the mean'
+                " points, which a mean on all data does not: use mean=None, and"
+                " optimizers.ConjugateGradients().run(model, data) for the mean."
+            )
+        if self.mean is None or kernel_mean is None:
+            return MeanMove(now.state, DataMoments.of(now))
+        check_mean_solver(model.basis, self.mean)
+        step_size = _as_tensor("mean_step", self.mean_step, math.inf, now.h.dtype)
+        if self.mean == "newton":
+            if replicas.count() > 1:
+                raise UnknownOptionError(
+                    'mean="newton" solves by conjugate gradients, a loop in which TensorFlow cannot'
+                    ' sum over replicas; use mean="natural" or None under tf.distribute.'
+                )
+            return newton_mean_move(model, kernel_mean, data, now, step_size, self.newton_options)
+        return natural_mean_move(model, kernel_mean, data, now, gradients[0], step_size)
+
+    def _gaussian_moves(
+        self, model: BasisGP, data: RegressionData, evaluation: BoundGradients, start: MeanMove
+    ) -> tuple[tuple[Natural, ...], tf.Tensor]:
+        """(D46) for each Gaussian part, one after the other, and how many of these steps were
+        shortened.
+        """
+        rho = _as_tensor("gamma", self.gamma, 1.0, evaluation.elbo.dtype)
+        halvings = MAX_HALVINGS if self.negative_precision == "damp" else 0
+        features, moments, shortened = evaluation.features, start.moments, tf.constant(0)
+        naturals: list[Natural] = []
+        parts = model.basis.gaussians(start.state)
+        for k, (old, A) in enumerate(zip(parts, features.minus)):
+            if k > 0:  # the part before has moved, and with it the moments
+                moved = naturals[-1].gaussian()
+                A_before, plus = features.minus[k - 1], features.plus[k - 1]
+                moments = replaced(model, data, moments, A_before, plus, parts[k - 1], moved)
+            h, _ = clip_curvature(moments.h, self.negative_precision)
+            precision = self._memory.recall(model.basis, k, old.root)
+            known = evaluation.target if k == 0 and h is evaluation.h else None
+            target = gaussian_target(old, A, moments.g, h) if known is None else known
+            theta = (
+                tf.zeros_like(target[0])
+                if old.mean is None
+                else apply_per_latent(precision, old.mean)
+            )
+            natural, tries = natural_step(theta, precision, *target, rho, halvings)
+            if old.mean is None:
+                natural = natural._replace(theta=None)
+            if start.inducing_mean is not None:
+                natural = natural._replace(
+                    theta=apply_per_latent(natural.precision, start.inducing_mean)
+                )
+            naturals.append(natural)
+            shortened += tf.cast(tries > 0, tf.int32)
+        return tuple(naturals), shortened
+
+
+def _as_tensor(name: str, value: Gamma, high: float, dtype: tf.DType) -> tf.Tensor:
+    """The step size now, a scalar; raises `DataError` for one that is known here and is not above 0
+    and at most `high`.
+    """
+    value = value() if callable(value) and not isinstance(value, tf.Variable) else value
+    if isinstance(value, (tf.Tensor, tf.Variable)):
+        tensor = tf.cast(tf.convert_to_tensor(value), dtype)
+        known = tf.get_static_value(tensor)
+        if known is not None:
+            check_rate(high, **{name: float(known)})
+        return tensor
+    check_rate(high, **{name: value})
+    return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32

@@ -1,0 +1,226 @@
+"""The methods of topic models: scikit-learn's, and held-out scores."""
+
+from __future__ import annotations
+
+__all__ = ["TopicModel"]
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..errors import DataError
+from .counts import Counts, check_counts
+from .document_blocks import split_into_blocks
+from .estimator import Estimator
+from .fitting.document_passes import Progress, fit_batch, fit_stochastic, minibatch_step
+from .fitting.history import History
+from .fitting.local import Limits, Local, local_step
+from .fitting.shared import Shared, start_topics, topics_bound, with_best_topic_prior
+from .proportions.family import Proportions
+from .scores import completion
+from .topic_settings import check_prior, check_settings, check_whole
+from .words import topic_weights
+
+SCORING_STEPS = 100
+"""Most local steps of a document that is transformed or scored."""
+
+
+class TopicModel(Estimator):
+    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`, a scikit-learn estimator.
+
+    Subclasses define the prior of the proportions; `score` is the bound.
+    """
+
+    num_topics: int
+    method: str
+    max_passes: int
+    fresh_passes: int
+    tolerance: float
+    max_local_steps: int
+    local_tolerance: float
+    topic_prior: npt.ArrayLike | None
+    learn_topic_prior: bool
+    start: str
+    batch_size: int
+    delay: float
+    forgetting_rate: float
+    num_documents: int | None
+    seed: int
+    progress: bool
+
+    def fit(self, X: Counts, y: object = None) -> TopicModel:
+        """Fit to counts, from scratch.
+
+        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of
+        q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds" and
+        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate: the topics
+        changed while the documents' terms were computed.
+
+        :param X: counts [D, V], dense or sparse.
+        :param y: ignored.
+        :return: the model.
+        :raises DataError: for invalid counts or settings, before any work.
+        :raises UnknownOptionError: for an unknown option.
+        :raises NumericalError: if the prior of a correlated model is so wide that its precision is
+            lost in round-off.
+        """
+        self._check()
+        counts = check_counts(X)
+        run = fit_batch if self.method == "batch" else fit_stochastic
+        with History(self.max_passes, self.progress) as history:
+            found = run(self, counts, self._start(counts), history)
+        self._fitted, self.state_, self.stop_reason_ = found
+        self.history_ = history.arrays
+        self.bound_ = float(self.history_["bound"][-1])
+        return self
+
+    def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
+        """Make one stochastic step on a minibatch, with the best eta if learned; continues a fit.
+
+        :param X: counts [B, V] from a corpus of `num_documents`, or, if None, of all documents so
+            far.
+        :param y: ignored.
+        :return: the model.
+        :raises DataError: as `fit`, and for another vocabulary than the fitted one.
+        """
+        self._check()
+        fitted = getattr(self, "_fitted", None)
+        counts = check_counts(X, None if fitted is None else fitted.shared.components.shape[1])
+        fitted = self._start(counts) if fitted is None else fitted
+        seen = fitted.seen + counts.shape[0]
+        state = fitted.shared.proportions.start(counts.shape[0], counts.dtype)
+        scale = (self.num_documents or seen) / counts.shape[0]
+        shared, _ = minibatch_step(self, fitted, counts, state, scale)
+        shared = with_best_topic_prior(shared) if self.learn_topic_prior else shared
+        self._fitted = Progress(shared, fitted.updates + 1, seen)
+        return self
+
+    def transform(self, X: Counts) -> np.ndarray:
+        """Expected proportions E theta_d [D, K] of documents X [D, V]; rows sum to 1."""
+        return self._shared().proportions.mean(self._infer(X).state)
+
+    def fit_transform(self, X: Counts, y: object = None) -> np.ndarray:
+        """`fit`, then `transform` of the same documents."""
+        return self.fit(X).transform(X)
+
+    def score(self, X: Counts, y: object = None) -> float:
+        """The bound F on log p(X) in nats, for counts X [D, V], at the best q(theta_d)."""
+        return float(self._infer(X).bounds.sum()) + topics_bound(self._shared())
+
+    def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
+        """exp(-score per word), of the words of X or of held-out words of the same documents.
+
+        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors and
+        compares models of one kind. With it, proportions come from X and a held-out word w scores
+        log sum_k E theta_dk E beta_kw, which compares any models.
+
+        :param X: counts [D, V].
+        :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
+        :raises DataError: for invalid counts, and held-out words of other documents.
+        """
+        if held_out is None:
+            counts = check_counts(X, self._shared().components.shape[1])
+            return float(np.exp(-self.score(counts) / counts.sum(dtype=float)))
+        held = check_counts(held_out, self._shared().components.shape[1], "held_out", empty=True)
+        proportions = self.transform(X)
+        if held.shape[0] != len(proportions) or held.nnz == 0:
+            raise DataError(
+                f"held_out has {held.shape[0]} documents and {held.nnz} words, X has"
+                f" {len(proportions)} documents; held_out must be counts of other words of the same"
+                " documents."
+            )
+        return float(np.exp(-completion(proportions, self.topics_, held)))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Parameters lambda [K, V] of q(beta_k) = Dir(lambda_k), by scikit-learn's name."""
+        return self._shared().components
+
+    @property
+    def topics_(self) -> np.ndarray:
+        """Topics E beta_k [K, V]; rows sum to 1."""
+        components = self._shared().components
+        return components / components.sum(1, keepdims=True)
+
+    def top_words(
+        self, vocabulary: Iterable[str] | Mapping[str, int], n: int = 10
+    ) -> list[list[str]]:
+        """The `n` most probable words of each topic, most probable first: K lists.
+
+        :param vocabulary: the V words in the order of the counts' columns, or columns by word:
+            `get_feature_names_out()` or `vocabulary_` of scikit-learn's `CountVectorizer`.
+        :param n: how many words, at most V.
+        :raises DataError: for another number of words, columns other than 0, ..., V - 1, and an `n`
+            out of range.
+
+        Example::
+
+            model.top_words(vectorizer.get_feature_names_out(), 5)
+        """
+        topics = self.topics_
+        if isinstance(vocabulary, str):
+            raise DataError(
+                "vocabulary is a string; pass a list of words, one for each column of the counts."
+            )
+        if isinstance(vocabulary, Mapping):
+            if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+                raise DataError(
+                    "vocabulary has columns that are not 0, 1, 2, ...; pass each word with its own"
+                    " column."
+                )
+            words = sorted(vocabulary, key=lambda word: vocabulary[word])
+        else:
+            words = list(vocabulary)
+        if len(words) != topics.shape[1]:
+            raise DataError(
+                f"vocabulary has {len(words)} words and the counts have {topics.shape[1]} columns;"
+                " pass one word a column."
+            )
+        check_whole("n", n, 1)
+        if n > len(words):
+            raise DataError(
+                f"n={n} is more than the {len(words)} words of the vocabulary; use a smaller n."
+            )
+        best = np.argsort(-topics, axis=1, kind="stable")[:, :n]
+        return [[words[column] for column in row] for row in best]
+
+    @property
+    def topic_prior_(self) -> np.ndarray:
+        """The concentrations eta [V], given or learned."""
+        return self._shared().topic_prior
+
+    def _check(self) -> None:
+        """Refuse settings that are invalid for any data."""
+        check_settings(self)
+        self._proportions()
+
+    def _shared(self) -> Shared:
+        fitted = getattr(self, "_fitted", None)
+        if fitted is None:
+            raise DataError(
+                f"This {type(self).__name__} has no topics yet; call fit or partial_fit first."
+            )
+        return fitted.shared
+
+    def _proportions(self) -> Proportions[Any]:
+        """The prior of the proportions before learning."""
+        raise NotImplementedError
+
+    def _start(self, counts: sp.csr_matrix) -> Progress:
+        components = start_topics(counts, self.num_topics, self.start, self.seed)
+        prior = check_prior("topic_prior", self.topic_prior, counts.shape[1], 1.0 / self.num_topics)
+        return Progress(Shared(components, prior, self._proportions()))
+
+    def _infer(self, X: Counts) -> Local:
+        """The converged local step for documents X [D, V]."""
+        shared = self._shared()
+        counts = check_counts(X, shared.components.shape[1])
+        blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)
+        state = shared.proportions.start(counts.shape[0], counts.dtype)
+        limits = Limits(self.local_tolerance, SCORING_STEPS)
+        return local_step(
+            counts, blocks, topic_weights(shared.components), shared.proportions, state, limits
+        )

@@ -1,0 +1,121 @@
+"""The mode and its curvature: Algorithm 3.1, a general optimizer, scikit-learn, exact Gaussians."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gpflow_decoupled import likelihoods as gd_likelihoods
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
+from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.optimizers import LaplaceApproximation
+from tests.bounds.registry import matern
+from tests.models.conjugate_problems import (
+    NOISE,
+    X,
+    conjugate_model,
+    gram,
+    prior_mean,
+    problem,
+    sites_on_f,
+)
+from tests.optimizers.approximations.evidence_problems import (
+    CASES,
+    evidence_model,
+    labels_of,
+    sites_of,
+)
+from tests.reference import conjugate as conj
+from tests.reference import laplace as la
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", CASES)
+def test_mode_and_evidence_are_those_of_the_reference(name):
+    model = evidence_model(name)
+    result = LaplaceApproximation().run(model)
+    assert result.converged and result.clipped_sites == 0
+    setting = gram(model), prior_mean(model), labels_of(model), CASES[name][1]
+    if name == "Student-t":  # of several modes the same
+        a = model.basis.factor(model.kernel).alpha.numpy()[:, 0]
+        expected = la.climb(*setting, a + 0.01)
+        assert np.min(model.basis.tau) < 0.0
+    else:
+        expected = la.newton(*setting)
+    assert_allclose(result.evidence_estimate, expected.evidence, rtol=1e-9)
+    for found, other in zip(sites_on_f(model), expected.sites):
+        assert_allclose(found, other, rtol=1e-6, atol=1e-7)
+    assert_allclose(result.elbo, model.elbo(), rtol=1e-10)
+
+
+@pytest.mark.exhaustive
+def test_gaussian_noise_is_exact():
+    model = evidence_model("Gaussian")
+    result = LaplaceApproximation().run(model)
+    exact = conj.log_evidence(gram(model), prior_mean(model), labels_of(model), NOISE)
+    assert_allclose([result.evidence_estimate, result.elbo], exact, rtol=1e-9)
+    assert result.steps <= 2
+
+
+def test_evidence_and_probabilities_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X_, Y = rng.normal(size=(30, 2)), rng.integers(0, 2, size=30).astype(float)
+    model = CVIGP((X_, Y[:, None]), gpflow.kernels.SquaredExponential(4.0, 0.7), BernoulliLogit())
+    result = LaplaceApproximation().run(model)
+    other = GaussianProcessClassifier(ConstantKernel(4.0) * RBF(0.7), optimizer=None).fit(X_, Y)
+    assert_allclose(result.evidence_estimate, other.log_marginal_likelihood_value_, rtol=1e-6)
+    Xnew = rng.normal(size=(5, 2))  # its predictions approximate an integral, by three digits
+    assert_allclose(model.predict_y(Xnew)[0][:, 0], other.predict_proba(Xnew)[:, 1], atol=3e-3)
+
+
+@pytest.mark.exhaustive
+def test_counts_far_from_the_prior_mean_need_shorter_steps():
+    """From f = 0 a Newton step for 1,000 counts ends at a rate of e^1000."""
+    model = CVIGP(
+        (X, 1000.0 + np.arange(len(X))[:, None]), gpflow.kernels.Matern32(50.0), gl.Poisson()
+    )
+    result = LaplaceApproximation().run(model)
+    assert result.converged and result.shortened_steps > 0
+
+
+@pytest.mark.parametrize("name", ["multiclass", "Student-t, coregionalised"])
+def test_densities_of_several_latent_functions_are_refused(name):
+    model = problem(name)
+    before = sites_of(model)
+    with pytest.raises(
+        DataError, match="^LaplaceApproximation needs one latent function.*use ConjugateComputation"
+    ):
+        LaplaceApproximation().run(model)
+    for left, right in zip(before, sites_of(model)):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_straight_lines_other_models_and_numbers_out_of_range_are_refused():
+    model = conjugate_model(gd_likelihoods.Laplace())
+    with pytest.raises(DataError, match="made of straight lines.*use ExpectationPropagation"):
+        LaplaceApproximation().run(model)
+    assert not np.any(sites_of(model))
+    with pytest.raises(
+        ModelError,
+        match=r"^LaplaceApproximation.run takes a model of the class CVIGP, and got LCLGP",
+    ):
+        LaplaceApproximation().run(LCLGP((X, X[:, :1]), matern(1.3, 0.8), gl.Gaussian()))
+    with pytest.raises(DataError, match="^tolerance="):
+        LaplaceApproximation(tolerance=0.0)
+    with pytest.raises(DataError, match="^max_steps="):
+        LaplaceApproximation(max_steps=0)
+
+
+@pytest.mark.exhaustive
+def test_a_start_without_a_posterior_is_refused():
+    model = evidence_model("logit")
+    model.basis.tau.assign(np.full((len(X), 1), -50.0))
+    with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
+        LaplaceApproximation().run(model)
+    assert_allclose(model.basis.tau, np.full((len(X), 1), -50.0))
