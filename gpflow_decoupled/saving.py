@@ -18,7 +18,6 @@ import json
 import os
 import pickle
 import platform
-import warnings
 import zipfile
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -32,6 +31,7 @@ from gpflow.models import GPModel
 from .errors import CheckpointError, DataError, ModelError
 from .models import FactorGraph
 from .training import Standardized
+from .user_warnings import warn_user
 
 _FORMAT = 1
 _PROTOCOL = 4
@@ -174,10 +174,9 @@ def load(
         if versions.get(name) != version(name)
     ]
     if others:
-        warnings.warn(
+        warn_user(
             f"{path} was written with {', '.join(others)}; compare a prediction before you rely"
             " on it.",
-            stacklevel=2,
         )
     try:
         model = _Reader(content, path, classes).load()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 __all__ = ["ORIGINS", "check_level", "prior_origin", "stated_origin"]
 
-import warnings
 
 import numpy as np
 from gpflow.base import RegressionData
@@ -19,6 +18,7 @@ from ..errors import DataError, check_option
 from ..inducing.checks import rows_in
 from ..inputs import as_array, as_pair, is_number, is_whole
 from ..summaries import short_repr
+from ..user_warnings import warn_user
 
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
@@ -83,11 +83,10 @@ def prior_origin(
     trainable = _trainable(model)
     if not trainable:
         return "fixed"
-    warnings.warn(
+    warn_user(
         f"{', '.join(trainable)} can be trained, and it is not known on which data they were: if on"
         ' these, the bounds do not hold. Pass hyperparameters="fixed" or "split" if they were'
         ' not, and otherwise "same-data". ' + _FIX,
-        stacklevel=3,
     )
     return "unknown"
 
@@ -103,10 +102,9 @@ def stated_origin(stated: str) -> str:
 
 def _warned(finding: str) -> str:
     """Warn that the prior depends on the sample; return that origin."""
-    warnings.warn(
+    warn_user(
         f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk"
         " may be above them. " + _FIX,
-        stacklevel=4,
     )
     return "same-data"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["check_disjoint", "check_finite", "check_inducing", "first_equal_row", "read", "rows_in"]
 
-import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import DataError
 from ..inputs import as_array
+from ..user_warnings import warn_user
 
 
 def check_inducing(
@@ -80,9 +80,8 @@ def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) 
             f"All {total} rows of gamma are also rows of beta, so that gamma adds nothing: {fix}"
         )
     if count:
-        warnings.warn(
+        warn_user(
             f"{count} of the {total} rows of gamma are also rows of beta and add nothing: {fix}",
-            stacklevel=2,
         )
 
 

@@ -28,6 +28,7 @@ from ..linalg.cholesky import add_jitter, cholesky, diagnose
 from ..linalg.pivoted import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
 from ..summaries import short_repr
+from ..user_warnings import warn_user
 from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
 
 METHODS = ("greedy_variance", "kmeans", "random")
@@ -178,10 +179,9 @@ def _pool(
         pool = _distinct(X, given)
     else:
         if method != "random":
-            warnings.warn(
+            warn_user(
                 f"X has N={N} rows; method={method!r} looks at a random max_rows={limit} of them."
                 f" To look at all, pass max_rows={N}; time and memory grow in proportion.",
-                stacklevel=3,
             )
         pool = _distinct(X[np.sort(rng.choice(N, limit, replace=False))], given)
         if len(pool) < M:  # X repeats many rows: remove the repeated ones before the random choice
@@ -240,11 +240,10 @@ def _greedy(
         )
     pivots = pivoted_cholesky(diagonal, entries, M, floor).pivots
     if len(pivots) < M:
-        warnings.warn(
+        warn_user(
             f"Only {len(pivots)} of M={M} points have any variance left under"
             f" {type(kernel).__name__}: the other {M - len(pivots)} are random rows of X. Use a"
             " smaller M, or shorter lengthscales.",
-            stacklevel=3,
         )
     return _complete(pool[pivots], pool, M, rng)
 

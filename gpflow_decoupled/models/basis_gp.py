@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["BasisGP"]
 
-import warnings
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -21,6 +20,7 @@ from ..bases import InducingBasis
 from ..errors import DataError, ModelError
 from ..inducing.variables import input_dims
 from ..inputs import as_array, as_pair
+from ..user_warnings import warn_user
 from .basis_predictions import BasisPredictions
 from .checks import (
     as_observations,
@@ -209,9 +209,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """
         dtype = X.dtype
         if self.num_data is None:
-            warnings.warn(
+            warn_user(
                 "num_data is not set: the data passed are taken as the whole data set.",
-                stacklevel=4,
             )
             return tf.ones([], dtype)
         check_num_data(self.num_data)

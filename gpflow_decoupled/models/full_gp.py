@@ -82,7 +82,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         super().__init__(kernel, likelihood, mean_function, latents)
         X, Y = self._checked(X, Y)
         check_kernel(kernel, X.shape[1])
-        warn_of_values(X, Y, likelihood, stacklevel=4)
+        warn_of_values(X, Y, likelihood)
         self.data = self._as_tensors(X, Y)
         check_mean_function(mean_function, X.shape[1], self._num_outputs)
 

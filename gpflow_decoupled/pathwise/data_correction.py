@@ -15,7 +15,6 @@ from __future__ import annotations
 __all__ = ["DataCorrection", "data_correction"]
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +34,7 @@ from ..optimizers.data_mean.mean_solution import MeanSolution
 from ..optimizers.data_mean.row_features import ROWS, preconditioner_rows
 from ..optimizers.data_mean.row_posterior import posterior_of, sites_of
 from ..optimizers.data_mean.system import MeanSystem
+from ..user_warnings import warn_user
 from .prior import PriorDraws
 
 
@@ -158,11 +158,10 @@ def _solved(system: MeanSystem, solver: ConjugateGradients) -> MeanSolution:
 
         found = solver.solver(low)(system, nothing, nothing, deadline=math.inf, report=report)
     if found.gap > solver.tolerance:
-        warnings.warn(
+        warn_user(
             f"The draws were solved for to a gap of {found.gap:.2g} nats in place of"
             f" {solver.tolerance:.2g} ({found.reason}): their values are within"
             f" {math.sqrt(2.0 * found.gap):.2g} prior standard deviations of exact ones. Pass"
             " solver=ConjugateGradients(...) with more max_products or a higher rank.",
-            stacklevel=4,
         )
     return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
 from ..training import Evaluation, FitResult
+from ..user_warnings import warn_user
 from .classes import class_probabilities
 from .validation import held_out_rows, how_to_go_on
 
@@ -93,7 +93,7 @@ class _DecoupledGP(BaseEstimator):
         options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
-            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
+            warn_user(advice, ConvergenceWarning)
 
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentGP"]
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -43,6 +42,7 @@ from ...inputs import as_array, check_finite_entries, check_rate, check_whole
 from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
+from ...user_warnings import warn_user
 from ..full_gp import FullGP
 from .affine_marginals import density_at, expected, quantiles
 from .single_latent import as_matrix, refuse_several_latents
@@ -225,9 +225,8 @@ class AffineIndependentGP(FullGP):
         state = self.basis.factor(self.kernel, with_kl=False)
         bound = self.bound(self.site_groups(state))
         if tf.executing_eagerly() and np.isneginf(bound.numpy()):
-            warnings.warn(
+            warn_user(
                 _NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name),
-                stacklevel=2,
             )
         return bound
 

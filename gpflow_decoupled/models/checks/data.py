@@ -9,7 +9,6 @@ __all__ = [
     "infer_num_latent_gps", "warn_of_values",
 ]  # fmt: skip
 
-import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +20,7 @@ from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
 from ...likelihoods import check_labels, observation_columns
 from ...summaries import short_repr
+from ...user_warnings import warn_user
 from .construction import check_parts
 
 
@@ -143,16 +143,13 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     check_labels(likelihood, Y)
 
 
-def warn_of_values(
-    X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3
-) -> None:
+def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     """Warn of what is legal but rarely intended in a whole data set X [N, D], Y [N, P]: a single
     row, constant columns.
     """
     if len(Y) == 1:
-        warnings.warn(
+        warn_user(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",
-            stacklevel=stacklevel,
         )
         return
     observed = Y[:, :-1] if isinstance(likelihood, SwitchedLikelihood) else Y
@@ -161,4 +158,4 @@ def warn_of_values(
         ("Y", observed, "noise and kernel variances will shrink towards zero."),
     ):
         for column in np.flatnonzero(np.all(array == array[:1], axis=0)):
-            warnings.warn(f"{name}[:, {column}] is constant: {effect}", stacklevel=stacklevel)
+            warn_user(f"{name}[:, {column}] is constant: {effect}")

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 __all__ = ["EPProbe", "ExpectationPropagation"]
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
+from ...user_warnings import warn_user
 from ..ascent import STUCK, ascend
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
@@ -227,12 +227,11 @@ class ExpectationPropagation:
         state = basis.factor(model.kernel)
         finer = float(self._probe(model, densities, state, 2 * self.nodes).evidence)
         if abs(finer - evidence) > max(_ACCURATE, 1e-6 * abs(evidence)):
-            warnings.warn(
+            warn_user(
                 f"The tilted moments of {type(model.likelihood).__name__} are not accurate: with"
                 f" twice the {self.nodes} nodes the estimate of the log evidence is {finer:.6g}"
                 f" nats and not {evidence:.6g}. The likelihood is narrow beside its cavities, or"
                 f" has a kink: use ExpectationPropagation(nodes={4 * self.nodes}).",
-                stacklevel=3,
             )
 
 

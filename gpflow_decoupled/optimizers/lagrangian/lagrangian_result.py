@@ -4,11 +4,11 @@ from __future__ import annotations
 
 __all__ = ["LagrangianRecord", "LagrangianResult", "warn_of_gap"]
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...user_warnings import warn_user
 from ..ascent import STUCK
 from ..results import Recorder, RunResult
 
@@ -69,21 +69,19 @@ class LagrangianRecord(Recorder):
         )
 
 
-def warn_of_gap(result: LagrangianResult, tolerance: float, stacklevel: int = 3) -> None:
+def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
     """Warn where no step raised the bound any more although the last subproblem has not been
     solved.
 
     :param tolerance: of the run; a duality gap up to it needs no warning, in nats.
-    :param stacklevel: as of `warnings.warn`.
     """
     gaps = result.history["gap"]
     last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])
     if result.reason != STUCK or abs(last) <= tolerance:
         return
-    warnings.warn(
+    warn_user(
         f"The run ended at a bound of {result.elbo:.6g} nats, which is not the best one: no step"
         f" raised it any more, but a duality gap of {last:.3g} nats says that the last subproblem"
         " was not solved. Go on from here with CholeskyKL, which maximises the bound itself, or"
         ' with LinearlyConstrainedLagrangian(inner="lbfgs").',
-        stacklevel=stacklevel,
     )

@@ -110,6 +110,6 @@ class DiskBatches:
             parts.append((X[skip::stride], Y[skip::stride]))
             extremes.append((np.stack([X.min(0), X.max(0)]), np.stack([Y.min(0), Y.max(0)])))
         low_high = [np.concatenate(ends) for ends in zip(*extremes)]
-        warn_of_values(low_high[0], low_high[1], self.model.likelihood, stacklevel=6)
+        warn_of_values(low_high[0], low_high[1], self.model.likelihood)
         X, Y = (np.concatenate(part) for part in zip(*parts))
         return X, Y

@@ -1,0 +1,53 @@
+"""Warnings that point to the user's line, whatever called what inside of the package."""
+
+from __future__ import annotations
+
+__all__ = ["warn_user"]
+
+import sys
+import warnings
+from types import FrameType
+
+_LIBRARIES = frozenset(
+    {
+        __package__, "gpflow", "tensorflow", "tensorflow_probability", "tf_keras", "keras",
+        "check_shapes", "scipy", "numpy", "sklearn", "contextlib", "functools",
+    }
+)  # fmt: skip
+"""Packages whose frames are nobody's own code: they call each other between a user and a warning.
+Those of a user's framework are not in the list, because the line there is the one to change."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line outside of this package and of those that it is built on.
+
+    `warnings.warn(..., stacklevel=n)` counts frames, so that each function between caller and
+    warning changes the line. Python 3.12 can skip files by their prefix; this serves 3.10 too.
+    Without such a line, for example in a thread of TensorFlow, the outermost frame is named.
+
+    :param message: complete sentences: what was found, and what to do.
+    :param category: the class of the warning, by which users silence it.
+
+    Example::
+
+        warn_user("Y[:, 0] is constant: the kernel's variance will shrink to zero.")
+    """
+    frame = _users_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        message,
+        category,
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=frame.f_globals.get("__name__", "<unknown>"),
+        # Python's own table of what was said at this line, so that "once a line" holds
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _users_frame(frame: FrameType) -> FrameType:
+    """The first of `frame` and its callers outside of the libraries, else the outermost."""
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,167 @@
+"""Warnings point to the user's line, whatever called what inside of the package.
+
+Each module that warns is provoked through the functions that users call, and each warning has to
+name this file.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled import likelihoods, models, optimizers, saving
+from gpflow_decoupled.bases import OrthogonalBasis
+from gpflow_decoupled.certificates import pac_bayes_certificate
+from gpflow_decoupled.inducing import select
+from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
+from gpflow_decoupled.pathwise import pathwise_samples
+from gpflow_decoupled.user_warnings import warn_user
+from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
+
+PACKAGE = Path(gd.__file__).parent
+X = np.linspace(0.0, 1.0, 12)[:, None]
+DATA = X, np.sin(3.0 * X)
+LABELS = X, np.where(X > 0.5, 1.0, 0.0)
+Patch = pytest.MonkeyPatch
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    return gpflow.kernels.Matern52(lengthscales=0.4)
+
+
+def classifier() -> models.SparseCVIGP:
+    return models.SparseCVIGP(kernel(), likelihoods.BernoulliLogit(), X[::4])
+
+
+def orthogonal(gamma: np.ndarray = X[::5] + 0.01) -> models.ODVGP:
+    return models.ODVGP(kernel(), gpflow.likelihoods.Gaussian(), gamma, X[::4])
+
+
+def bound_that_does_not_exist(_: Patch) -> None:
+    model = models.AffineIndependentGLM(
+        (X + 0.5, np.round(3.0 * X)), gpflow.likelihoods.Poisson(), base="laplace", intercept=False
+    )
+    model.basis.map.assign_matrix([[2.0]])
+    model.elbo()
+
+
+def too_few_nodes(_: Patch) -> None:
+    model = models.CVIGP(DATA, kernel(), likelihoods.Laplace(scale=0.01))
+    optimizers.ExpectationPropagation(nodes=20).run(model, steps=2)
+
+
+def stalled_run(patch: Patch) -> None:
+    """No step is found although the subproblem is not solved."""
+    patch.setattr(linearly_constrained, "newton_solve", lambda *args: (args[2], args[3], 0))
+    model = models.LCLGP(DATA, kernel(), likelihoods.Laplace(0.4))
+    optimizers.LinearlyConstrainedLagrangian(accelerate=False, compile=False).run(model)
+
+
+def coarse_draws(_: Patch) -> None:
+    model = models.ODVGP(kernel(), gpflow.likelihoods.Gaussian(1e-3), "data", X[:1], num_data=12)
+    optimizers.ConjugateGradients().run(model, DATA)
+    solver = optimizers.ConjugateGradients(tolerance=1e-12, max_products=1)
+    pathwise_samples(model, 2, data=DATA, solver=solver)
+
+
+def file_of_another_version(patch: Patch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        gd.save(classifier(), Path(folder) / "model.zip")
+        patch.setattr(saving, "version", lambda name: "another")
+        gd.load(Path(folder) / "model.zip")
+
+
+def short_run(patch: Patch) -> None:
+    patch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
+    X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
+    DecoupledGPRegressor(
+        steps=30,
+        num_inducing=20,
+        num_mean_points=0,
+        validation_fraction=0.2,
+        fit_options={"compile": False, "batch_size": 20, "learning_rate": 0.05},
+    ).fit(X, np.sin(X[:, 0]))
+
+
+PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
+    "certificates/conditions.py": [
+        lambda _: pac_bayes_certificate(classifier(), LABELS),
+        lambda _: pac_bayes_certificate(classifier(), LABELS, hyperparameters="same-data"),
+        lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
+    ],
+    "inducing/checks.py": [
+        lambda _: orthogonal(np.concatenate([X[:1], X[:2] + 0.01])),
+        lambda _: models.BasisGP(
+            kernel(),
+            gpflow.likelihoods.Gaussian(),
+            OrthogonalBasis(np.concatenate([X[:1], X[:2] + 0.01]), X[::4]),
+        ),
+    ],
+    "inducing/select.py": [
+        lambda _: select(X, 4, kernel(), max_rows=8),
+        lambda _: select(X, 4, gpflow.kernels.Constant()),
+    ],
+    "models/affine_independent/gp.py": [bound_that_does_not_exist],
+    "models/basis_gp.py": [
+        lambda _: orthogonal().elbo(DATA),
+        lambda _: orthogonal().training_loss(DATA),
+        lambda _: orthogonal().training_loss_closure(DATA)(),
+    ],
+    "models/checks/data.py": [
+        lambda _: models.CVIGP((X, 0.0 * X), kernel(), gpflow.likelihoods.Gaussian()),
+        lambda _: models.LCLGP((X[:1], X[:1]), kernel(), gpflow.likelihoods.Gaussian()),
+    ],
+    "optimizers/approximations/expectation_propagation.py": [too_few_nodes],
+    "optimizers/lagrangian/lagrangian_result.py": [stalled_run],
+    "pathwise/data_correction.py": [coarse_draws],
+    "saving.py": [file_of_another_version],
+    "wrappers/sklearn.py": [short_run],
+}
+CASES = [(module, action) for module, actions in PROVOKED.items() for action in actions]
+
+
+@pytest.mark.parametrize("module, action", CASES, ids=[module for module, _ in CASES])
+def test_the_users_line_is_named(module: str, action: Callable, monkeypatch: Patch) -> None:
+    with pytest.warns(UserWarning) as caught:
+        action(monkeypatch)
+    assert [warning.filename for warning in caught] == [__file__] * len(caught)
+
+
+def test_every_module_that_warns_is_provoked() -> None:
+    warn = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "warn_user"
+    }
+    assert {name for name in warn if not name.startswith("training/")} == set(PROVOKED)
+
+
+def test_one_line_is_warned_of_once() -> None:
+    """By the filter "default", as `warnings.warn` does; another line is warned of again."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            warn_user("Once.", RuntimeWarning)
+        warn_user("Once.", RuntimeWarning)
+    assert [warning.category for warning in caught] == [RuntimeWarning] * 2
+
+
+def test_without_a_line_of_the_user_the_outermost_is_named() -> None:
+    code = compile("warn_user('Nobody.')", "library.py", "exec")
+    names = {"__name__": "tensorflow.worker", "warn_user": warn_user}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=exec, args=(code, names))
+        thread.start()
+        thread.join()
+    assert [Path(warning.filename).name for warning in caught] == ["threading.py"]
