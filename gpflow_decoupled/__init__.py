@@ -1,14 +1,11 @@
-"""Variational inference for latent Gaussian models on GPflow, with the parts of the posterior taken
-apart.
+"""Variational inference for latent Gaussian models on GPflow, with a modular posterior.
 
-A model joins a kernel, a likelihood and an approximate posterior q(f). Read in this order: `bases`
-(what q(f) is), `models` (GPflow models built from a basis), `optimizers` (how q(f) is updated), and
-`training`: its `fit` trains any model, and its `Standardized` brings data to the scale of a model
-and predictions back to the units of the data. `inducing` chooses inducing points, and `likelihoods`
-and `distributions` add what GPflow and TensorFlow Probability do not have. `pathwise`,
-`certificates` and `topics` use a trained posterior; `wrappers` connects to scikit-learn and other
-libraries. `build` makes a model of arrays in one line, and `save` and `load` keep a trained one in
-a file.
+A model joins a kernel, a likelihood and an approximate posterior q(f). Read `bases`
+(parametrisations of q(f)), `models` (GPflow models of a basis), `optimizers` (updates of q(f)) and
+`training` (`fit`, and `Standardized` for data in their units). `build` makes a model of arrays in
+one line; `save` and `load` keep it in a file. `inducing` chooses inducing points; `likelihoods` and
+`distributions` add what GPflow and TFP lack; `pathwise`, `certificates` and `topics` use
+posteriors; `wrappers` connects to scikit-learn and other libraries.
 """
 
 from . import (

@@ -1,6 +1,4 @@
-"""Exceptions of the package: every message names the array, parameter or matrix, and says how to
-fix it.
-"""
+"""Exceptions; each message names the array, parameter or matrix, and the fix."""
 
 from __future__ import annotations
 
@@ -18,10 +16,11 @@ from .summaries import short_repr
 
 
 class RunRecord(Protocol):
-    """What an error that stops a training run tells about the steps before it, for instance a
-    `training.FitResult`.
+    """The record of a stopped training run, for instance a `training.FitResult`.
 
-    `history` has arrays [steps], among them "step", "seconds" and "elbo". Example::
+    `history` has arrays [steps], among them "step", "seconds" and "elbo".
+
+    Example::
 
         try:
             result = gpflow_decoupled.fit(model, data)
@@ -36,12 +35,12 @@ class RunRecord(Protocol):
 
 
 class DataError(ValueError):
-    """Data, inducing points or a setting that cannot be used; raised before anything is computed or
-    changed.
+    """Unusable data, inducing points or settings; raised before any computation.
 
-    The one exception is a `tf.data.Dataset`, whose later batches are only seen during training.
-    Then `result` is the record
-    of the steps before the bad batch. Example::
+    Only a `tf.data.Dataset` may fail during training; `result` is then the record of the steps
+    before the bad batch.
+
+    Example::
 
         try:
             result = gpflow_decoupled.fit(model, dataset)
@@ -53,12 +52,12 @@ class DataError(ValueError):
 
 
 class CheckpointError(OSError):
-    """The folder of a run's checkpoints cannot be used or written: another run holds it, it is a
-    file, the disk is full.
+    """A checkpoint folder that cannot be used or written: held by another run, a file, disk full.
 
-    The states that are in the folder stay, and a later run goes on from them. If training had
-    begun, the model is as the last
-    whole step left it, and `result` is the record of the steps. Example::
+    States in the folder stay usable. If training had begun, the model is as the last whole step
+    left it, and `result` is the record of the steps.
+
+    Example::
 
         try:
             result = gpflow_decoupled.fit(model, data, checkpoint="run")
@@ -70,7 +69,7 @@ class CheckpointError(OSError):
 
 
 class UnknownOptionError(ValueError):
-    """An option, or the value of an option, that does not exist; the message lists those that do.
+    """An unknown option or value; the message lists the known ones.
 
     Example::
 
@@ -80,8 +79,7 @@ class UnknownOptionError(ValueError):
 
 
 class ModelError(TypeError):
-    """A method was given a model of a family that it cannot work on; the message says what to use
-    for that model.
+    """A method called on a model of the wrong family; the message names the right method.
 
     Example::
 
@@ -92,14 +90,13 @@ class ModelError(TypeError):
 
 
 class NumericalError(ArithmeticError):
-    """A computation failed, for instance a Cholesky factorisation.
+    """A failed computation, for instance a Cholesky factorisation.
 
-    If it failed during training, the model has been set back to the last parameters at which
-    everything was finite.
+    During training, the model is restored to the last parameters with finite values.
 
-    :param message: what failed, and the likely fixes.
+    :param message: the failure, and the likely fixes.
     :param matrix: the name of the matrix or quantity that failed.
-    :param result: the record of the steps before the failure; None if training had not begun.
+    :param result: the record of the steps before the failure; None before training.
 
     Example::
 
@@ -116,12 +113,12 @@ class NumericalError(ArithmeticError):
 
 
 class WorkerError(RuntimeError):
-    """Another process of a `tf.distribute` strategy has failed or ended; the message says which,
-    and why if that is known.
+    """A failed or ended process of a `tf.distribute` strategy, with the cause if known.
 
-    TensorFlow cannot go on with fewer processes: start all of them again. With a checkpoint the run
-    goes on from its latest
-    state. `result` is the record of the steps before. Example::
+    TensorFlow cannot go on with fewer processes: start all again. With a checkpoint the run
+    continues from its latest state. `result` is the record of the steps before.
+
+    Example::
 
         try:
             result = gpflow_decoupled.fit(model, data, strategy=strategy, checkpoint="run")
@@ -136,8 +133,8 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """Refuse a value that is not one of `allowed`.
 
     :param name: the name of the option, for the message.
-    :param value: what the caller passed.
-    :param allowed: the values that exist.
+    :param value: the caller's value.
+    :param allowed: the known values.
     :raises UnknownOptionError: unless `value` is one of them.
 
     Example::

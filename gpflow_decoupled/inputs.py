@@ -1,9 +1,8 @@
-"""The one rule for what callers pass: which arrays and numbers are taken or converted, and in which
-words others are refused.
+"""The rule for arguments: which arrays and numbers are taken, converted or refused.
 
-Arrays, data frames and tensors keep their own type, which must be that of the model; numbers in
-lists take the model's type. Labels may be integers or booleans. Inside a `tf.function` types and
-static shapes are checked, and values are not.
+Arrays, data frames and tensors keep their dtype, which must be the model's; numbers in lists take
+the model's dtype. Labels may be integers or booleans. Inside a `tf.function` only types and static
+shapes are checked.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _EXAMPLES = {
     "M": "dates as days since the first one",
     "m": "durations as seconds",
 }
-"""How what is no number becomes one, by NumPy's letter for the kind."""
+"""Conversions to numbers, by NumPy's letter for the kind."""
 _DENSE = {
     tf.SparseTensor: "tf.sparse.to_dense({})",
     tf.RaggedTensor: "{}.to_tensor(), where all rows are as long",
@@ -42,13 +41,12 @@ _DENSE = {
 
 
 def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Array:
-    """A dense array of numbers from what a caller passed; tensors, in a graph too, are returned as
-    tensors.
+    """Return a dense array of numbers; tensors, in a graph too, stay tensors.
 
     :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
-    :param name: what the message calls it, for example "X".
-    :param dtype: of the model, which numbers in lists take; GPflow's default float if not given.
-    :raises DataError: for masked entries, sparse or ragged arrays, and for what holds no numbers.
+    :param name: its name in messages, for example "X".
+    :param dtype: the model's, for numbers in lists; GPflow's default float if not given.
+    :raises DataError: for masked entries, sparse or ragged arrays, and non-numbers.
 
     Example::
 
@@ -84,9 +82,7 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
 
 
 def as_values(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> np.ndarray:
-    """The same as an array whose values are known; raises `DataError` for a tensor inside a
-    `tf.function` too.
-    """
+    """`as_array` [...] with known values; `DataError` for a tensor inside a `tf.function` too."""
     array = as_array(value, name, dtype)
     if isinstance(array, np.ndarray):
         return array
@@ -105,12 +101,12 @@ def check_type(
     dtype: DTypeLike | tf.DType = None,
     labels: bool = False,
 ) -> None:
-    """Refuse numbers of another type than the model's.
+    """Refuse numbers of another dtype than the model's.
 
-    :param array: of any shape [...], from `as_array`, or the specification of what a dataset gives.
-    :param name: what the message calls it.
-    :param dtype: of the model; GPflow's default float if not given.
-    :param labels: whether integers and booleans are taken too.
+    :param array: of any shape [...], from `as_array`, or a dataset's specification.
+    :param name: its name in messages.
+    :param dtype: the model's; GPflow's default float if not given.
+    :param labels: accept integers and booleans too.
     :raises DataError: with the cast that helps.
 
     Example::
@@ -133,9 +129,7 @@ def check_type(
 
 
 def check_finite_entries(array: Array, name: str) -> None:
-    """Refuse entries [..., N, D] that are NaN or infinite, where the values are known; raises
-    `DataError`.
-    """
+    """Raise `DataError` for NaN or infinite entries [..., N, D], if the values are known."""
     values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
     if values is None:
         return
@@ -151,13 +145,12 @@ def check_finite_entries(array: Array, name: str) -> None:
 def as_inputs(
     value: object, name: str, num_dims: int | None, dtype: DTypeLike | tf.DType = None
 ) -> tf.Tensor:
-    """Inputs [..., N, D] at which a model is evaluated, as a tensor.
+    """Return inputs [..., N, D] of a model as a tensor.
 
-    :param value: what the caller passed, see `as_array`.
-    :param name: what the message calls it.
-    :param num_dims: D, the columns of the inputs that the model was made for; None if it takes any
-        number.
-    :param dtype: of the model.
+    :param value: the caller's argument, see `as_array`.
+    :param name: its name in messages.
+    :param num_dims: D, the model's number of columns; None takes any.
+    :param dtype: the model's.
     :raises DataError: for unusable inputs, and another number of columns.
 
     Example::
@@ -185,24 +178,20 @@ def as_inputs(
 
 
 def as_pair(data: object) -> tuple[object, object]:
-    """X and Y of a pair of arrays; raises `DataError` for anything else."""
+    """X and Y of a pair of arrays; `DataError` for anything else."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
     return data[0], data[1]
 
 
 def float_type(module: tf.Module | None) -> tf.DType:
-    """The type of a model's numbers: that of the first Parameter of its kernel, or GPflow's default
-    float.
-    """
+    """Dtype of a model: its kernel's first Parameter's, or GPflow's default float."""
     parameters = getattr(module, "parameters", ())
     return tf.as_dtype(parameters[0].dtype if parameters else gpflow.default_float())
 
 
 def stays_on_disk(array: object) -> bool:
-    """Whether an array is read row by row: a memory map, or an array of a library of its own, as
-    HDF5 files have.
-    """
+    """True for an array read row by row: a memory map, or another library's, such as HDF5's."""
     in_memory = (
         isinstance(array, np.ndarray)
         or tf.is_tensor(array)
@@ -219,19 +208,19 @@ def stays_on_disk(array: object) -> bool:
 
 
 def is_whole(value: object, low: int) -> bool:
-    """Whether a value is a whole number of at least `low`; True and False are no numbers."""
+    """True for a whole number of at least `low`; not for True and False."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a finite number; True and False are no numbers."""
+    """True for a finite number; not for True and False."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
 
 
 def check_whole(low: int, **values: object) -> None:
-    """Refuse numbers that count nothing.
+    """Refuse values that are not whole numbers of at least `low`.
 
-    :param low: the least number that is taken.
+    :param low: the least number.
     :param values: the values, by the name of their argument.
     :raises DataError: unless each is a whole number of at least `low`.
 
@@ -245,11 +234,11 @@ def check_whole(low: int, **values: object) -> None:
 
 
 def check_rate(high: float = math.inf, **values: object) -> None:
-    """Refuse numbers that are no step size or tolerance.
+    """Refuse values that cannot be a step size or tolerance.
 
-    :param high: the largest number that is taken.
+    :param high: the largest number.
     :param values: the values, by the name of their argument.
-    :raises DataError: unless each is a finite number above 0 and at most `high`.
+    :raises DataError: unless each is finite, above 0 and at most `high`.
 
     Example::
 
@@ -262,7 +251,7 @@ def check_rate(high: float = math.inf, **values: object) -> None:
 
 
 def _refuse_structure(value: object, name: str) -> None:
-    """Refuse arrays whose entries are not all there; raises `DataError`."""
+    """Raise `DataError` for masked, sparse or ragged arrays."""
     if np.ma.is_masked(value):
         count = int(np.sum(np.ma.getmaskarray(value)))
         raise DataError(
@@ -277,9 +266,7 @@ def _refuse_structure(value: object, name: str) -> None:
 
 
 def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> None:
-    """Refuse entries that are no numbers, or that TensorFlow has no type for; raises
-    `DataError`.
-    """
+    """Raise `DataError` for entries that are no numbers, or without a TensorFlow dtype."""
     if isinstance(dtype, tf.DType):
         if dtype.is_floating or dtype.is_integer or dtype.is_bool:
             return

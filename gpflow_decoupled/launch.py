@@ -1,9 +1,10 @@
-"""Start a script as several workers on this host:
-`python -m gpflow_decoupled.launch --workers 2 script.py`.
+"""Start a script as several workers on this host.
 
-Each worker is a process that runs the same script and finds in TF_CONFIG who the others are, which
-is all that `tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the starter of the
-cluster (Slurm, Kubernetes, Ray) does what this module does.
+For example `python -m gpflow_decoupled.launch --workers 2 script.py`.
+
+Each worker runs the script in a process and finds the others in TF_CONFIG, all that
+`tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the cluster's starter (Slurm,
+Kubernetes, Ray) does this.
 """
 
 from __future__ import annotations
@@ -26,19 +27,17 @@ _POLL = 0.2
 
 
 def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
-    """Run a script with Python on several workers, whose output is forwarded with their numbers in
-    front.
+    """Run a Python script on several workers, prefixing their output by their numbers.
 
-    When a worker fails, the others notice within some seconds and say so; those that have not ended
-    after `grace` are ended.
+    When a worker fails, the others notice within some seconds and say so; they are ended after
+    `grace`.
 
     :param command: the script and its arguments.
-    :param workers: how many processes; at least 1.
-    :param restarts: how often all workers are started again when one has failed, for scripts whose
-        `fit` has a checkpoint.
-    :param grace: seconds that the other workers are given to end by themselves.
-    :return: 0 if all have ended well, else the exit code of the worker that failed first, as a
-        shell gives it.
+    :param workers: the number of processes; at least 1.
+    :param restarts: how often all workers are restarted after a failure, for a `fit` with a
+        checkpoint.
+    :param grace: seconds for the other workers to end by themselves.
+    :return: 0 if all ended well, else the shell's exit code of the first failed worker.
 
     Example::
 
@@ -59,12 +58,11 @@ def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float
 def worker_environment(
     number: int, addresses: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of one worker: TF_CONFIG, and its share of the processor's cores unless
-    threads are set.
+    """Return a worker's environment: TF_CONFIG, and its share of the cores unless threads are set.
 
     :param number: of this worker, 0, 1, ...
     :param addresses: of all workers, as "host:port".
-    :param environment: of the process that starts them.
+    :param environment: of the parent process.
 
     Example::
 
@@ -81,7 +79,7 @@ def worker_environment(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; see the top of this module."""
+    """The command line; see the module."""
     parser = argparse.ArgumentParser(
         prog="python -m gpflow_decoupled.launch", description=(__doc__ or "").splitlines()[0]
     )
@@ -103,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Sequence[str], workers: int, grace: float) -> int:
-    """One start of all workers, until all have ended; see `launch` for the exit code."""
+    """Start all workers and wait for their end; exit code as for `launch`."""
     addresses = free_addresses(workers)
     processes = [
         _start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)
@@ -137,7 +135,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 
 
 def _forward(number: int, process: subprocess.Popen[str]) -> None:
-    """Print each line of a worker with its number in front, until it has closed its output."""
+    """Print each line of a worker behind its number, until its output is closed."""
     if process.stdout is None:
         return
     with process.stdout as lines:
@@ -146,9 +144,7 @@ def _forward(number: int, process: subprocess.Popen[str]) -> None:
 
 
 def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
-    """Wait until all have ended well, 0, or one has not: its exit code, 128 and the signal where
-    one has ended it.
-    """
+    """Wait for all to end well, 0, or one to fail: its exit code, or 128 plus the signal."""
     while True:
         codes = [process.poll() for process in processes]
         for code in codes:
@@ -160,9 +156,7 @@ def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
 
 
 def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
-    """Give the workers some seconds to end, ask those that have not to, and after some more end
-    them.
-    """
+    """Wait some seconds for the workers to end, then terminate, then kill them."""
     for seconds, stop in ((grace, subprocess.Popen.terminate), (5.0, subprocess.Popen.kill)):
         until = time.monotonic() + seconds
         while time.monotonic() < until and any(process.poll() is None for process in processes):
@@ -173,7 +167,7 @@ def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses "localhost:port" of this host at which nothing listens now, all different.
+    """Distinct free addresses "localhost:port" of this host.
 
     Example::
 

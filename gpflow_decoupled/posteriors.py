@@ -1,7 +1,6 @@
-"""GPflow posterior objects that cache the factorisations of a basis.
+"""GPflow posteriors that cache the state of a basis.
 
-What is cached is the state that `basis.factor` returns. Cached and uncached predictions therefore
-run the same code on the same numbers.
+Cached and uncached predictions run the same code on the same `basis.factor` state.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from .summaries import kernel_name, one_line, short_repr, short_table
 
 
 def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
-    """The GPflow cache type with this name.
+    """Return the GPflow cache type with this name.
 
-    :param value: a cache type or its name; None stands for "nocache".
+    :param value: a cache type or its name; None is "nocache".
     :raises UnknownOptionError: for any other value.
     """
     if value is None:
@@ -47,17 +46,15 @@ def mix_outputs(
     full_cov: bool = False,
     full_output_cov: bool = False,
 ) -> MeanAndVariance:
-    """Moments of the P outputs from the moments of the L latent functions, in the shapes of
-    GPflow's `predict_f`.
+    """Moments of the P outputs from moments of the L latents, in `predict_f`'s shapes.
 
-    The latent functions are the outputs, P = L, unless the kernel is a `LinearCoregionalization`
-    with mixing matrix W [P, L]. Then f(x) = W g(x), with mean E[g] W^T and variances var[g] (W *
-    W)^T; this is the forward direction of (D51).
+    P = L unless the kernel is a `LinearCoregionalization` with W [P, L]: then f(x) = W g(x), with
+    mean E[g] W^T and variances var[g] (W * W)^T, (D51).
 
     :param mean: [..., N, L].
     :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
-    :param full_cov: whether covariances between inputs are asked for.
-    :param full_output_cov: whether covariances between outputs are asked for.
+    :param full_cov: covariances between inputs.
+    :param full_output_cov: covariances between outputs.
     :return: the mean [..., N, P] and the variances or covariances.
     """
     if isinstance(kernel, LinearCoregionalization):
@@ -86,15 +83,14 @@ def _latents_first(cov: tf.Tensor) -> list[int]:
 class BasisPosterior(AbstractPosterior):
     """The posterior of a model with a basis: GPflow's `predict_f` from cached factorisations.
 
-    :param kernel: the kernel of the model.
-    :param basis: the basis that represents q(f).
-    :param mean_function: added to the mean of the outputs; zero if not given.
-    :param precompute_cache: how the factorisations are stored: "tensor", "variable", or "nocache"
-        to repeat them at every prediction; see `cache_type`.
-    :param num_dims: D, the columns that inputs must have; None takes any number.
+    Predictions at N points cost N M^2 for the variances. Xnew may have batch dimensions.
 
-    Predictions at N points cost N M^2 for the variances once the factorisations are cached. Xnew
-    may have batch dimensions.
+    :param kernel: the kernel of the model.
+    :param basis: the basis of q(f).
+    :param mean_function: added to the mean of the outputs; zero if not given.
+    :param precompute_cache: "tensor", "variable", or "nocache" to factorise at every prediction.
+    :param num_dims: D, the required number of columns; None takes any.
+
     Example::
 
         posterior = model.posterior()  # a BasisPosterior
@@ -115,7 +111,7 @@ class BasisPosterior(AbstractPosterior):
         self.update_cache(precompute_cache)
 
     def __repr__(self) -> str:
-        """One line: the kernel, the sizes of the basis, and how the factorisations are stored."""
+        """One line: kernel, sizes, cache type."""
         kind = self._precompute_cache
         return one_line(
             self,
@@ -125,13 +121,13 @@ class BasisPosterior(AbstractPosterior):
         )
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
-        """Compute the cache again from the present values of the Parameters.
+        """Recompute the cache from the present Parameters.
 
-        :param precompute_cache: the cache type from now on; by default the one that was used last.
+        :param precompute_cache: the cache type from now on; by default the last one.
         """
         super().update_cache(
             None
@@ -142,16 +138,14 @@ class BasisPosterior(AbstractPosterior):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
-        inputs.
-        """
+        """Moments of f at Xnew [..., N, D] from the cache; `DataError` for unusable inputs."""
         X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
         return super().predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
 
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """The same from new factorisations, without the cache."""
+        """Moments of f at Xnew [..., N, D] from new factorisations, without the cache."""
         X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
         return super().fused_predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
 

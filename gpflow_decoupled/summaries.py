@@ -1,4 +1,4 @@
-"""One line, or a small table, that says what an object is, in the place of all the arrays in it."""
+"""One-line and tabular summaries of objects, with arrays by their shape."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _LONGEST = 60
 _LONGEST_WORD = 120
 _LONGEST_LINE = 280
 _FEW = 6
-"""Entries of an array that a message prints, as `reprlib` does of a list."""
+"""Entries of an array that a message prints, as many as `reprlib` prints of a list."""
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _LONGEST
 _MOST_ROWS = 20
-"""Rows of a table, without the one that counts the others."""
+"""Rows of a table, plus one that counts the others."""
 _ROW = re.compile(r"<tr><td>.*?</tr>\n?", re.DOTALL)
 
 
 def one_line(thing: object, *words: str, **values: object) -> str:
-    """`Name(word, name=value, ...)` with arrays by their shape, in less than 300 characters.
+    """`Name(word, name=value, ...)` with arrays by shape, below 300 characters.
 
-    :param thing: whose class is named.
-    :param words: what is said without a name; long ones are cut.
-    :param values: what is said with one.
+    :param thing: its class is named.
+    :param words: unnamed parts; long ones are cut.
+    :param values: named parts.
 
     Example::
 
@@ -55,7 +55,7 @@ def one_line(thing: object, *words: str, **values: object) -> str:
 
 
 def model_line(model: GPModel, **values: object) -> str:
-    """`one_line` of a GP model: its class, kernel and likelihood, and what else is said of it.
+    """`one_line` of a GP model: class, kernel, likelihood, and `values`.
 
     :param model: of this package or of GPflow.
     :param values: for example the sizes.
@@ -68,7 +68,7 @@ def model_line(model: GPModel, **values: object) -> str:
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """The class of a kernel, with those of its parts where it is made of some."""
+    """The class of a kernel, with its parts."""
     name = type(kernel).__name__
     return (
         f"{name}({', '.join(map(kernel_name, kernel.kernels))})"
@@ -78,8 +78,7 @@ def kernel_name(kernel: Kernel) -> str:
 
 
 def settings_line(thing: object) -> str:
-    """`Name(setting=value, ...)` of the arguments of a constructor that the object keeps under
-    their names.
+    """`Name(setting=value, ...)` of the constructor arguments that the object keeps.
 
     :param thing: for example an optimizer.
 
@@ -92,9 +91,7 @@ def settings_line(thing: object) -> str:
 
 
 def html_table(title: str, values: Mapping[str, object]) -> str:
-    """An HTML table of two columns, names and values, arrays by their shape; the first 20 rows, and
-    how many follow.
-    """
+    """An HTML table of names and values, arrays by shape; 20 rows and a count of the others."""
     shown = dict(list(values.items())[:_MOST_ROWS])
     if len(values) > len(shown):
         shown["..."] = f"{len(values) - len(shown)} more"
@@ -107,7 +104,7 @@ def html_table(title: str, values: Mapping[str, object]) -> str:
 
 
 def short_table(text: str) -> str:
-    """The first 20 rows of the HTML table of parameters that GPflow makes, and how many follow."""
+    """The first 20 rows of GPflow's HTML table of parameters, and a count of the others."""
     rows = list(_ROW.finditer(text))
     if len(rows) <= _MOST_ROWS:
         return text
@@ -120,9 +117,7 @@ def short_table(text: str) -> str:
 
 
 def described(value: object) -> str:
-    """A value in few characters: numbers to six digits, arrays by their shape, dicts and lists by
-    what they have.
-    """
+    """A short text: numbers to six digits, arrays by shape, dicts and lists by their contents."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape):
         return str(list(shape))
@@ -142,10 +137,9 @@ def described(value: object) -> str:
 
 
 def short_repr(value: object) -> str:
-    """`repr` of what a caller passed, for messages: arrays of many entries by type and shape, and
-    of others a line.
+    """`repr` for messages: large arrays by type and shape, others in a line.
 
-    NumPy's numbers are shown as Python's, whose `repr` is the same for all versions of NumPy.
+    NumPy's numbers are shown as Python's, whose `repr` does not depend on NumPy's version.
 
     :param value: of any type.
 
