@@ -1,6 +1,4 @@
-"""What `import gpflow_decoupled` brings along; seconds are measured by
-`python -m benchmarks run --suite startup`.
-"""
+"""The modules that `import gpflow_decoupled` loads."""
 
 from __future__ import annotations
 

@@ -26,15 +26,10 @@ TINY = {
         " --models coupled GPflow --processes 0 --product-rows 1500 --right-hand-sides 2"
         " --solve-rows 400 --rank 50 --small-sizes 10 --batches 32 --latents 1 2 --loop-steps 3"
     ),
-    "startup": "--rounds 1 --size 10 --batch-size 64",
     "regression": (
         "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20"
         " --sizes 20 30 25 --steps 60 --budgets 1 --batch-size 128 --learned-points 10"
         " --learned-seconds 1 --more-points 30"
-    ),
-    "convergence": (
-        "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal"
-        " newton"
     ),
     "classification": (
         "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam"
@@ -46,19 +41,13 @@ TINY = {
         " 0.5 --batch-size 20 --site-steps 0.1 --rates 0.03 --rows 2000 --columns 5"
     ),
     "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 2",
-    "policies": "--problems 1 --num-data 20",
     "lagrangian": "--sizes 50 --starts 1 --variants curvature --num-data 40 --rounds 1",
     "affine": (
         "--parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10"
         " --sites 6 --dimensions 3 --rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60"
         " --no-jit"
     ),
-    "topics": "--tasks generated --topics 6 --passes 10",
-    "sparse": (
-        "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc --parts exact"
-        " numbers added recovery"
-    ),
-    "certificates": "--sets 2 --sizes 20 --tasks cancer --num-data 100 --settings 2 --rows fixed",
+    "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc",
     "replicas": (
         "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8"
     ),

@@ -13,7 +13,6 @@ __all__ = [
     "make_problem",
     "recovered",
     "sparse",
-    "start",
 ]
 
 import time
@@ -94,11 +93,6 @@ def make_problem(name: str, folder: str | None, seed: int, num_data: int | None)
     return Problem(name, X[:num_data], Y[:num_data])
 
 
-def start(problem: Problem, num: int, how: str, seed: int) -> np.ndarray:
-    """Inducing inputs at the start, [M, 1]: "random" rows, or "kmeans"."""
-    return select(problem.X, num, method=how, seed=seed)
-
-
 def _kernel() -> gpflow.kernels.Kernel:
     return gpflow.kernels.SquaredExponential(1.0, 1.0)
 
@@ -109,92 +103,49 @@ def exact(problem: Problem, iterations: int) -> Fit:
     return _maximise(model, lambda: model.training_loss(), model.trainable_variables, iterations)
 
 
-def sparse(
-    method: str,
-    problem: Problem,
-    Z: np.ndarray,
-    iterations: int,
-    like: gpflow.models.GPModel | None = None,
-    fixed: bool = False,
-) -> Fit:
+def sparse(method: str, problem: Problem, num: int, seed: int, iterations: int) -> Fit:
     """Train one of `METHODS`.
 
-    :param Z: inducing inputs at the start, [M, 1].
-    :param iterations: of L-BFGS; with 0 the model stays as it starts.
-    :param like: a model whose hyperparameters are those of the start; default: variance 1,
-        lengthscale 1, noise 0.1.
-    :param fixed: whether the hyperparameters stay as they are.
+    :param num: inducing inputs; they start at random rows, hyperparameters at variance 1,
+        lengthscale 1 and noise 0.1.
+    :param iterations: of L-BFGS.
     """
-    return METHODS[method][1](problem, Z, iterations, like, fixed)
+    Z = select(problem.X, num, method="random", seed=seed)
+    return METHODS[method][1](problem, Z, iterations)
 
 
 def _collapsed(model_type: type[SGPR] | type[GPRFITC] | type[DTC]) -> Callable[..., Fit]:
-    def run(
-        problem: Problem,
-        Z: np.ndarray,
-        iterations: int,
-        like: gpflow.models.GPModel | None,
-        fixed: bool,
-    ) -> Fit:
-        model = model_type((problem.X, problem.Y), _kernel(), Z.copy(), noise_variance=0.1)
-        variables = _adopt(model, like, fixed) or model.trainable_variables
-        return _maximise(model, lambda: model.training_loss(), variables, iterations)
+    def run(problem: Problem, Z: np.ndarray, iterations: int) -> Fit:
+        model = model_type((problem.X, problem.Y), _kernel(), Z, noise_variance=0.1)
+        return _maximise(
+            model, lambda: model.training_loss(), model.trainable_variables, iterations
+        )
 
     return run
 
 
-def _orthogonal(
-    problem: Problem,
-    Z: np.ndarray,
-    iterations: int,
-    like: gpflow.models.GPModel | None,
-    fixed: bool,
-) -> Fit:
+def _orthogonal(problem: Problem, Z: np.ndarray, iterations: int) -> Fit:
     """The collapsed orthogonal bound; 50 of the inputs are mean points, which are not trained."""
     rows = np.linspace(0, len(problem.X) - 1, min(_MEAN_POINTS, len(problem.X))).astype(int)
     gamma = np.setdiff1d(problem.X[np.argsort(problem.X[:, 0])[rows]], Z)[:, None]
-    model = ODVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), gamma, Z.copy(), mean_scaling="none")
-    variables = [
-        *model.kernel.trainable_variables,
-        *model.likelihood.trainable_variables,
-        *model.basis.beta.trainable_variables,
-    ]
-    variables = _adopt(model, like, fixed) or variables
+    model = ODVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), gamma, Z, mean_scaling="none")
+    trained = (model.kernel, model.likelihood, model.basis.beta)
+    variables = [variable for part in trained for variable in part.trainable_variables]
     data = (tf.constant(problem.X), tf.constant(problem.Y))
     fit = _maximise(model, lambda: -collapsed_elbo(model, data), variables, iterations)
     gd.optimizers.optimal_parameters(model, data).assign(model)
     return fit
 
 
-def _uncollapsed(
-    problem: Problem,
-    Z: np.ndarray,
-    iterations: int,
-    like: gpflow.models.GPModel | None,
-    fixed: bool,
-) -> Fit:
-    """GPflow's `SVGP` by `fit`: natural gradients, Adam and minibatches of 50; an iteration is a
-    step.
-    """
-    model = SVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), Z.copy(), num_data=len(problem.X))
-    _adopt(model, like, fixed)
+def _uncollapsed(problem: Problem, Z: np.ndarray, iterations: int) -> Fit:
+    """GPflow's `SVGP` by `fit`, on minibatches of 50; an iteration is a step."""
+    model = SVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=len(problem.X))
+    data, steps = (problem.X, problem.Y), 2 * iterations
     begin = time.process_time()
-    data = (problem.X, problem.Y)
-    gd.fit(
-        model,
-        data,
-        steps=2 * iterations,
-        batch_size=min(50, len(problem.X)),
-        seed=0,
-        progress=False,
-    )
+    batch = min(50, len(problem.X))
+    gd.fit(model, data, steps=steps, batch_size=batch, seed=0, progress=False)
     seconds = time.process_time() - begin
-    return Fit(
-        model,
-        float(model.elbo((tf.constant(problem.X), tf.constant(problem.Y)))),
-        2 * iterations,
-        seconds,
-    )
+    return Fit(model, float(model.elbo(data)), steps, seconds)
 
 
 METHODS: dict[str, tuple[str, Callable[..., Fit]]] = {
@@ -213,28 +164,11 @@ def _maximise(
     variables: Sequence[tf.Variable],
     iterations: int,
 ) -> Fit:
-    """L-BFGS on a compiled loss, until it stops or for so many iterations."""
+    """L-BFGS on a compiled loss, until it stops, or for a number of iterations."""
     begin = time.process_time()
-    if iterations == 0 or not len(variables):
-        return Fit(model, -float(loss()), 0, time.process_time() - begin)
     options = {"maxiter": iterations, "maxfun": 5 * iterations}
     found = gpflow.optimizers.Scipy().minimize(loss, variables, options=options)
     return Fit(model, -float(found.fun), int(found.nit), time.process_time() - begin)
-
-
-def _adopt(
-    model: gpflow.models.GPModel, like: gpflow.models.GPModel | None, fixed: bool
-) -> list[tf.Variable] | None:
-    """Copy kernel and noise of `like`; if `fixed`, return the variables of the inducing inputs,
-    which alone are trained.
-    """
-    if like is not None:
-        gpflow.utilities.multiple_assign(model.kernel, gpflow.utilities.read_values(like.kernel))
-        model.likelihood.variance.assign(like.likelihood.variance)
-    if not fixed:
-        return None
-    points = model.inducing_variable if hasattr(model, "inducing_variable") else model.basis.beta
-    return list(points.trainable_variables)
 
 
 def clumped(fit: Fit) -> int:

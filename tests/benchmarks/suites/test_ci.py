@@ -15,8 +15,6 @@ from benchmarks.harness import report
 from benchmarks.harness.command_line import execute
 from benchmarks.suites import SUITES
 from benchmarks.suites.ci import TINY, tiny
-from benchmarks.suites.convergence import optima
-from benchmarks.suites.convergence.methods import OPTIMUM, Curve
 from benchmarks.suites.rivals.linear import METHODS as LINEAR
 from benchmarks.suites.rivals.stochastic import METHODS as STOCHASTIC
 
@@ -162,14 +160,6 @@ def test_regression(results: Path) -> None:
     assert "## Table 1 in small" in text and "(regression_seconds.png)" in text
 
 
-def test_startup(results: Path) -> None:
-    """Every kind was measured, and ours are compared with GPflow's."""
-    content, text = load(results, "startup")
-    seconds = {one["kind"]: one["processor"] for one in content["results"]}
-    assert len(seconds) == 5 and text.count(" % |") == 6
-    assert min(seconds.values()) > 0.0
-
-
 def test_replicas(results: Path) -> None:
     """Two processes send four messages a step, and the shards of two workers give the bound of
     one.
@@ -196,22 +186,6 @@ def test_replicas(results: Path) -> None:
         assert one["elbo"] == pytest.approx(alone["elbo"], rel=1e-9)
         np.testing.assert_allclose(one["q_mu"], alone["q_mu"], rtol=1e-7, atol=1e-9)
     assert "## Predicted efficiency, M = 20" in text and "## A file that no worker can hold" in text
-
-
-def test_convergence(results: Path) -> None:
-    """No curve crosses the optimum, and Newton's reaches that of equation (D31)."""
-    content, _ = load(results, "convergence")
-    curves = [
-        Curve(**{key: value for key, value in one.items() if key != "part"})
-        for one in content["results"]
-    ]
-    best = optima(curves)
-    assert len(best) == 2 and len(curves) == 6
-    for curve in (one for one in curves if one.label != OPTIMUM):
-        assert max(curve.elbo) <= best[curve.problem] + 1e-6
-        if "Newton" in curve.label and "gaussian" in curve.problem:
-            assert curve.elbo[-1] == pytest.approx(best[curve.problem], abs=1e-3)
-        assert curve.elbo[-1] > curve.elbo[0]
 
 
 def test_classification(results: Path) -> None:
@@ -317,18 +291,6 @@ def test_glm(results: Path) -> None:
     assert traces["generated", "conjugate computation"]["data_mb"] > 0.0
 
 
-def test_policies(results: Path) -> None:
-    """Clipping leaves no negative site; where nothing is refused the bound is finite."""
-    content, text = load(results, "policies")
-    assert len(content["results"]) == 6
-    for one in content["results"]:
-        assert one["likelihood"] in text and one["policy"] in text
-        assert (one["elbo"] is None) == (one["stop_reason"] == "raised")
-        assert one["stop_reason"] != "raised" or one["policy"] == "raise"
-        assert one["policy"] != "clip" or one["negative"] == 0
-        assert one["policy"] == "clip" or one["clipped"] == 0
-
-
 def test_lagrangian(results: Path) -> None:
     """All parts; with the terms of curvature no outer iteration loses, and the three posteriors
     agree.
@@ -340,19 +302,6 @@ def test_lagrangian(results: Path) -> None:
     densities = [one["log_density"] for one in rows if one["part"] == "held-out"]
     assert len(densities) == 3 and np.ptp(densities) < 0.2
     assert "GPflow VGP" in text
-
-
-def test_topics(results: Path) -> None:
-    """All methods; batch bounds rise, ours is as good as scikit-learn's, and no method predicts
-    worse than single words.
-    """
-    content, text = load(results, "topics")
-    outcomes = {one["method"]: one for one in content["results"]}
-    assert len(outcomes) == 15 and all(method in text for method in outcomes)
-    assert all(one["falls"] <= 0 for one in outcomes.values())
-    assert all(60.0 < one["perplexity"] < 250.0 for one in outcomes.values())
-    assert outcomes["LDA"]["perplexity"] < 1.02 * outcomes["scikit-learn, 10"]["perplexity"]
-    assert "topics that go together" in text
 
 
 def test_affine(results: Path) -> None:
@@ -386,40 +335,13 @@ def test_affine(results: Path) -> None:
 
 
 def test_sparse(results: Path) -> None:
-    """The bound is below the exact evidence and no inducing input lowers it; all objectives agree
-    at Z = X.
-    """
+    """The bound is below the exact evidence; FITC's objective is not."""
     content, text = load(results, "sparse")
-    rows = content["results"]
-    evidence = next(one["objective"] for one in rows if one["part"] == "exact")
-    assert {one["part"] for one in rows} == {"exact", "numbers", "added", "recovery"}
-    assert all(
-        one["objective"] < evidence + 1e-6
-        for one in rows
-        if one.get("method") == "VFE" and "objective" in one
-    )
-    assert all(
-        one["least"] > -1e-3 for one in rows if one["part"] == "added" and one["method"] == "VFE"
-    )
-    exact = [one for one in rows if one.get("way") == "Z = X"]
-    assert len(exact) == 2 and all(
-        abs(one["first"]) < 1e-2 and one["first_kl"] < 1e-6 for one in exact
-    )
-    assert "As inducing inputs are added" in text and "VFE's, M = 4" in text
-
-
-def test_certificates(results: Path) -> None:
-    """Bounds are above what they bound; the chosen setting pays for the choice."""
-    content, text = load(results, "certificates")
-    coverage, *errors = content["results"]
-    assert (
-        coverage["part"] == "coverage"
-        and coverage["maurer"] < coverage["seeger"] < coverage["mcallester"]
-    )
-    assert [one["settings"] for one in errors] == [1, 2]
-    for one in errors:
-        assert (
-            one["held_out_gibbs"] < one["seeger"] < 1.0
-            and one["held_out_bayes"] == one["held_out_voting"]
-        )
-        assert f"{one['kl']:.1f}" in text
+    exact, *rows = content["results"]
+    assert exact["part"] == "exact" and [one["method"] for one in rows] == ["VFE", "FITC"]
+    bound, objective = (one["objective"] for one in rows)
+    assert bound < exact["objective"] + 1e-6 and bound < objective
+    for one in rows:
+        assert one["part"] == "numbers" and one["num"] == 4 and one["seconds"] > 0.0
+        assert one["excess"] == pytest.approx(one["objective"] - exact["objective"])
+    assert "As inducing inputs are added" in text
