@@ -21,7 +21,7 @@ SOURCES = [
     for folder in ("gpflow_decoupled", "tests", "demo", "notebooks")
     for path in (ROOT / folder).rglob("*.py")
 ]
-CITED = re.compile(r"\(([ACDTV]\d+)\)")
+CITED = re.compile(r"\(([ACDNTV]\d+)\)")
 
 
 def rows(section: str) -> list[list[str]]:

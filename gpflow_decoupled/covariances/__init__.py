@@ -4,7 +4,8 @@ Read `latents.py` first: the covariances that a basis needs, for shared and sepa
 points, and the place where jitter is added. `residual.py` has the residual kernel given beta;
 `stationary.py` the smooth stationary kernels with a hand-written gradient, on the `profiles.py` of
 squared distances; `products.py` products with kernel matrices that are never stored, by fused
-blocks (`stationary_products.py`, `blocks.py`) or by `strips.py` of rows.
+blocks (`stationary_products.py`, `blocks.py`) or by `strips.py` of rows; `neighbours/` the search
+for nearest rows and the covariances of neighbourhoods.
 """
 
 __all__: list[str] = []

@@ -4,7 +4,8 @@ Read `triangular` (products and solves with triangular matrices) and `cholesky` 
 factorisation of the package) first. `whitening` differentiates cheaply through a factor,
 `gaussians` has divergences and changes of parametrisation, `sites` the posterior of a Gaussian
 prior times Gaussian sites, `pivoted` low-rank factors of large matrices, `woodbury` and
-`conjugate_gradients` generic solvers. `coupled`, `coupled_roots` and `newton_systems` solve the
+`conjugate_gradients` generic solvers, `neighbours` conditionals of many small problems at once,
+`blocks` functions of rows by blocks. `coupled`, `coupled_roots` and `newton_systems` solve the
 Newton systems of the models.
 """
 

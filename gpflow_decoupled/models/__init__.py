@@ -8,6 +8,7 @@ q.
 | `SparseCVIGP` | the prior on inducing variables times one Gaussian site | `fit`; `optimizers.sweep` for q alone |
 | `CVIGP` | the prior times one Gaussian site per observation | `fit`; `optimizers.ConjugateComputation` for q alone |
 | `LCLGP` | the same, by the multipliers of a Lagrangian | `fit`; `optimizers.LinearlyConstrainedLagrangian` for q alone |
+| `NNGP` | exact for Gaussian noise, given the nearest neighbours | `gpflow.optimizers.Scipy` |
 | `AffineIndependentGP` | an affine map of independent variables | `fit`; `optimizers.AffineIndependentAscent` for q alone |
 | `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | functions: a linear model as one of the above | as the model they return |
 | `FactorGraph` | independent exponential families | `fit`, or `optimizers.MeanFieldCVI` |
@@ -19,8 +20,8 @@ them, as `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `c
 bound, `basis_predictions.py` the predictions; `decoupled.py` has `ODVGP` and its kin,
 `sparse_conjugate.py` and `dtc.py` two more models on inducing points, `lcl.py` and
 `affine_independent/` two more on all data, `linear/` (with `linear_parts.py`) the linear models,
-`factor_graph.py` with `factors.py` joint densities as products of factors, `streams/` what
-`update` does for models on inducing points, `families.py` the error messages for the wrong model.
+`factor_graph.py` with `factors.py` joint densities as products of factors, `neighbours/` the
+nearest-neighbour GP, `streams/` what `update` does for models on inducing points, `families.py` the error messages for the wrong model.
 """  # noqa: E501
 
 from .affine_independent.gp import AffineIndependentGP
@@ -37,14 +38,15 @@ from .linear.glm import CVIGLM, weights_posterior
 from .linear.lcl_glm import LCLGLM
 from .linear.weights_posterior import WeightsPosterior
 from .monte_carlo import MonteCarlo
+from .neighbours import NNGP, LeaveOneOut
 from .sparse_conjugate import SparseCVIGP
 from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
-    "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP",
-    "SampledFactor", "SparseCVIGP", "StreamMemory", "StreamUpdate", "WeightsPosterior",
-    "prior_factor", "weights_posterior",
+    "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "LeaveOneOut", "MonteCarlo",
+    "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "StreamMemory", "StreamUpdate",
+    "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

@@ -1,0 +1,45 @@
+"""Neighbours among the earlier rows of an ordering."""
+
+from __future__ import annotations
+
+__all__ = ["earlier_neighbours"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from .index import NOBODY, row_index
+
+
+def earlier_neighbours(
+    kernel: Kernel, X: tf.Tensor, queries: tf.Tensor, places: np.ndarray, count: int
+) -> np.ndarray:
+    """The rows nearest to each query, among those before its place in an ordering.
+
+    Queries at places i with 2^k <= i < 2^(k+1) are searched for among the first 2^(k+1) rows, at
+    least half of which come before them. So an index finds what it needs among the nearest few.
+
+    :param kernel: of one latent function.
+    :param X: inputs [N, D] in the ordering.
+    :param queries: inputs [B, D], usually rows of X.
+    :param places: [B]: only rows 0 to place - 1 of X come before a query.
+    :param count: m, how many neighbours are wanted.
+    :return: rows of X [B, m], int32, all below the `places`; -1 where there are fewer than m. Not
+        differentiable, and outside of a `tf.function` only. Cost: B N D, or N log N for the
+        indexes and B m log N for the search.
+
+    Example::
+
+        rows = np.random.default_rng(0).choice(len(X), 2000, replace=False)
+        neighbours = earlier_neighbours(kernel, X, tf.gather(X, rows), rows, 50)
+    """
+    found = np.full((len(places), count), NOBODY, np.int32)
+    octave = np.frexp(np.maximum(places, 1).astype(float))[1]  # 2^(octave - 1) <= i < 2^octave
+    for power in np.unique(octave):
+        these = np.flatnonzero((octave == power) & (places > 0))
+        if len(these):
+            last = min(2 ** int(power), int(X.shape[0]))
+            index = row_index(kernel, X[:last])
+            first = tf.constant(places[these], tf.int32)
+            found[these] = index.nearest(tf.gather(queries, these), count, first=first).numpy()
+    return found

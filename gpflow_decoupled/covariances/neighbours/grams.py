@@ -1,0 +1,89 @@
+"""Covariance matrices of many neighbourhoods at once, with their gradient written out.
+
+Each neighbourhood is moved so that its last row is the origin. A stationary kernel does not see
+that, and squared distances by one product, |a|^2 + |b|^2 - 2 a^T b, then lose digits in proportion
+to the size of the neighbourhood and not to its distance from the origin.
+"""
+
+from __future__ import annotations
+
+__all__ = ["neighbourhood_grams"]
+
+import tensorflow as tf
+from gpflow.kernels import Exponential, Kernel, Matern12
+
+from ..profiles import PROFILES, Profile
+
+
+def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """k(x, x') within each of B neighbourhoods.
+
+    :param kernel: of one latent function.
+    :param X: the inputs [B, n, D] of the neighbourhoods.
+    :return: [B, n, n], without jitter. Cost: B n^2 D. For Matern and squared exponential kernels it
+        can be differentiated once, by symmetric gradients alone: those of functions of a symmetric
+        matrix, as `linalg.neighbours.conditional` is.
+
+    Example::
+
+        K = neighbourhood_grams(gpflow.kernels.Matern32(), tf.gather(X, neighbours))
+    """
+    profile = _PROFILES.get(type(kernel))
+    if profile is None:
+        return kernel(X)
+    active, _ = kernel.slice(X, None)
+    scaled = (active - active[:, -1:]) / tf.convert_to_tensor(kernel.lengthscales)
+    return _gram(profile, kernel.variance, scaled)
+
+
+def _gram(profile: Profile, variance: tf.Tensor, scaled: tf.Tensor) -> tf.Tensor:
+    """variance * f(|a_i - a_j|^2) [B, n, n] for scaled inputs [B, n, D]."""
+
+    @tf.custom_gradient
+    def run(variance: tf.Tensor, scaled: tf.Tensor) -> tuple:
+        values, slopes = profile(_square_distances(scaled), variance)
+
+        def grad(upstream: tf.Tensor) -> tuple:
+            weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
+            # sum_j w_ij (a_i - a_j), twice: once as a row and once as a column
+            ones = tf.ones_like(scaled[..., :1])
+            sums = tf.matmul(weights, tf.concat([ones, scaled], axis=-1))
+            return total / variance, 4.0 * (sums[..., :1] * scaled - sums[..., 1:])
+
+        return values, grad
+
+    return run(tf.convert_to_tensor(variance), scaled)
+
+
+def _square_distances(scaled: tf.Tensor) -> tf.Tensor:
+    """Squared distances [B, n, n] of inputs [B, n, D]; exactly zero on the diagonal."""
+    norms = tf.reduce_sum(tf.square(scaled), axis=-1, keepdims=True)
+    ones = tf.ones_like(norms)
+    left = tf.concat([-2.0 * scaled, norms, ones], axis=-1)
+    right = tf.concat([scaled, ones, norms], axis=-1)
+    squares = tf.maximum(tf.matmul(left, right, transpose_b=True), 0.0)
+    return tf.linalg.set_diag(squares, tf.zeros_like(norms[..., 0]))
+
+
+def _matern12(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """k = variance e^-r and dk/dr2 = -k / (2 r), which is only ever multiplied by differences: it
+    is set to zero where they vanish.
+    """
+    distance = tf.sqrt(squares)
+    values = variance * tf.exp(-distance)
+    return values, tf.math.divide_no_nan(-0.5 * values, distance)
+
+
+def _exponential(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """k = variance e^(-r/2), GPflow's `Exponential`, and dk/dr2 = -k / (4 r)."""
+    distance = tf.sqrt(squares)
+    values = variance * tf.exp(-0.5 * distance)
+    return values, tf.math.divide_no_nan(-0.25 * values, distance)
+
+
+_PROFILES: dict[type, Profile] = {
+    **PROFILES,
+    Matern12: _matern12,
+    Exponential: _exponential,
+}
+"""Unlike in `profiles.py`, kernels with a kink at zero: here distances are rounded little."""

@@ -1,0 +1,223 @@
+"""The rows of data that are nearest to an input."""
+
+from __future__ import annotations
+
+__all__ = ["RowIndex", "row_index"]
+
+import abc
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import IsotropicStationary, Kernel
+from scipy.spatial import cKDTree
+
+from ...linalg.blocks import map_rows
+
+_TREE_COLUMNS = 8
+"""Most columns for a k-d tree. In 8 columns of independent normals it is as fast as products at
+36,000 rows and twice as fast at 200,000; in 3 columns it is ten to a hundred times as fast."""
+_TREE_ROWS = 1_000
+"""Fewest rows for a k-d tree; below, a product takes no time."""
+_BLOCK = 64
+"""Rows of a block. All blocks are filled up to this number, so that the distances of one row are
+rounded in the same way whatever the other rows are."""
+_ENTRIES = 8_000_000
+"""Most entries of a block of distances, 32 MB in single precision."""
+_SPARE = 8
+"""Rows that single precision finds beyond those asked for, from which double precision chooses."""
+OfBlock = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""(queries [B, D], limits [B]) -> row numbers [B, m]."""
+NOBODY = -1
+"""In the place of a neighbour that does not exist."""
+
+
+class RowIndex(abc.ABC):
+    """N rows of data, ready to be searched; see `row_index`.
+
+    :param num_rows: N.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
+
+    def nearest(
+        self,
+        queries: tf.Tensor,
+        count: int,
+        first: tf.Tensor | None = None,
+        itself: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """The nearest rows to some inputs, in no particular order.
+
+        :param queries: inputs [B, D].
+        :param count: m, how many rows are wanted.
+        :param first: [B], int: only rows 0 to first - 1 are searched; all if not given.
+        :param itself: [B], int: a row that is left out, for instance the query itself.
+        :return: row numbers [B, m], int32, -1 where there are fewer than m. Cost: B N D, or B m
+            log N by a tree. Memory beyond the result: one block of distances.
+
+        Example::
+
+            neighbours = row_index(kernel, X).nearest(Xnew, 128)
+        """
+        if queries.shape[0] == 0:
+            return tf.zeros([0, count], tf.int32)
+        queries = tf.stop_gradient(queries)
+        wanted = min(count if itself is None else count + 1, self.num_rows)
+        found = self._nearest(queries, wanted, first)
+        if itself is not None:
+            found = _without(found, tf.cast(itself, tf.int32), min(count, wanted))
+        missing = count - int(found.shape[1])
+        return tf.pad(found, [[0, 0], [0, missing]], constant_values=NOBODY) if missing else found
+
+    @abc.abstractmethod
+    def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
+        """[B, m] for m <= N, int32, -1 beyond `first`."""
+
+
+def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
+    """An index of the rows of X [N, D] by what is near for this kernel at its present parameters.
+
+    Stationary kernels that depend on the distance alone: the distance in inputs divided by the
+    lengthscales, by a k-d tree in few columns and by blocks of products otherwise or inside a
+    `tf.function`. All others, among them sums and products: the squared prior correlation
+    k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
+
+    :param kernel: of one latent function.
+    :param X: [N, D].
+
+    Example::
+
+        row_index(gpflow.kernels.Matern52(lengthscales=[1.0, 100.0]), X).nearest(Xnew, 50)
+    """
+    if isinstance(kernel, IsotropicStationary):
+        return _ScaledIndex(kernel, X)
+    return _CorrelationIndex(kernel, X)
+
+
+def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
+    """The active columns [N, D'] divided by the lengthscales."""
+    active, _ = kernel.slice(X, None)
+    return tf.stop_gradient(active / tf.convert_to_tensor(kernel.lengthscales))
+
+
+class _ScaledIndex(RowIndex):
+    """Rows by the distance in scaled inputs.
+
+    They are ranked in single precision, by |b|^2 - 2 a^T b about the mean of all rows; a few more
+    than are wanted are kept, and chosen from in full precision.
+    """
+
+    def __init__(self, kernel: IsotropicStationary, X: tf.Tensor) -> None:
+        scaled = _scaled(kernel, X)
+        super().__init__(int(X.shape[0]))
+        self._kernel, self._points = kernel, scaled
+        self._centre = tf.reduce_mean(scaled, axis=0)
+        self._tree: cKDTree | None = None
+        if (
+            tf.executing_eagerly()
+            and scaled.shape[1] <= _TREE_COLUMNS
+            and self.num_rows >= _TREE_ROWS
+        ):
+            self._tree = cKDTree(scaled.numpy())
+
+    def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
+        scaled = _scaled(self._kernel, queries)
+        if self._tree is not None and tf.executing_eagerly():
+            limits = None if first is None else np.asarray(first)
+            return tf.constant(_by_tree(self._tree, scaled.numpy(), count, limits), tf.int32)
+        short = tf.cast(self._points - self._centre, tf.float32)
+        norms = tf.reduce_sum(tf.square(short), axis=1)
+        spare = min(count + _SPARE, self.num_rows)
+
+        def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+            about = tf.cast(rows - self._centre, tf.float32)
+            closeness = 2.0 * tf.matmul(about, short, transpose_b=True) - norms
+            _, kept = tf.math.top_k(_within(closeness, limits), spare)
+            difference = tf.gather(self._points, kept) - rows[:, None]
+            squares = tf.reduce_sum(tf.square(difference), axis=-1)
+            return _best(-squares, kept, count, limits)
+
+        return _by_blocks(of_block, scaled, first, self.num_rows)
+
+
+class _CorrelationIndex(RowIndex):
+    """Rows by their squared prior correlation with the query."""
+
+    def __init__(self, kernel: Kernel, X: tf.Tensor) -> None:
+        super().__init__(int(X.shape[0]))
+        self._kernel, self._X = kernel, X
+
+    def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
+        variances = tf.stop_gradient(self._kernel(self._X, full_cov=False))
+
+        def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+            # the variance of the query is the same for all rows, and does not change their order
+            covariances = tf.stop_gradient(self._kernel(rows, self._X))
+            closeness = tf.math.divide_no_nan(tf.square(covariances), variances)
+            closeness, kept = tf.math.top_k(_within(closeness, limits), count)
+            return _best(closeness, kept, count, limits)
+
+        return _by_blocks(of_block, queries, first, 4 * self.num_rows)
+
+
+def _within(closeness: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+    """[B, N] with minus infinity beyond the limits [B]."""
+    columns = tf.range(tf.shape(closeness)[1])
+    least = tf.constant(-np.inf, closeness.dtype)
+    return tf.where(columns < limits[:, None], closeness, least)
+
+
+def _best(closeness: tf.Tensor, rows: tf.Tensor, count: int, limits: tf.Tensor) -> tf.Tensor:
+    """The `count` closest of some rows [B, k], -1 for those beyond the limits [B]."""
+    there = rows < limits[:, None]
+    closeness = tf.where(there, closeness, tf.constant(-np.inf, closeness.dtype))
+    _, order = tf.math.top_k(closeness, count)
+    return tf.gather(tf.where(there, rows, NOBODY), order, batch_dims=1)
+
+
+def _by_blocks(
+    of_block: OfBlock, queries: tf.Tensor, first: tf.Tensor | None, width: int
+) -> tf.Tensor:
+    """`of_block` of queries [B, D] and limits [B], by blocks of the same number of rows each."""
+    size = max(1, min(_BLOCK, _ENTRIES // max(width, 1)))
+    if first is None:
+        first = tf.fill([tf.shape(queries)[0]], np.iinfo(np.int32).max)
+    return map_rows(of_block, (queries, tf.cast(first, tf.int32)), size, tf.int32)
+
+
+def _by_tree(
+    tree: cKDTree, queries: np.ndarray, count: int, first: np.ndarray | None
+) -> np.ndarray:
+    """[B, m] from a k-d tree; where `first` [B] limits the rows, more and more of them are asked
+    for until enough are within the limits.
+    """
+    if first is None:
+        return _query(tree, queries, count)
+    found = np.full((len(queries), count), NOBODY, np.int64)
+    left, asked = np.arange(len(queries)), 2 * count + _SPARE
+    while len(left):
+        asked = min(asked, tree.n)
+        rows = _query(tree, queries[left], asked)
+        there = rows < first[left, None]
+        order = np.argsort(~there, axis=1, kind="stable")[:, :count]
+        kept = np.take_along_axis(np.where(there, rows, NOBODY), order, axis=1)
+        found[left, : kept.shape[1]] = kept
+        done = (there.sum(axis=1) >= np.minimum(count, first[left])) | (asked == tree.n)
+        left, asked = left[~done], 2 * asked
+    return found
+
+
+def _query(tree: cKDTree, queries: np.ndarray, count: int) -> np.ndarray:
+    """[B, m]; SciPy drops the last axis for m = 1 unless it is given a list."""
+    return tree.query(queries, range(1, count + 1))[1]
+
+
+def _without(found: tf.Tensor, itself: tf.Tensor, count: int) -> tf.Tensor:
+    """The first `count` of the rows [B, k] that are not the row `itself` [B]."""
+    other = tf.cast((found != itself[:, None]) & (found >= 0), tf.int32)
+    # a stable order: rows to keep first, each kind in the order found
+    _, order = tf.math.top_k(other, count)
+    kept = tf.where(other > 0, found, NOBODY)
+    return tf.gather(kept, order, batch_dims=1)

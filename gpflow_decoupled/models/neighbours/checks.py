@@ -1,0 +1,86 @@
+"""What a model of neighbours refuses before any work."""
+
+from __future__ import annotations
+
+__all__ = [
+    "check_neighbours_kernel",
+    "check_neighbours_likelihood",
+    "check_noise",
+    "check_observed",
+]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.likelihoods import Gaussian, Likelihood
+
+from ...errors import DataError
+from ...inputs import check_finite_entries
+from .groups import noise_rows, noise_variances
+
+
+def check_neighbours_likelihood(likelihood: Likelihood) -> None:
+    """Refuse other noise than Gaussian; raises `DataError`."""
+    if not isinstance(likelihood, Gaussian):
+        raise DataError(
+            f"NNGP is for Gaussian noise and the likelihood is {type(likelihood).__name__}; use"
+            " models.ODVGP(kernel, likelihood, Z_mean, Z), or models.CVIGP((X, Y), kernel,"
+            " likelihood) for up to some thousand rows."
+        )
+
+
+def check_neighbours_kernel(kernel: Kernel) -> None:
+    """Refuse kernels that mix latent functions; raises `DataError`."""
+    allowed = (SharedIndependent, SeparateIndependent)
+    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, allowed):
+        raise DataError(
+            f"The kernel {type(kernel).__name__} mixes latent functions, and NNGP conditions each"
+            " output on its own observations: use gpflow.kernels.SeparateIndependent([...]) with"
+            " one kernel for each output, a product with gpflow.kernels.Coregion on a column of"
+            " output numbers, or models.ODVGP with this kernel."
+        )
+
+
+def check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
+    """Refuse values that cannot be used: X [N, D] finite, Y [N, P] finite or NaN for missing.
+
+    :param whole: whether they are all the data, in which every output must be observed once.
+    :raises DataError: for no rows, entries that are not finite, infinite outputs, and outputs or
+        rows of which nothing is observed.
+    """
+    if len(X) == 0:
+        raise DataError("X and Y have no rows; there is nothing to learn from.")
+    check_finite_entries(X, "X")
+    missing = np.isnan(Y)
+    check_finite_entries(np.where(missing, 0.0, Y), "Y")
+    if whole and missing.all(axis=0).any():
+        column = int(np.flatnonzero(missing.all(axis=0))[0])
+        raise DataError(
+            f"Y[:, {column}] is NaN in all rows: nothing of this output is observed. Drop it:"
+            f" np.delete(Y, {column}, axis=1)."
+        )
+    if missing.all(axis=1).any():
+        empty = np.flatnonzero(missing.all(axis=1))
+        raise DataError(
+            f"Y[{empty[0]}] is NaN in all columns, like {len(empty)} rows in all: they say"
+            " nothing. Drop them: keep = ~np.isnan(Y).all(axis=1); X, Y = X[keep], Y[keep]."
+        )
+
+
+def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
+    """Refuse noise for another number of rows or outputs than X [N, D] and Y [N, P] have.
+
+    :raises DataError: with both numbers.
+    """
+    rows = noise_rows(likelihood)
+    if rows not in (None, int(X.shape[0])):
+        raise DataError(
+            f"The likelihood has {rows} noise variances and the data {X.shape[0]} rows; pass one"
+            " for each row, [N, 1], or a single number."
+        )
+    columns = noise_variances(likelihood, X[:1], tf.zeros([1], tf.int32)).shape[-1]
+    if columns not in (1, Y.shape[1]):
+        raise DataError(
+            f"The likelihood has noise variances for {columns} outputs and Y has {Y.shape[1]}"
+            " columns; pass one for each output, or a single number."
+        )

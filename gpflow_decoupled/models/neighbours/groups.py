@@ -1,0 +1,128 @@
+"""Outputs that share covariance matrices, and the noise of their observations."""
+
+from __future__ import annotations
+
+__all__ = [
+    "Group", "groups_of", "jitter_variances", "noise_rows", "noise_variances",
+    "relative_jitter",
+]  # fmt: skip
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.functions import Function
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
+
+from ...errors import DataError
+
+_JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
+"""The noise that every observation has, in units of its prior variance. Below it the covariance of
+duplicated rows is singular to round-off."""
+
+
+class Group(NamedTuple):
+    """Outputs with the same kernel, the same noise and the same observed rows.
+
+    Their covariance matrices, and so their neighbours, are computed once.
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    """Of Y."""
+    rows: np.ndarray | None
+    """The rows [N_g] that are observed in these columns, in their order; None for all."""
+
+
+def groups_of(
+    kernel: Kernel, likelihood: Gaussian, data: tuple[tf.Tensor, tf.Tensor]
+) -> list[Group]:
+    """The P outputs in groups.
+
+    All outputs are one group if they share the kernel and the noise, and no entry of Y is missing.
+    Otherwise each is a group.
+
+    :param kernel: a kernel for all outputs, `SharedIndependent` or `SeparateIndependent`.
+    :param likelihood: the noise.
+    :param data: X [N, D] and Y [N, P], with NaN for missing entries.
+    """
+    X, Y = data
+    columns = tuple(range(int(Y.shape[1])))
+    kernels = list(kernel.latent_kernels) if isinstance(kernel, MultioutputKernel) else [kernel]
+    missing = np.isnan(Y.numpy())
+    if len(kernels) == 1 and not missing.any() and _noise_columns(likelihood, X) == 1:
+        return [Group(kernels[0], columns, None)]
+    return [
+        Group(
+            kernels[column % len(kernels)],
+            (column,),
+            np.flatnonzero(~missing[:, column]) if missing[:, column].any() else None,
+        )
+        for column in columns
+    ]
+
+
+def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+    """The noise variances [..., n, 1], or [..., n, P] where outputs have noise of their own.
+
+    :param likelihood: its variance or scale is one number, one for each output, one for each
+        observation, or a function of the inputs.
+    :param X: inputs [..., n, D].
+    :param rows: which observations they are [..., n]; None for inputs that are none.
+    :raises DataError: for the noise of new inputs where it is known for the observations alone.
+    """
+    parameter, lower, squared = _parameter(likelihood)
+    if isinstance(parameter, Function):
+        flat = tf.reshape(X, [-1, X.shape[-1]])
+        values = evaluate_parameter_or_function(parameter, flat, lower_bound=lower)
+        values = tf.reshape(values, tf.concat([tf.shape(X)[:-1], [values.shape[-1]]], axis=0))
+    else:
+        values = tf.convert_to_tensor(parameter)
+        if noise_rows(likelihood) is not None:
+            if rows is None:
+                raise DataError(
+                    "The likelihood has a noise variance for each row of the data, and none for"
+                    " new inputs: use predict_f, or a function of the inputs,"
+                    " gpflow.likelihoods.Gaussian(variance=gpflow.functions.Linear(...))."
+                )
+            values = tf.gather(values, rows)
+        else:
+            columns = values.shape[-1] if values.shape.rank else 1
+            shape = tf.concat([tf.shape(X)[:-1], [columns]], axis=0)
+            values = tf.broadcast_to(tf.reshape(values, [-1]), shape)
+    return tf.square(values) if squared else values
+
+
+def noise_rows(likelihood: Gaussian) -> int | None:
+    """N of a variance [N, 1] or [N, P] that is known for each observation; None for others."""
+    parameter, _, _ = _parameter(likelihood)
+    shape = None if isinstance(parameter, Function) else parameter.shape
+    return int(shape[0]) if shape is not None and shape.rank == 2 and int(shape[0]) > 1 else None
+
+
+def relative_jitter(dtype: tf.DType) -> float:
+    """The least noise of an observation in units of its prior variance: 1e-6 in double precision,
+    1e-4 in single.
+    """
+    return _JITTER[dtype]
+
+
+def jitter_variances(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """The part of the noise [..., N] that keeps covariance matrices positive definite."""
+    variances = kernel(X, full_cov=False)
+    return relative_jitter(variances.dtype) * variances
+
+
+def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, bool]:
+    """The variance or scale, its lower bound, and whether it is a scale."""
+    if likelihood.variance is None:
+        return likelihood.scale, likelihood.scale_lower_bound, True
+    return likelihood.variance, likelihood.variance_lower_bound, False
+
+
+def _noise_columns(likelihood: Gaussian, X: tf.Tensor) -> int:
+    """Of noise variances: 1 if all outputs share them."""
+    rows = tf.zeros([1], tf.int32)
+    return int(noise_variances(likelihood, X[:1], rows).shape[-1])

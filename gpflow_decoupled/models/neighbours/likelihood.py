@@ -1,0 +1,109 @@
+"""The log likelihood of neighbours and the leave-one-out predictions: rows of the data given
+others.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LeaveOneOut", "RowMoments", "moments_of_rows"]
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.functions import MeanFunction
+from gpflow.likelihoods import Gaussian
+
+from ...linalg.blocks import map_rows
+from .conditionals import Observations, rows_given_neighbours
+from .groups import Group, noise_variances
+from .observed import residuals_of
+
+_ENTRIES = 8_000_000
+"""Most entries of the covariance matrices of a block of rows, 64 MB in double precision."""
+
+
+class RowMoments(NamedTuple):
+    """Moments of observed outputs given their neighbours, and the outputs themselves.
+
+    Example::
+
+        residual, mean, variance = moments_of_rows(...)
+    """
+
+    residual: tf.Tensor
+    """[B, P]: outputs less the mean function; NaN where they are missing."""
+    mean: tf.Tensor
+    """[B, P]: less the mean function too."""
+    variance: tf.Tensor
+    """[B, P]: of the observations, noise included."""
+
+
+class LeaveOneOut(NamedTuple):
+    """Predictions of observed rows, each from its nearest other rows.
+
+    Example::
+
+        score = float(np.mean(model.leave_one_out(rows).log_density))
+    """
+
+    mean: np.ndarray
+    """[B, P]: of the observation."""
+    variance: np.ndarray
+    """[B, P]: of the observation, noise included."""
+    log_density: np.ndarray
+    """[B]: in nats, summed over the observed outputs."""
+
+
+def moments_of_rows(
+    groups: list[Group],
+    data: tuple[tf.Tensor, tf.Tensor],
+    parts: tuple[MeanFunction, Gaussian],
+    rows: tf.Tensor,
+    neighbours: tf.Tensor,
+) -> RowMoments:
+    """Moments of rows of the data given their neighbours, (N1), by blocks of rows.
+
+    :param groups: G groups of outputs.
+    :param data: X [N, D] and Y [N, P], NaN where it is missing.
+    :param parts: the mean function and the likelihood.
+    :param rows: row numbers [B].
+    :param neighbours: row numbers [G, B, m], -1 for none.
+    :return: [B, P] each. Where there is more than one block, the gradient computes each again.
+    """
+    width = int(neighbours.shape[-1]) + 1
+    size = max(1, _ENTRIES // (width * width * max(1, int(data[0].shape[1]) // 8)))
+
+    def of_block(rows: tf.Tensor, neighbours: tf.Tensor) -> RowMoments:
+        near = tf.unstack(neighbours, num=len(groups), axis=1)
+        found = [_of_group(group, data, parts, rows, near[g]) for g, group in enumerate(groups)]
+        return RowMoments(*(tf.concat(part, axis=1) for part in zip(*found)))
+
+    if rows.shape[0] is None or rows.shape[0] > size:
+        of_block = tf.recompute_grad(of_block)
+    kind = data[1].dtype
+    arrays = rows, tf.transpose(neighbours, [1, 0, 2])
+    return RowMoments(*map_rows(of_block, arrays, size, RowMoments(kind, kind, kind)))
+
+
+def _of_group(
+    group: Group,
+    data: tuple[tf.Tensor, tf.Tensor],
+    parts: tuple[MeanFunction, Gaussian],
+    rows: tf.Tensor,
+    neighbours: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Residuals, means and variances [B, Q] of one group's outputs."""
+    mean_function, likelihood = parts
+    joint = tf.concat([neighbours, rows[:, None]], axis=1)
+    there = neighbours >= 0
+    joint = tf.maximum(joint, 0)
+    X, Y = (tf.gather(array, joint) for array in data)
+    residuals = tf.gather(residuals_of(mean_function, X, Y), group.columns, axis=-1)
+    noise = noise_variances(likelihood, X, joint)
+    noise = noise[..., group.columns[0] if noise.shape[-1] > 1 else 0]
+    mean, variance, _ = rows_given_neighbours(
+        group.kernel, Observations(X, residuals, noise), there
+    )
+    observed = tf.gather(Y[:, -1], group.columns, axis=-1)
+    residual = tf.where(tf.math.is_nan(observed), observed, residuals[:, -1])
+    return residual, mean, variance[:, None] + tf.zeros_like(mean)

@@ -1,0 +1,385 @@
+"""A GP whose likelihood and predictions condition each observation on its nearest neighbours."""
+
+from __future__ import annotations
+
+__all__ = ["NNGP"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.models import InternalDataTrainingLossMixin
+from gpflow.posteriors import PrecomputeCacheType
+
+from ...errors import DataError, check_option
+from ...inputs import as_array, as_pair, as_values, check_whole, float_type
+from ...linalg.neighbours import log_densities
+from ...user_warnings import warn_user
+from ..checks import (
+    CheckedPredictions,
+    as_observations,
+    check_kernel,
+    check_mean_function,
+    check_parts,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    refuse_replicas,
+    warn_of_values,
+)
+from .checks import (
+    check_neighbours_kernel,
+    check_neighbours_likelihood,
+    check_noise,
+    check_observed,
+)
+from .groups import Group, groups_of, jitter_variances, noise_rows, noise_variances
+from .likelihood import LeaveOneOut, moments_of_rows
+from .observed import mean_values
+from .ordering import appended_order, find_neighbours, random_order
+from .posterior import NeighboursPosterior
+
+
+class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
+    """A nearest-neighbour GP for Gaussian noise (Vecchia 1988), which owns its data.
+
+    The joint density of the observations is a product of conditionals, each observation given all
+    earlier ones in some order. Here each is given its m nearest earlier ones, (N2):
+
+        log p(y) ~ sum_i log N(y_i; b_i^T y_c, tau_i)
+        b_i = K^_cc^-1 K^_ci,   tau_i = K^_ii - K^_ic b_i
+
+    It is the log density of a Gaussian model and equals the exact one for m = N - 1, but it is
+    *not* a bound of it. Predictions condition f on the nearest of all observations, (N7); their
+    variance is never below that of the exact GP with the same hyperparameters.
+
+    :param data: X [N, D], Y [N, P]; NaN in Y marks missing entries.
+    :param kernel: a kernel for all outputs, or `SeparateIndependent` with one for each.
+    :param likelihood: `gpflow.likelihoods.Gaussian`, which is the default. Its variance or scale
+        may be a function of the inputs, or an array [N, 1] of known variances.
+    :param num_neighbours: m of the likelihood; all earlier rows where there are fewer.
+    :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
+    :param mean: "neighbours".
+    :param mean_function: m_0(x) [N, P], whose parameters are learned too; zero if not given.
+    :param seed: of the random order of the rows.
+    :raises DataError: for unusable data, other likelihoods, and kernels that mix latent functions.
+
+    Every observation has noise of 1e-6 of its prior variance (1e-4 in single precision) beside the
+    likelihood's, in training and prediction alike: `noise_at_floor` says where that matters.
+
+    Nearest is by distance in inputs divided by the lengthscales for stationary kernels, else by
+    prior correlation. The neighbours of `training_loss` are those of the kernel at its first call
+    and stay, so that an optimizer sees one function; `refresh_neighbours` looks for them again.
+    Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 + m^2 D for a prediction, whatever N is,
+    and the search: N D a row, or some m log N by a tree in up to eight columns. Example::
+
+        kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
+        model = NNGP((X, Y), kernel, num_neighbours=50)
+        for _ in range(2):
+            model.refresh_neighbours()
+            gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+        mean, variance = model.predict_y(Xnew)
+    """
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood | None = None,
+        *,
+        num_neighbours: int,
+        prediction_neighbours: int | None = None,
+        mean: str = "neighbours",
+        mean_function: MeanFunction | None = None,
+        seed: int = 0,
+    ) -> None:
+        refuse_replicas(type(self).__name__)
+        likelihood = Gaussian() if likelihood is None else likelihood
+        check_parts(kernel, likelihood)
+        check_neighbours_likelihood(likelihood)
+        check_neighbours_kernel(kernel)
+        check_whole(1, num_neighbours=num_neighbours)
+        check_whole(0, seed=seed)
+        prediction_neighbours = prediction_neighbours or num_neighbours
+        check_whole(1, prediction_neighbours=prediction_neighbours)
+        check_option("mean", mean, ("neighbours",))
+        X, Y = _arrays(data, float_type(kernel))
+        outputs = Y.shape[1] if Y.ndim == 2 and not _states_outputs(kernel) else None
+        super().__init__(
+            kernel, likelihood, mean_function, infer_num_latent_gps(kernel, likelihood, outputs)
+        )
+        self._check_new(X, Y, None)
+        check_kernel(kernel, X.shape[1])
+        check_mean_function(mean_function, X.shape[1], self.num_latent_gps)
+        warn_of_values(X, Y, likelihood)
+        self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
+        self.data = tf.convert_to_tensor(X), tf.cast(Y, self.float_type)
+        check_noise(likelihood, *self.data)
+        self._order = tf.Variable(random_order(len(X), seed), trainable=False, shape=[None])
+        self._earlier = tf.Variable(
+            np.zeros([1, 0, 0], np.int32), trainable=False, shape=[None, None, None]
+        )
+
+    @property
+    def num_dims(self) -> int:
+        """D of the data."""
+        return int(self.data[0].shape[1])
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """N and the numbers of neighbours."""
+        return {
+            "N": int(self.data[0].shape[0]),
+            "num_neighbours": self.num_neighbours,
+            "prediction_neighbours": self.prediction_neighbours,
+        }
+
+    @property
+    def groups(self) -> list[Group]:
+        """The outputs in groups that share kernel, noise, observed rows, and so neighbours."""
+        return groups_of(self.kernel, self.likelihood, self.data)
+
+    def neighbours_of(
+        self, rows: np.ndarray, *, before: bool = True, num_neighbours: int | None = None
+    ) -> tf.Tensor:
+        """The nearest rows of the data to some of its rows, at the present kernel parameters.
+
+        :param rows: row numbers [B].
+        :param before: among the rows before each one in the random order, which is what the
+            likelihood needs; otherwise among all others, which is what leave-one-out needs.
+        :param num_neighbours: m; by default that of the likelihood or that of predictions.
+        :return: row numbers [G, B, m], int32, for each of the `groups`; -1 where there are fewer.
+            Outside of a `tf.function` only. Cost: B N D, or B m log N by a tree.
+        """
+        default = self.num_neighbours if before else self.prediction_neighbours
+        count = min(num_neighbours or default, max(1, int(self.data[0].shape[0]) - 1))
+        rows = self._rows(rows)
+        return tf.constant(
+            find_neighbours(self.groups, self.data[0], self._order.numpy(), rows, count, before)
+        )
+
+    def log_likelihood(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
+        """The terms of (N2) for some rows, given neighbours: a pure function of the Parameters.
+
+        Its sum over B random rows, times N / B, is an unbiased estimate of the log likelihood, and
+        so is its gradient. It can be compiled once, with both arguments as tensors.
+
+        :param rows: row numbers [B].
+        :param neighbours: row numbers [G, B, m] from `neighbours_of`.
+        :return: [B], in nats, summed over the observed outputs.
+
+        Example::
+
+            rows = np.random.default_rng(0).choice(N, 2000, replace=False)
+            neighbours = model.neighbours_of(rows)
+            loss = -tf.reduce_sum(model.log_likelihood(rows, neighbours))
+        """
+        rows = tf.cast(tf.convert_to_tensor(rows), tf.int32)
+        residual, mean, variance = moments_of_rows(
+            self.groups, self.data, (self.mean_function, self.likelihood), rows, neighbours
+        )
+        there = tf.math.is_finite(residual)
+        # the branch that is not taken must be finite too, or its gradient is NaN
+        terms = log_densities(tf.where(there, residual, mean), mean, variance)
+        return tf.reduce_sum(tf.where(there, terms, tf.zeros_like(terms)), axis=1)
+
+    def refresh_neighbours(self) -> None:
+        """Look for the neighbours of `training_loss` again, at the present kernel parameters.
+
+        The likelihood is another function afterwards; functions compiled before see the new one.
+        Cost: N^2 D, or N m log N by trees in up to eight columns.
+        """
+        self._earlier.assign(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
+
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """The log likelihood of neighbours (N2) in nats, a scalar; not a bound of the evidence.
+
+        Neighbours are looked for at the first call, and after `update` for the new rows.
+        """
+        with tf.init_scope():
+            self._complete_neighbours()
+        rows = tf.range(int(self.data[0].shape[0]))
+        count = min(self.num_neighbours, max(1, int(rows.shape[0]) - 1))
+        neighbours = tf.ensure_shape(self._earlier, [len(self.groups), rows.shape[0], count])
+        return tf.reduce_sum(self.log_likelihood(rows, neighbours))
+
+    def leave_one_out(self, rows: np.ndarray | None = None) -> LeaveOneOut:
+        """Predict observed rows, each from its nearest other rows, at the present Parameters.
+
+        It compares kernels; as an objective it learns worse hyperparameters than (N2).
+
+        :param rows: row numbers [B]; all rows if not given.
+        :return: moments [B, P] of the observations and log densities [B].
+
+        Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search,
+        with m of predictions. Example::
+
+            rows = np.random.default_rng(1).choice(N, 1000, replace=False)
+            print(model.leave_one_out(rows).log_density.mean())
+        """
+        rows = self._rows(np.arange(int(self.data[0].shape[0])) if rows is None else rows)
+        if self.noise_at_floor().any():
+            warn_user(
+                "The noise variance is at its floor, the relative jitter or the likelihood's lower"
+                " bound: intervals may be too narrow; add noise, or a rougher kernel."
+            )
+        residual, mean, variance = moments_of_rows(
+            self.groups,
+            self.data,
+            (self.mean_function, self.likelihood),
+            tf.constant(rows, tf.int32),
+            self.neighbours_of(rows, before=False),
+        )
+        prior_mean = mean_values(
+            self.mean_function, tf.gather(self.data[0], rows), self.num_latent_gps
+        )
+        terms = log_densities(residual, mean, variance).numpy()
+        return LeaveOneOut((prior_mean + mean).numpy(), variance.numpy(), np.nansum(terms, axis=1))
+
+    def noise_at_floor(self) -> np.ndarray:
+        """Whether the noise of each output is at its floor, [P] bool, on average over the rows.
+
+        The floor is 1e-6 of the prior variance (1e-4 in single precision), the jitter of the model;
+        noise below that changes nothing any more. The likelihood's own lower bound, 1e-6 unless it
+        was made otherwise, counts too.
+        """
+        X = self.data[0]
+        noise = noise_variances(self.likelihood, X, tf.range(tf.shape(X)[0]))
+        noise = tf.reduce_mean(noise, axis=0) + tf.zeros([self.num_latent_gps], X.dtype)
+        jitter = [
+            tf.reduce_mean(jitter_variances(group.kernel, X))
+            for group in self.groups
+            for _ in group.columns
+        ]
+        least = np.maximum(np.stack(jitter), 1.01 * float(self.likelihood.variance_lower_bound))
+        return noise.numpy() <= least
+
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models.
+
+        With `full_cov` all inputs are conditioned on the union of their neighbours; otherwise each
+        on its own, and a prediction does not depend on the other inputs of the call.
+        """
+        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def predict_y(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
+
+        :raises DataError: where noise variances are known for the rows of the data alone.
+        """
+        X = self.inputs(Xnew)
+        if full_cov or full_output_cov:
+            return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
+        mean, variance = self.predict_f(X)
+        return mean, variance + self._new_noise(X)
+
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Log predictive densities [..., N] in nats, at X [..., N, D] and Y [..., N, P].
+
+        :raises DataError: where noise variances are known for the rows of the data alone.
+        """
+        if full_cov or full_output_cov:
+            return super().predict_log_density(data, full_cov, full_output_cov)
+        X, Y = self._held_out(data)
+        return tf.reduce_sum(log_densities(Y, *self.predict_y(X)), axis=-1)
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> NeighboursPosterior:
+        """A posterior for many predictions, which keeps the index of the rows.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
+            "nocache".
+        :return: an object with `predict_f`; its `update_cache()` looks at the Parameters again.
+        :raises UnknownOptionError: for another name of a cache.
+        """
+        return NeighboursPosterior(
+            self.kernel,
+            self.likelihood,
+            self.data,
+            self.prediction_neighbours,
+            self.mean_function,
+            precompute_cache=precompute_cache,
+        )
+
+    def update(self, new_data: RegressionData) -> None:
+        """Add observations, which come last in the order: neighbours of the old ones stay.
+
+        :param new_data: X [N*, D] and Y [N*, P].
+        :raises DataError: for unusable data, with nothing changed.
+
+        Functions that were compiled before this call must be compiled again. Example::
+
+            model.update((X_new, Y_new))
+            mean, variance = model.predict_y(Xnew)
+        """
+        X, Y = _arrays(new_data, self.float_type)
+        self._check_new(X, Y, self.num_dims)
+        if noise_rows(self.likelihood) is not None:
+            raise DataError(
+                "The likelihood has a noise variance for each row of the data, and none for the new"
+                " ones: build the model again with all rows and all variances."
+            )
+        parts = (X, tf.cast(Y, self.float_type))
+        self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
+        self._order.assign(appended_order(self._order.numpy(), len(X)))
+
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Held-out X [N, D] and Y [N, P] as tensors, with their values checked where known."""
+        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        check_shapes_of_data(
+            X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
+        )
+        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
+        if x is not None and y is not None:
+            check_values(x, y, self.likelihood)
+        return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
+
+    def _check_new(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+        """Refuse unusable rows for the data of the model; raises `DataError`."""
+        dtype = float_type(self.kernel)
+        check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, dims, dtype)
+        check_observed(X, np.asarray(Y, float), whole=dims is None)
+
+    def _rows(self, rows: np.ndarray) -> np.ndarray:
+        """Row numbers [B] of the data as an array; raises `DataError` for others."""
+        numbers, N = np.asarray(rows), int(self.data[0].shape[0])
+        fine = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
+        if not fine or (numbers.size and (numbers.min() < 0 or numbers.max() >= N)):
+            raise DataError(f"rows must be a vector of whole numbers from 0 to {N - 1}.")
+        return numbers.astype(np.int64)
+
+    def _new_noise(self, X: tf.Tensor) -> tf.Tensor:
+        """Noise variances [..., N, P] of observations at new inputs, jitter included."""
+        jitter = [jitter_variances(group.kernel, X) for group in self.groups for _ in group.columns]
+        return noise_variances(self.likelihood, X, None) + tf.stack(jitter, axis=-1)
+
+    def _complete_neighbours(self) -> None:
+        """Look for the neighbours of rows that have none yet."""
+        N, groups = int(self.data[0].shape[0]), len(self.groups)
+        known, count = tf.shape(self._earlier).numpy(), min(self.num_neighbours, max(1, N - 1))
+        if tuple(known) == (groups, N, count):
+            return
+        if known[0] != groups or known[2] != count or known[1] > N:
+            self.refresh_neighbours()
+            return
+        new = self.neighbours_of(np.arange(known[1], N))
+        self._earlier.assign(tf.concat([self._earlier, new], axis=1))
+
+
+def _arrays(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
+    return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
+
+
+def _states_outputs(kernel: Kernel) -> bool:
+    """Whether the kernel says how many outputs there are."""
+    return isinstance(kernel, MultioutputKernel)

@@ -1,0 +1,80 @@
+"""The ordering of the rows, and who is near whom."""
+
+from __future__ import annotations
+
+__all__ = ["appended_order", "find_neighbours", "random_order"]
+
+import numpy as np
+import tensorflow as tf
+
+from ...covariances.neighbours import earlier_neighbours, row_index
+from .groups import Group
+
+
+def random_order(num_rows: int, seed: int) -> np.ndarray:
+    """All rows [N] in a random order.
+
+    Early rows then have far neighbours, which is what tells about long lengthscales.
+    """
+    return np.random.default_rng(seed).permutation(num_rows).astype(np.int32)
+
+
+def appended_order(order: np.ndarray, num_rows: int) -> np.ndarray:
+    """The order [N] of rows, and after them new rows: [N + num_rows]."""
+    return np.concatenate([order, np.arange(len(order), len(order) + num_rows, dtype=np.int32)])
+
+
+def find_neighbours(
+    groups: list[Group],
+    X: tf.Tensor,
+    order: np.ndarray,
+    rows: np.ndarray,
+    count: int,
+    before: bool,
+) -> np.ndarray:
+    """The neighbours of rows of the data, for each group of outputs.
+
+    :param groups: G groups.
+    :param X: [N, D].
+    :param order: all rows [N] in the ordering.
+    :param rows: B of the rows.
+    :param count: m.
+    :param before: search among the rows before each one in the ordering; otherwise among all but
+        itself.
+    :return: row numbers [G, B, m], int32, -1 where there are fewer.
+    """
+    found: dict[tuple, np.ndarray] = {}
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=order.dtype)
+    # latents with kernels of their own, or missing entries, have neighbours of their own
+    keys = [(id(g.kernel), None if g.rows is None else g.columns) for g in groups]
+    for key, group in zip(keys, groups):
+        if key not in found:
+            found[key] = _of_group(group, X, order, rank, rows, count, before)
+    return np.stack([found[key] for key in keys])
+
+
+def _of_group(
+    group: Group,
+    X: tf.Tensor,
+    order: np.ndarray,
+    rank: np.ndarray,
+    rows: np.ndarray,
+    count: int,
+    before: bool,
+) -> np.ndarray:
+    """[B, m]: places among the usable rows in their order, as rows of the data."""
+    usable = order
+    if group.rows is not None:
+        usable = order[np.isin(order, group.rows)]
+    # how many usable rows come before each row, which is its own place if it is one of them
+    place = np.searchsorted(rank[usable], rank[rows])
+    sorted_X = tf.gather(X, usable)
+    if before:
+        places = earlier_neighbours(group.kernel, sorted_X, tf.gather(X, rows), place, count)
+    else:
+        own = (place < len(usable)) & (usable[np.minimum(place, len(usable) - 1)] == rows)
+        itself = tf.constant(np.where(own, place, -2), tf.int32)
+        index = row_index(group.kernel, sorted_X)
+        places = index.nearest(tf.gather(X, rows), count, itself=itself).numpy()
+    return np.where(places < 0, -1, usable[np.maximum(places, 0)]).astype(np.int32)

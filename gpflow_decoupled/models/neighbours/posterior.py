@@ -1,0 +1,230 @@
+"""GPflow posterior objects of models that predict from neighbours."""
+
+from __future__ import annotations
+
+__all__ = ["NeighboursPosterior"]
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, TensorType
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
+
+from ...covariances.neighbours import RowIndex, row_index
+from ...errors import DataError, NumericalError
+from ...inputs import as_inputs, float_type
+from ...linalg.blocks import map_rows
+from ...posteriors import cache_type, mix_outputs
+from ...summaries import kernel_name, one_line
+from .conditionals import Observations, joint_given_rows, new_given_neighbours
+from .groups import Group, groups_of, noise_variances
+from .observed import residuals_of
+
+_ENTRIES = 4_000_000
+"""Most entries of the covariance matrices of a block of inputs, 32 MB in double precision."""
+_JOINT_ROWS = 20_000
+"""Most observations that inputs are conditioned on jointly: their covariance takes 3.2 GB."""
+
+
+class NeighboursPosterior(AbstractPosterior):
+    """Predictions (N7) from the nearest observations.
+
+    :param kernel: the kernel of the model.
+    :param likelihood: the noise.
+    :param data: X [N, D] and Y [N, P], with NaN for missing entries.
+    :param num_neighbours: m, the observations that a prediction is conditioned on.
+    :param mean_function: added to the mean; zero if not given.
+    :param precompute_cache: how residuals and noise of the data are stored: "tensor", "variable",
+        or "nocache". Outside of a `tf.function` the index of the rows is kept too.
+
+    Predictions at B inputs cost B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs are
+    conditioned on the union of their neighbours, which costs the cube of its size; the variances
+    are then at most those without.
+    Example::
+
+        posterior = model.posterior()  # a NeighboursPosterior
+        mean, variance = posterior.predict_f(Xnew)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Gaussian,
+        data: tuple[tf.Tensor, tf.Tensor],
+        num_neighbours: int,
+        mean_function: MeanFunction | None = None,
+        *,
+        precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
+    ) -> None:
+        super().__init__(kernel, data[0], mean_function=mean_function)
+        self.likelihood, self.num_neighbours = likelihood, num_neighbours
+        self._Y = data[1]
+        self._indexes: dict[object, RowIndex] = {}
+        self.update_cache(precompute_cache)
+
+    def __repr__(self) -> str:
+        """One line: the kernel, the sizes, and how the residuals are stored."""
+        kind = self._precompute_cache
+        return one_line(
+            self,
+            kernel_name(self.kernel),
+            N=int(self.X_data.shape[0]),
+            num_neighbours=self.num_neighbours,
+            precompute_cache=None if kind is None else kind.value,
+        )
+
+    def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
+        """Compute the cache and the index again from the present values of the Parameters.
+
+        :param precompute_cache: the cache type from now on; by default the one that was used last.
+        """
+        self._indexes = {}
+        super().update_cache(
+            None
+            if precompute_cache is None and self._precompute_cache
+            else cache_type(precompute_cache)
+        )
+
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
+        inputs.
+        """
+        return super().predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+
+    def fused_predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """The same without the cache."""
+        return super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+
+    def _inputs(self, Xnew: InputData) -> tf.Tensor:
+        return as_inputs(Xnew, "Xnew", int(self.X_data.shape[1]), float_type(self.kernel))
+
+    def _precompute(self) -> tuple[PrecomputedValue, ...]:
+        residuals = residuals_of(self.mean_function, self.X_data, self._Y)
+        rows = tf.range(tf.shape(self.X_data)[0])
+        noise = noise_variances(self.likelihood, self.X_data, rows)
+        return tuple(PrecomputedValue(part, (False, False)) for part in (residuals, noise))
+
+    @inherit_check_shapes
+    def _conditional_with_precompute(
+        self,
+        cache: tuple[tf.Tensor, ...],
+        Xnew: TensorType,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> MeanAndVariance:
+        return self._predict(cache, Xnew, full_cov, full_output_cov)
+
+    @inherit_check_shapes
+    def _conditional_fused(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        cache = tuple(part.value for part in self._precompute())
+        return self._predict(cache, Xnew, full_cov, full_output_cov)
+
+    def _predict(
+        self,
+        cache: Sequence[tf.Tensor],
+        Xnew: tf.Tensor,
+        full_cov: bool,
+        full_output_cov: bool,
+    ) -> MeanAndVariance:
+        residuals, noise = cache
+        means, covs = [], []
+        for group in groups_of(self.kernel, self.likelihood, (self.X_data, self._Y)):
+            mine = Observations(
+                self.X_data,
+                tf.gather(residuals, group.columns, axis=1),
+                noise[:, group.columns[0] if noise.shape[1] > 1 else 0],
+            )
+            if group.rows is not None:
+                mine = mine.at(group.rows)
+            predict = self._joint if full_cov else self._marginals
+            mean, cov = predict(group, mine, Xnew)
+            means.append(mean)
+            covs.extend([cov] * len(group.columns))
+        mean, cov = tf.concat(means, axis=-1), tf.stack(covs, axis=-3 if full_cov else -1)
+        return mix_outputs(self.kernel, mean, cov, full_cov, full_output_cov)
+
+    def _marginals(
+        self, group: Group, data: Observations, Xnew: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means [..., N, Q] and variances [..., N]."""
+        flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
+        index = self._index(group, data.X)
+        count = min(self.num_neighbours, int(data.X.shape[0]))
+        neighbours = index.nearest(flat, count)
+
+        def of_block(inputs: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            mean, variance, ok = new_given_neighbours(
+                group.kernel, inputs, data.at(near), near >= 0
+            )
+            _check(ok)
+            return mean, variance
+
+        size = max(1, _ENTRIES // (count + 1) ** 2)
+        kind = Xnew.dtype
+        mean, variance = map_rows(of_block, (flat, neighbours), size, (kind, kind))
+        shape = tf.shape(Xnew)[:-1]
+        mean = tf.reshape(mean, tf.concat([shape, [len(group.columns)]], axis=0))
+        return mean, tf.reshape(variance, shape)
+
+    def _joint(
+        self, group: Group, data: Observations, Xnew: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means [..., N, Q] and covariances [..., N, N], each matrix given the union of its
+        inputs' neighbours.
+        """
+        index = self._index(group, data.X)
+        count = min(self.num_neighbours, int(data.X.shape[0]))
+
+        def of_matrix(inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            near = tf.sort(tf.unique(tf.reshape(index.nearest(inputs, count), [-1]))[0])
+            if tf.executing_eagerly() and near.shape[0] > _JOINT_ROWS:
+                raise DataError(
+                    f"full_cov=True conditions all inputs on the union of their neighbours, here"
+                    f" {near.shape[0]} observations, at most {_JOINT_ROWS}: pass fewer inputs at a"
+                    " time, or use full_cov=False."
+                )
+            mean, cov, ok = joint_given_rows(group.kernel, inputs, data.at(near))
+            _check(ok)
+            return mean, cov
+
+        if Xnew.shape.rank == 2:
+            return of_matrix(Xnew)
+        leading, (N, D) = tf.shape(Xnew)[:-2], (tf.shape(Xnew)[-2], Xnew.shape[-1])
+        mean, cov = map_rows(
+            lambda one: tuple(part[None] for part in of_matrix(one[0])),
+            (tf.reshape(Xnew, tf.stack([-1, N, D])),),
+            1,
+            (Xnew.dtype, Xnew.dtype),
+        )
+        mean = tf.reshape(mean, tf.concat([leading, [N, len(group.columns)]], axis=0))
+        return mean, tf.reshape(cov, tf.concat([leading, [N, N]], axis=0))
+
+    def _index(self, group: Group, X: tf.Tensor) -> RowIndex:
+        """The index of the group's rows; kept between calls outside of a `tf.function`."""
+        if not tf.executing_eagerly():
+            return row_index(group.kernel, X)
+        key = id(group.kernel), group.columns if group.rows is not None else None
+        if key not in self._indexes:
+            self._indexes[key] = row_index(group.kernel, X)
+        return self._indexes[key]
+
+
+def _check(ok: tf.Tensor) -> None:
+    """Raise `NumericalError` for a failed factorisation, where its status is known."""
+    if tf.executing_eagerly() and not bool(ok):
+        raise NumericalError(
+            "The covariance of an input's neighbours is not positive definite. Likely fixes:"
+            " double precision (gpflow.config.set_default_float(np.float64)), a larger noise"
+            " variance, kernel parameters that are finite.",
+            matrix="k(neighbours, neighbours)",
+        )
