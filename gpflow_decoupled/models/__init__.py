@@ -1,28 +1,27 @@
-"""GPflow models: a kernel, a likelihood, a mean function, and a basis for the approximate posterior
-q.
+"""GPflow models: a kernel, a likelihood, a mean function, and a basis for q(f).
 
-| class | what q is | what trains it |
+| class | q | trained by |
 |---|---|---|
-| `BasisGP` | any `bases.InducingBasis` | `fit`; `optimizers.NaturalGradient` for q alone |
-| `ODVGP`, `HDVGP`, `DVGP`, `SOLVEGP` | a `BasisGP` with that basis, made in one line | as `BasisGP` |
-| `SparseCVIGP` | the prior on inducing variables times one Gaussian site | `fit`; `optimizers.sweep` for q alone |
-| `CVIGP` | the prior times one Gaussian site per observation | `fit`; `optimizers.ConjugateComputation` for q alone |
-| `LCLGP` | the same, by the multipliers of a Lagrangian | `fit`; `optimizers.LinearlyConstrainedLagrangian` for q alone |
-| `NNGP` | exact for Gaussian noise, given the nearest neighbours | `gpflow.optimizers.Scipy` |
-| `AffineIndependentGP` | an affine map of independent variables | `fit`; `optimizers.AffineIndependentAscent` for q alone |
-| `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | functions: a linear model as one of the above | as the model they return |
-| `FactorGraph` | independent exponential families | `fit`, or `optimizers.MeanFieldCVI` |
+| `BasisGP` | any `bases.InducingBasis` | `fit`; `NaturalGradient` (q alone) |
+| `ODVGP`, `HDVGP`, `DVGP`, `SOLVEGP` | a `BasisGP` with that basis | as `BasisGP` |
+| `SparseCVIGP` | prior on inducing variables times one site | `fit`; `sweep` (q alone) |
+| `CVIGP` | prior times a site per observation | `fit`; `ConjugateComputation` (q alone) |
+| `LCLGP` | the same, by multipliers | `fit`; `LinearlyConstrainedLagrangian` (q alone) |
+| `NNGP` | exact given the nearest neighbours (Gaussian noise) | `fit` |
+| `AffineIndependentGP` | affine map of independent variables | `fit`; `AffineIndependentAscent` |
+| `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | linear models, by functions | as the result |
+| `FactorGraph` | independent exponential families | `fit`; `MeanFieldCVI` |
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
-them, as `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`;
-`checks/` has the validation of data, `expectations.py` and `monte_carlo.py` the data term of the
-bound, `basis_predictions.py` the predictions; `decoupled.py` has `ODVGP` and its kin,
-`sparse_conjugate.py` and `dtc.py` two more models on inducing points, `lcl.py` and
-`affine_independent/` two more on all data, `linear/` (with `linear_parts.py`) the linear models,
-`factor_graph.py` with `factors.py` joint densities as products of factors, `neighbours/` the
-nearest-neighbour GP, `streams/` what `update` does for models on inducing points, `families.py` the error messages for the wrong model.
-"""  # noqa: E501
+them, as `gpflow.models.VGP`. Read `basis_gp.py`, `full_gp.py` and `conjugate.py` first.
+`decoupled.py` has `ODVGP` and its kin, `sparse_conjugate.py` and `dtc.py` two more on inducing
+points, `lcl.py` and `affine_independent/` two more on all data, `linear/` (with `linear_parts.py`)
+linear models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
+`expectations.py` and `monte_carlo.py` compute the data term, `basis_predictions.py` predictions,
+`neighbours/` the nearest-neighbour GP,
+`streams/` updates of models on inducing points, `families.py` errors for the wrong model.
+"""
 
 from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP

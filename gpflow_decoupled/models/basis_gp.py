@@ -38,21 +38,21 @@ from .streams import StreamMemory, StreamUpdate, remember, update
 
 
 class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
-    """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and
-    basis.
+    """A sparse GP whose q(f) is any basis on inducing points.
+
+    Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P].
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param basis: an `InducingBasis`, with as many latents as the kernel and the likelihood.
-    :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not
-        given.
-    :param num_data: N of the whole data set, which scales the bound of a minibatch. `fit` sets it.
-    :param expectations: a `MonteCarlo` estimates the data term from draws; None takes the
-        likelihood's own integrals.
-    :raises DataError: for a basis that is not on inducing points, where the numbers of latent
-        functions disagree, and for draws from a likelihood without gradients.
+    :param basis: an `InducingBasis`, with as many latents as kernel and likelihood.
+    :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
+    :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
+    :param expectations: a `MonteCarlo` estimates the data term from draws; None uses the
+        likelihood's integrals.
+    :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
+        draws from a likelihood without gradients.
 
-    Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P]. Example::
+    Example::
 
         basis = OrthogonalBasis(gamma, beta)
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
@@ -61,8 +61,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     """
 
     memory: StreamMemory | None = None
-    """What the data of earlier updates said; None before the first. Set it to None to forget them,
-    and train q anew.
+    """The likelihood factor of earlier updates' data, or None. Set it to None to forget them, and
+    train q anew.
     """
 
     def __init__(
@@ -104,12 +104,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         steps: int = 100,
         tolerance: float = 1e-6,
     ) -> StreamUpdate:
-        """Take in a batch X [N, D], Y [N, P] of a stream: q becomes the posterior of it and of all
-        data before.
+        """Take in a batch X [N, D], Y [N, P] of a stream: update q by it, without old data.
 
-        The old data are not needed: see `models.streams.update` for the options, with points beta
-        and gamma [M, D], the errors
-        and the cost. Example::
+        See `models.streams.update` for options (points beta and gamma [M, D]), errors and cost.
+
+        Example::
 
             record = model.update((X_new, Y_new))
         """
@@ -125,14 +124,12 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         )
 
     def remember(self, data: RegressionData) -> StreamMemory:
-        """What data X [N, D], Y [N, P] said, on which q was trained by `fit`, for updates to come:
-        see `models.streams`.
-        """
+        """Store the likelihood factor of q's data X [N, D], Y [N, P]; see `models.streams`."""
         return remember(self, data)
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """How many points of each kind the basis has, by name."""
+        """Numbers of points of each kind, by name."""
         return self.basis.sizes
 
     @property
@@ -142,20 +139,16 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def q_mu(self) -> Parameter:
-        """The Parameter [M, L] of the mean of q(u), by its name in `gpflow.models.SVGP`; bases with
-        other ones have none.
-        """
+        """The Parameter [M, L] of q(u)'s mean, if any, as in `gpflow.models.SVGP`."""
         return self._parameter("q_mu")
 
     @property
     def q_sqrt(self) -> Parameter:
-        """The Parameter [L, M, M] of the root of q(u)'s covariance, by its name in
-        `gpflow.models.SVGP`.
-        """
+        """The Parameter [L, M, M] of the root of q(u)'s covariance, as in `gpflow.models.SVGP`."""
         return self._parameter("q_sqrt")
 
     def _parameter(self, name: str) -> Parameter:
-        """A Parameter of the basis; raises `AttributeError` where it has others."""
+        """A Parameter of the basis; `AttributeError` if it has none of this name."""
         found = getattr(self.basis, name, None)
         if isinstance(found, Parameter):
             return found
@@ -176,9 +169,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def num_dims(self) -> int | None:
-        """D of the inducing points, or None for those that are not points, such as
-        `inducing.Weights`.
-        """
+        """D of the inducing points; None for others, such as `inducing.Weights`."""
         return input_dims(self.basis.beta)
 
     def prior_kl(self) -> tf.Tensor:
@@ -188,24 +179,21 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
     ) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, the data term of the bound per observation.
+        """E_q log p(y_n | f_n) [N] in nats, the data term per observation.
 
-        :param mean: means of the latent functions [N, L], without the mean function.
+        :param mean: means of the latents [N, L], without the mean function.
         :param variance: their variances [N, L].
         :param data: X [N, D] and Y [N, P].
-        :return: the expectations [N]; with `expectations` an unbiased estimate, from new draws at
-        every call.
+        :return: [N]; with `expectations` an unbiased estimate, from new draws at every call.
         """
         if self.expectations is None:
             return variational_expectations(self, mean, variance, data)
         return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
-        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is
-        not set.
+        """num_data / batch size, the data term's factor; without `num_data` 1 and a warning.
 
-        :param X: inputs [N, D]; on several replicas those of this one, and the batch is that of all
-        of them together.
+        :param X: inputs [N, D]; on several replicas this one's share of the batch.
         """
         dtype = X.dtype
         if self.num_data is None:
@@ -218,16 +206,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return tf.cast(self.num_data, dtype) / rows
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
-        """The evidence lower bound of the whole data set in nats, a scalar.
+        """The ELBO of the whole data set in nats, a scalar; cost as the basis.
 
-        :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is
-            estimated.
-        :raises DataError: for unusable data; inside a `tf.function`, where values are not known,
-            for wrong shapes and types.
-        :raises ModelError: on several replicas of `tf.distribute`, each of which would have the
-            bound of its own rows.
-
-        Cost: see the class of the basis.
+        :param data: X [N, D] and Y [N, P]: all data, or a minibatch for an estimate.
+        :raises DataError: for unusable data; inside a `tf.function` for wrong shapes and types.
+        :raises ModelError: on several replicas of `tf.distribute`, each with its rows' bound.
         """
         if replicas.count() > 1:
             raise ModelError(
@@ -246,9 +229,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return self.elbo(data)
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P], with their shapes checked; Y becomes float, or
-        integer for `Softmax`.
-        """
+        """Data as tensors X [N, D], Y [N, P], shapes checked; Y is integer for `Softmax`."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type
@@ -257,10 +238,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return X, as_observations(Y, self.likelihood, X.dtype)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are
-        known.
+        """Data as tensors X [N, D] and Y [N, P], values checked where known.
 
-        :param data: all data or a minibatch of them.
+        :param data: all data or a minibatch.
         :raises DataError: for unusable data.
         """
         X, Y = self.as_tensors(data)
@@ -269,9 +249,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return X, Y
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
-        """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are
-        those of `elbo`.
-        """
+        """Minus bound and log prior of hyperparameters, a scalar; data and errors as `elbo`."""
         return super().training_loss(self.checked(data))
 
     def training_loss_closure(
@@ -279,10 +257,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     ) -> Callable[[], tf.Tensor]:
         """The training loss as a function without arguments, for GPflow's optimizers.
 
-        :param data: X [N, D] and Y [N, P], whose values are checked here, once; or an iterator of
-            minibatches of them.
+        :param data: X [N, D] and Y [N, P], checked here, once; or an iterator of minibatches.
         :param compile: wrap the function in `tf.function`.
-        :raises DataError: for unusable data, and for minibatches if `num_data` is not set.
+        :raises DataError: for unusable data, and for minibatches without `num_data`.
         """
         if isinstance(data, (tuple, list)):
             data = self.checked(data)

@@ -24,27 +24,24 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
     """
 
     basis: Basis
-    """q(f)."""
+    """The parametrisation of q(f)."""
 
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances
-        [..., N, P].
-        """
+        """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> BasisPosterior:
-        """A posterior for fast predictions, which keeps the factorisations of the Parameters as
-        they are now.
+        """A posterior for fast predictions, with the present Parameters' factorisations.
 
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
-        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
-        :raises UnknownOptionError: for another name of a cache.
+        :return: an object with `predict_f`; its `update_cache()` factorises again.
+        :raises UnknownOptionError: for another cache.
         """
         return BasisPosterior(
             self.kernel,

@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is the prior times one Gaussian site per observation."""
+"""A full GP whose q(f) is the prior times a Gaussian site per observation."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from .full_gp import FullGP
 
 
 class CVIGP(FullGP):
-    """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on the data, which
-    the model owns.
+    """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on its data.
+
+    `fit` trains everything; `optimizers.ConjugateComputation` the sites alone.
+    `optimizers.ExpectationPropagation` and `optimizers.LaplaceApproximation` set sites by other
+    criteria. `training_loss` is the negative bound at fixed sites: a bound at every kernel, and the
+    log evidence at the best sites for Gaussian noise. Cost: 4/3 N^3 per latent.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
-    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns
-        of Y.
+    :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :raises DataError: for unusable data.
 
-    `fit` trains everything; `optimizers.ConjugateComputation` optimises the sites alone, at fixed
-    hyperparameters. `optimizers.ExpectationPropagation` and `optimizers.LaplaceApproximation` set
-    them by other criteria than the bound. `training_loss` is the negative bound at fixed sites, to
-    be minimised over everything else. It is a bound at every kernel, and at the best sites for
-    Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent.
     Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())
@@ -54,16 +52,15 @@ class CVIGP(FullGP):
         self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: sum_n E_n - KL, (C14); 4/3 N^3 per latent."""
+        """The ELBO in nats, a scalar: sum_n E_n - KL; 4/3 N^3 per latent."""
         state = self.basis.factor(self.kernel)
         expected = self.variational_expectations(state.mean, state.variance, self.data)
-        return tf.reduce_sum(expected) - self.basis.prior_kl(state)
+        return tf.reduce_sum(expected) - self.basis.prior_kl(state)  # (C14)
 
     def elbo_of_sites(self) -> tf.Tensor:
-        """The same bound in nats, a scalar, from the log evidence of the sites (C15); it does not
-        use `prior_kl`.
-        """
+        """The ELBO in nats, a scalar, from the log evidence of the sites, without `prior_kl`."""
         state = self.basis.factor(self.kernel)
+        # (C15)
         expected = tf.reduce_sum(
             self.variational_expectations(state.mean, state.variance, self.data)
         )
@@ -71,13 +68,14 @@ class CVIGP(FullGP):
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 
     def update(self, new_data: RegressionData) -> None:
-        """Add observations: their sites start at zero, and those of the old observations keep their
-        values.
+        """Add observations, whose sites start at zero; old sites stay.
+
+        Functions compiled before must be compiled again.
 
         :param new_data: X [N*, D] and Y [N*, P].
         :raises DataError: for unusable data, with nothing changed.
 
-        Functions that were compiled before this call must be compiled again. Example::
+        Example::
 
             model.update((X_new, Y_new))
             ConjugateComputation().run(model)

@@ -1,6 +1,4 @@
-"""Constructors of `BasisGP` with one of the decoupled bases; they have no mathematics of their
-own.
-"""
+"""Constructors of `BasisGP` with one of the decoupled bases."""
 
 from __future__ import annotations
 
@@ -21,29 +19,28 @@ from .monte_carlo import MonteCarlo
 
 
 class ODVGP(BasisGP):
-    """Orthogonally decoupled variational GP (Salimbeni et al. 2018): a `BasisGP` with an
-    `OrthogonalBasis`, or for gamma="data" a `MeanOnDataBasis`.
+    """Orthogonally decoupled variational GP (Salimbeni et al. 2018): an `OrthogonalBasis`.
 
-    The mean uses the points gamma and beta, the covariance beta alone, and the points gamma
-    contribute what beta cannot.
+    The covariance uses the points beta, the mean beta and the residual of gamma given beta; with
+    gamma="data" the basis is a `MeanOnDataBasis`. Cost: see `OrthogonalBasis`.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data" for a mean on
-        all training inputs, which `fit` solves for, see `optimizers.ConjugateGradients`.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", a mean on all
+        training inputs that `fit` solves for, see `optimizers.ConjugateGradients`.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param mean_function: m(x) [N, P]; zero if not given.
-    :param num_latent_gps: L; by default what the likelihood or the kernel state, else 1.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else 1.
     :param num_data: N of the whole data set; `fit` sets it.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
-    :param mean_subsample: number of rows in the estimate of the mean's norm, for thousands of mean
-        points; None computes it in full.
-    :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose
-        quadrature is expensive.
+    :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points;
+        None computes it in full.
+    :param expectations: a `MonteCarlo` estimates the data term from draws, for expensive
+        quadrature.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
-    Cost: see `OrthogonalBasis`. Example::
+    Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
         model = ODVGP(kernel, likelihood, gamma, beta)
@@ -84,14 +81,14 @@ class ODVGP(BasisGP):
 
 
 class HDVGP(BasisGP):
-    """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `BasisGP` with a
-    `HybridBasis`.
+    """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `HybridBasis`.
+
+    Other arguments as `ODVGP`, which has the same posteriors in better coordinates.
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
 
-    The other arguments are those of `ODVGP`, which describes the same posteriors in better
-    coordinates. Example::
+    Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
         model = HDVGP(kernel, likelihood, gamma, beta)
@@ -132,14 +129,15 @@ class HDVGP(BasisGP):
 
 
 class DVGP(BasisGP):
-    """Decoupled variational GP (Cheng & Boots 2017): a `BasisGP` with a `DecoupledBasis`.
+    """Decoupled variational GP (Cheng & Boots 2017): a `DecoupledBasis`.
+
+    Other arguments as `ODVGP`.
 
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
-    :param covariance: "inverse", the parametrisation of the paper, or "coupled", that of
-        `gpflow.models.SVGP`.
+    :param covariance: "inverse", as in the paper, or "coupled", as in `gpflow.models.SVGP`.
 
-    The other arguments are those of `ODVGP`. Example::
+    Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
         model = DVGP(kernel, likelihood, alpha, beta, covariance="coupled")
@@ -182,14 +180,15 @@ class DVGP(BasisGP):
 
 
 class SOLVEGP(BasisGP):
-    """Sparse orthogonal variational GP (Shi, Titsias & Mnih 2020): a `BasisGP` with a `SolveBasis`.
+    """Sparse orthogonal variational GP (Shi, Titsias & Mnih 2020): a `SolveBasis`.
+
+    Other arguments as `ODVGP`, without mean coefficients: gamma has a Gaussian, and both Gaussians
+    have natural gradients.
 
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
 
-    The other arguments are those of `ODVGP`, without those of the mean coefficients: here gamma has
-    a Gaussian of its own, and
-    both Gaussians have natural gradients. Example::
+    Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
         model = SOLVEGP(kernel, likelihood, gamma, beta)

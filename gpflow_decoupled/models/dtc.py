@@ -1,13 +1,10 @@
-"""Regression with the deterministic training conditional (projected process), an approximation that
-is not a bound.
+"""Regression by the deterministic training conditional (projected process), no bound.
 
-Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf,
-A = L_u^-1 K_uf / s, B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, the objective in the place of
-log p(y) is
+Seeger, Williams & Lawrence 2003, compared by Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1
+K_uf / s, B = I + A A^T = L_B L_B^T, c = L_B^-1 A y / s and A_* = L_u^-1 K_u*, (C40), (C41):
 
     log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]
-    (C40) mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2,   A_* = L_u^-1 K_u*
-    (C41)
+    mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2
 """
 
 from __future__ import annotations
@@ -35,8 +32,10 @@ from .checks import CheckedPredictions, check_kernel, check_shapes_of_data, chec
 
 
 class DTC(CheckedPredictions, SGPR):
-    """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound
-    without the trace term.
+    """GPflow's `SGPR` with the projected process's likelihood: the bound without its trace term.
+
+    Predictions and `elbo` are `SGPR`'s. The objective is never below that bound and may exceed log
+    p(y), so optimised points can overfit. Cost: N M^2 + M^3.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.
@@ -45,10 +44,7 @@ class DTC(CheckedPredictions, SGPR):
         `gpflow.models.SGPR`.
     :raises DataError: for unusable data, or points that are not finite and distinct.
 
-    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. The
-    objective that is maximised is
-    never below that bound and may be above log p(y), so that optimised points can overfit. Cost: N
-    M^2 + M^3. Example::
+    Example::
 
         model = DTC((X, Y), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1)
         gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
@@ -75,7 +71,7 @@ class DTC(CheckedPredictions, SGPR):
         return int(self.data[0].shape[1])
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors; raises `DataError` for unusable data."""
+        """Held-out X [N, D] and Y [N, P] as tensors; `DataError` for unusable data."""
         dtype = self.float_type
         X, Y = (as_array(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, self.num_dims, dtype)
@@ -86,26 +82,25 @@ class DTC(CheckedPredictions, SGPR):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], (C41): mean and variances [..., N, P]; raises
-        `DataError` for unusable inputs.
-        """
+        """Moments of f at Xnew [..., N, D], [..., N, P] each; `DataError` for unusable inputs."""
+        # (C41)
         return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> SGPRPosterior:
-        """A posterior for fast predictions, which keeps the factorisations of the Parameters as
-        they are now.
+        """A posterior for fast predictions, with the present Parameters' factorisations.
 
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
-        :raises UnknownOptionError: for another name of a cache.
+        :raises UnknownOptionError: for another cache.
         """
         return super().posterior(cache_type(precompute_cache))
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        """The approximate log evidence log N(y; m(X), Q + s^2 I) in nats, a scalar: (C40)."""
+        """The approximate log evidence log N(y; m(X), Q + s^2 I) in nats, a scalar."""
+        # (C40)
         X, Y = self.data
         noise = tf.squeeze(self.likelihood.variance_at(X), axis=-1)  # [N]
         y = (Y - self.mean_function(X)) / tf.sqrt(noise)[:, None]

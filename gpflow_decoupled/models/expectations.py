@@ -1,6 +1,4 @@
-"""The data term of the bound, from moments of the latent functions: by the likelihood's own
-integrals or from draws.
-"""
+"""The data term of the bound, by the likelihood's integrals or from draws."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from ..posteriors import mix_outputs
 def variational_expectations(
     model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
 ) -> tf.Tensor:
-    """E_q log p(y_n | f_n) [N] in nats, by the likelihood's own integrals.
+    """E_q log p(y_n | f_n) [N] in nats, by the likelihood's integrals.
 
     :param model: gives kernel, mean function and likelihood.
-    :param mean: means of the latent functions [N, L], without the mean function.
+    :param mean: means of the latents [N, L], without the mean function.
     :param variance: their variances [N, L].
     :param data: X [N, D] and Y [N, P].
     """
@@ -36,11 +34,10 @@ def sampled_expectations(
 ) -> tf.Tensor:
     """An unbiased estimate of `variational_expectations` [N], differentiable in the moments.
 
-    :param epsilon: standard normal numbers [S, N, L]. The other arguments are those of
-        `variational_expectations`.
+    Draws f = m + sqrt(v) eps give the gradients E l' and E l' eps / (2 sqrt v), (C5), (C6).
 
-    The draws are f = m + sqrt(v) eps, and the gradients E l' and E l' eps / (2 sqrt v), (C5) and
-    the left of (C6).
+    :param epsilon: standard normal numbers [S, N, L]; other arguments as
+        `variational_expectations`.
     """
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
@@ -48,11 +45,11 @@ def sampled_expectations(
 
 
 def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.Tensor:
-    """The log density log p(y_n | f_n) [S, N] in nats, at draws of the latent functions.
+    """log p(y_n | f_n) [S, N] in nats, at draws of the latents.
 
     :param draws: [S, N, L], without the mean function.
     :param data: X [N, D] and Y [N, P].
-    :raises DataError: for a likelihood that has no log density.
+    :raises DataError: for a likelihood without a log density.
     """
     S, L = tf.shape(draws)[0], draws.shape[-1]
     X, Y = (tf.tile(part, [S, 1]) for part in data)
@@ -69,9 +66,7 @@ def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.
 
 
 def check_draws(likelihood: Likelihood) -> None:
-    """Raise `DataError` for a likelihood whose log density is made of steps, so that draws have no
-    gradient.
-    """
+    """Raise `DataError` for a piecewise constant log density, whose draws have no gradient."""
     if isinstance(likelihood, MultiClass):
         raise DataError(
             f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have"

@@ -1,9 +1,8 @@
-"""Mean-field posteriors on factor graphs: variables with families, factors with neighbours,
-messages between them.
+"""Mean-field posteriors on factor graphs, with messages between factors and variables.
 
-The joint density is p(z) proportional to prod_e f_e, and the posterior q(z) = prod_k q_k(z_k),
-where each q_k is of an exponential family. The natural parameter of q_k is the sum of the messages
-from its factors (Khan & Lin 2017, arXiv:1703.04265, section 5).
+p(z) is proportional to prod_e f_e, and q(z) = prod_k q_k(z_k) with exponential families q_k. The
+natural parameter of q_k is the sum of its factors' messages (Khan & Lin 2017, arXiv:1703.04265,
+section 5).
 """
 
 from __future__ import annotations
@@ -20,25 +19,23 @@ from ..summaries import one_line
 from .factors import Factor
 
 Messages = dict[str, dict[str, Natural]]
-"""The messages by factor and then by variable; each has the shape of the variable's natural
-parameter.
-"""
+"""Messages by factor, then variable, in the shape of the variable's natural parameter."""
 Rows = Mapping[str, Sequence[tf.Tensor]]
-"""The data of each factor, or some rows of them."""
+"""The data of each factor, or some rows."""
 
 
 class FactorGraph(tf.Module):
     """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    :param variables: by name, the belief at which each starts, which also fixes its family and
-        shape, for example `Gamma().belief(1.0, 1.0)`. The axes of a batch are independent variables
-        under one name.
-    :param factors: by name, the factors whose product is the joint density.
-    :raises DataError: for names that do not exist, variables without a factor, sizes that disagree,
-        and families that a factor cannot sample. The message names variable and factor.
+    `graph["z"]` is a variable's belief. Its messages start as equal shares of its natural
+    parameter.
 
-    `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of
-    its natural parameter.
+    :param variables: by name, the initial beliefs, which fix family and shape, for example
+        `Gamma().belief(1.0, 1.0)`. Batch axes are independent variables under one name.
+    :param factors: by name, the factors whose product is the joint density.
+    :raises DataError: for unknown names, variables without a factor, disagreeing sizes, and
+        families that a factor cannot sample.
+
     Example::
 
         graph = FactorGraph(
@@ -73,11 +70,10 @@ class FactorGraph(tf.Module):
         }
 
     def __repr__(self) -> str:
-        """One line: the names of the variables and of the factors."""
         return one_line(self, variables=self.families, factors=self.factors)
 
     def __getitem__(self, name: str) -> Belief:
-        """The belief of a variable, from the messages as they are now."""
+        """The belief of a variable from the present messages."""
         return Belief.at(self.families[name], self.naturals(self.current())[name])
 
     @property
@@ -90,7 +86,7 @@ class FactorGraph(tf.Module):
         return [key for key, factor in self.factors.items() if name in factor.neighbours]
 
     def in_plate(self, key: str) -> bool:
-        """Whether a factor is a product over observations, so that minibatches see a part of it."""
+        """True for a product over observations, of which minibatches see a part."""
         return bool(self.factors[key].data or self.factors[key].local)
 
     def current(self) -> Messages:
@@ -110,7 +106,7 @@ class FactorGraph(tf.Module):
         )
 
     def naturals(self, messages: Messages) -> dict[str, Natural]:
-        """The natural parameter lambda_k of every variable, the sum of its messages (C32)."""
+        """Natural parameter lambda_k of every variable, the sum of its messages."""
         return {
             name: tuple(
                 tf.add_n(parts)
@@ -120,8 +116,7 @@ class FactorGraph(tf.Module):
         }
 
     def elbo(self, seed: int = 0) -> tf.Tensor:
-        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate if some
-        factors are sampled.
+        """F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate with sampled factors.
 
         :param seed: of the draws of sampled factors.
         """
@@ -133,7 +128,7 @@ class FactorGraph(tf.Module):
         """The bound F in nats, a scalar, at given natural parameters.
 
         :param naturals: of every variable, by name.
-        :param data: the data of each factor, or some rows of them.
+        :param data: the data of each factor, or some rows.
         :param seed: [2], of the draws of sampled factors.
         """
         beliefs = {
@@ -145,9 +140,7 @@ class FactorGraph(tf.Module):
     def expected(
         self, beliefs: Mapping[str, Belief], data: Rows, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """E_q log f_e of every factor, scalars in nats, for rows [B, ...] of the data; seed [2] is
-        of the draws.
-        """
+        """E_q log f_e per factor, scalars in nats, for rows [B, ...]; seed [2] of the draws."""
         return {
             key: factor.expected(
                 [beliefs[name] for name in factor.neighbours], data[key], self._seed(key, seed)
@@ -163,18 +156,18 @@ class FactorGraph(tf.Module):
         data: Sequence[tf.Tensor],
         seed: tf.Tensor,
     ) -> dict[str, Natural]:
-        """The messages of one factor: the gradients of E_q log f with respect to mu, (C32).
+        """The messages of one factor, gradients of E_q log f in mu.
+
+        Parts written in lambda are differentiated in lambda and multiplied by the inverse Fisher
+        matrix.
 
         :param key: the name of the factor.
         :param naturals: the natural parameter of every variable, by name.
         :param to: the neighbours whose messages are wanted.
         :param data: rows of the factor's data [B, ...].
         :param seed: [2], of the draws of a sampled factor.
-
-        Where the expectation is written in terms of mu, it is differentiated in mu. Where it is
-        written in terms of lambda, it is differentiated in lambda, and the gradient multiplied by
-        the inverse Fisher matrix, (C1).
         """
+        # (C32), by (C1) where the expectation is written in lambda
         factor = self.factors[key]
         beliefs = [Belief.at(self.families[name], naturals[name]) for name in factor.neighbours]
         wanted = {name: belief for name, belief in zip(factor.neighbours, beliefs) if name in to}
@@ -197,9 +190,7 @@ class FactorGraph(tf.Module):
     def _message(
         self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple
     ) -> Natural:
-        """The message from a factor to a variable, from the gradients in lambda and in mu, which
-        may be None.
-        """
+        """A factor's message to a variable, from gradients in lambda and mu, perhaps None."""
         family, explicit = belief.family, _filled(by_expectation, belief)
         if all(part is None for part in (*by_natural, *by_expectation)):
             raise DataError(
@@ -213,7 +204,7 @@ class FactorGraph(tf.Module):
         return message
 
     def _seed(self, key: str, seed: tf.Tensor) -> tf.Tensor:
-        """A seed [2] of its own for each factor."""
+        """A seed [2] per factor."""
         return tf.random.fold_in(seed, list(self.factors).index(key))
 
     def _check_names(self) -> None:
@@ -243,7 +234,7 @@ class FactorGraph(tf.Module):
                 )
 
     def _check_sizes(self, variables: Mapping[str, Belief]) -> int | None:
-        """N of the factors with data and of the local variables; None if there are none."""
+        """N of the factors with data and the local variables, or None."""
         sizes = {
             f"the factor '{key}'": f.data[0].shape[0] for key, f in self.factors.items() if f.data
         }
@@ -261,7 +252,7 @@ class FactorGraph(tf.Module):
 
 
 def _filled(parts: tuple, belief: Belief) -> Natural:
-    """A gradient with zeros for the parts that the expectation does not depend on."""
+    """A gradient with zeros for parts that the expectation does not depend on."""
     return tuple(
         tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural)
     )

@@ -1,6 +1,4 @@
-"""Factors of a joint density: the expected log density of each, in nats, as a function of beliefs
-about its variables.
-"""
+"""Factors of a joint density: expected log densities, functions of beliefs."""
 
 from __future__ import annotations
 
@@ -18,21 +16,20 @@ from ..errors import DataError
 from ..summaries import short_repr
 
 Data: TypeAlias = "TensorType | tuple[TensorType, ...]"
-"""One array [N, ...], or several of them."""
+"""An array [N, ...], or several."""
 
 
 class Factor:
-    """A factor f whose E_q log f is known, as a function of beliefs about its neighbours.
+    """A factor f with a known E_q log f, a function of its neighbours' beliefs.
 
     :param neighbours: the names of its variables.
-    :param expectation: a function of one `Belief` per neighbour and then of the data, which returns
-        a scalar in nats, summed over all rows. The gradient in `belief.expectation` (mu) is used as
-        it is: for a conditionally conjugate factor it is the exact message. The gradient in
-        `belief.natural` (lambda) is multiplied by the inverse Fisher matrix.
-    :param data: an array [N, ...] or a tuple of them, one row per observation. On minibatches the
-        function gets some of the rows and sums over these. Integers become floats.
-    :param local: those of the neighbours that have a row for each row of the data, as the first
-        axis of their batch.
+    :param expectation: (one `Belief` per neighbour, data) -> a scalar in nats, summed over rows.
+        The gradient in `belief.expectation` (mu) is the message, exact for a conditionally
+        conjugate factor; the one in `belief.natural` (lambda) is multiplied by the inverse Fisher
+        matrix.
+    :param data: an array [N, ...] or a tuple of them, one row per observation; minibatches pass
+        some rows. Integers become floats.
+    :param local: neighbours with one row per row of the data, as first batch axis.
     :raises DataError: for data that are not finite or disagree in N, and for local names that are
         not neighbours.
 
@@ -88,24 +85,23 @@ class Factor:
 
     @property
     def samples(self) -> int | None:
-        """How many draws the expectation is an average of; None if it is exact."""
+        """Draws that the expectation averages; None if exact."""
         return None
 
 
 class SampledFactor(Factor):
-    """A factor of which only the log density is known; its expectation is estimated from draws.
+    """A factor with a log density only; its expectation is estimated from draws.
 
-    Gradients are taken by implicit reparameterisation (C36) and multiplied by the inverse Fisher
+    Gradients are implicit reparameterisations (Figurnov et al. 2018) times the inverse Fisher
     matrix.
 
     :param neighbours: the names of its variables.
-    :param log_density: log f as a function of draws [S, ...], one array per neighbour, and then of
-        the data. It returns [S, ...] in nats, of which all axes but the first are summed.
-    :param samples: S, the number of draws per step. The error of a message falls as 1 / sqrt(S),
-        the cost is S densities.
+    :param log_density: (draws [S, ...] per neighbour, data) -> log f [S, ...] in nats, summed over
+        all axes but the first.
+    :param samples: S, draws per step; the error falls as 1 / sqrt(S), at S densities.
     :param data: as of `Factor`.
     :param local: as of `Factor`.
-    :raises DataError: for less than one sample.
+    :raises DataError: for fewer than one sample.
 
     Example, counts y [N] with the rate exp(z)::
 
@@ -131,11 +127,11 @@ class SampledFactor(Factor):
     def expected(
         self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor
     ) -> tf.Tensor:
-        """An unbiased estimate of E_q log f, a scalar in nats, from draws that are differentiable
-        in lambda.
+        """An unbiased estimate of E_q log f, a scalar in nats, differentiable in lambda.
 
-        The arguments are those of `Factor.expected`, with the seed [2] of the draws.
+        Arguments as `Factor.expected`, with the seed [2] of the draws.
         """
+        # (C36)
         seeds = tf.unstack(tf.random.split(seed, len(beliefs)))
         draws = [belief.sample(self._samples, one) for belief, one in zip(beliefs, seeds)]
         values = self.expectation(*draws, *data)
@@ -154,13 +150,12 @@ class SampledFactor(Factor):
 
 
 def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
-    """The factor for a prior on the variable `name`, a member of the variable's family: its message
-    is exact.
+    """Return the factor of a prior on `name`, of the variable's family, with an exact message.
 
     :param name: of the variable.
     :param belief: the prior.
-    :param local: whether the variable has a row for each observation. The prior then is one for all
-        rows, or has rows too.
+    :param local: the variable has a row per observation; the prior is shared by rows, or has rows
+        too.
 
     Example::
 

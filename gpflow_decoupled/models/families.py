@@ -1,6 +1,4 @@
-"""What trains each family of models, for the error message of a method that is handed a model of
-another family.
-"""
+"""Errors of methods called with a model of another family."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def ways_to_train(model: object) -> str:
-    """A sentence on what trains this model, the end of an error message; also for models that are
-    not of this package.
-    """
+    """A sentence on how to train this model, the end of an error message."""
     for kinds, way in _WAYS:
         if isinstance(model, kinds):
             return f"Train a {type(model).__name__} by {way}."
@@ -69,10 +65,10 @@ def ways_to_train(model: object) -> str:
 
 
 def require_model(method: str, model: object, *kinds: type) -> None:
-    """Refuse a model of another family with a message that says what to use for it.
+    """Refuse a model of another family, naming the right method.
 
-    :param method: the name of the method as users write it, for example "ConjugateComputation".
-    :param model: what the method was called with.
+    :param method: the method's name as users write it, for example "ConjugateComputation".
+    :param model: the method's argument.
     :param kinds: the classes that the method takes.
     :raises ModelError: unless `model` is an instance of one of `kinds`.
     """

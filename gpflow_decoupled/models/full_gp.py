@@ -1,4 +1,4 @@
-"""What full GPs that own their data have in common: input validation, predictions, posteriors."""
+"""Full GPs that own their data: validation, predictions, posteriors."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ from .expectations import variational_expectations
 
 
 class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
-    """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound
-    `elbo`.
+    """A GP with a basis on all its data, which it owns; subclasses add `basis` and `elbo`.
+
+    `training_loss` is minus the bound and the hyperparameters' log prior, at fixed q.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given.
-    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns
-        of Y.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :raises DataError: for unusable data.
 
-    `training_loss` is minus the bound and the log prior of the hyperparameters, at fixed q.
     Example::
 
         class SitesGP(FullGP):
@@ -97,9 +96,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
     ) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without the
-        mean function.
-        """
+        """E_q log p(y_n | f_n) [N] in nats; latent moments [N, L] without mean function."""
         return variational_expectations(self, mean, variance, data)
 
     @property
@@ -108,7 +105,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         return int(self.data[0].shape[1])
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """(X, Y) as tensors, checked as the model's own data: held-out X [N, D] and Y [N, P].
+        """Held-out X [N, D] and Y [N, P] as tensors, checked as the model's data.
 
         :raises DataError: for unusable data.
         """
@@ -129,13 +126,11 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         )
 
     def _as_arrays(self, data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
-        """The arrays of data that the model is to own; raises `DataError` for what has no
-        values.
-        """
+        """The arrays of a model's data; `DataError` without values."""
         return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
+        """The data [N, D], [N, P] after checks; `DataError` for unusable ones."""
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
         check_shapes_of_data(X, Y, self.likelihood, self._num_outputs, dims, self.float_type)
         x, y = (
@@ -147,11 +142,11 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors; Y becomes float, or integer for `Softmax`, which needs that."""
+        """Data as tensors; Y is float, or integer for `Softmax`."""
         X = tf.convert_to_tensor(X)
         return X, as_observations(Y, self.likelihood, X.dtype)
 
 
 def _plain(kernel: Kernel) -> bool:
-    """Whether the kernel leaves the number of latents open."""
+    """True if the kernel leaves the number of latents open."""
     return not hasattr(kernel, "latent_kernels")

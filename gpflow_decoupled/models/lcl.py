@@ -1,6 +1,4 @@
-"""A full GP whose q(f) is described by multipliers, two numbers per observation: the model of the
-constrained Lagrangian.
-"""
+"""A full GP whose q(f) is given by multipliers: the model of the constrained Lagrangian."""
 
 from __future__ import annotations
 
@@ -20,27 +18,24 @@ from .full_gp import FullGP
 
 
 class LCLGP(FullGP):
-    """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis` on the
-    data, which the model owns.
+    """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis`.
 
-    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent in the
-    place of N + N (N + 1) / 2.
+    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent instead of
+    N + N (N + 1) / 2. `optimizers.LinearlyConstrainedLagrangian` finds the multipliers.
+    `training_loss` is the negative bound at fixed multipliers: a bound at every kernel, with the
+    best bound's gradient at the best multipliers. A bound costs 2/3 N^3 per latent, or N p^2 + p^3
+    / 3.
 
     :param data: X [N, D], Y [N, L].
-    :param kernel: any GPflow kernel but linear coregionalisation, which mixes latents into outputs.
-    :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
+    :param kernel: any GPflow kernel but linear coregionalisation.
+    :param likelihood: one with a site loss, see `likelihoods.site_loss`.
     :param mean_function: m_0(x) [N, L]; zero if not given.
-    :param num_latent_gps: the number of latents L; by default what the likelihood or the kernel
-        say, else the columns of Y.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param form: "function" computes with K [N, N], for any kernel; "weight" with the p weights of a
-        linear kernel; "auto" with the smaller of the two.
-    :raises DataError: for unusable data, or a likelihood that has no site loss.
+        linear kernel; "auto" with the smaller.
+    :raises DataError: for unusable data, or a likelihood without a site loss.
     :raises UnknownOptionError: for another form.
 
-    `optimizers.LinearlyConstrainedLagrangian` finds the multipliers. `training_loss` is the
-    negative bound at fixed multipliers, to be minimised over everything else, (V24): it is a bound
-    at every kernel, and at the best multipliers its
-    gradient is that of the best bound. Cost of a bound per latent: 2/3 N^3, or N p^2 + p^3 / 3.
     Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
@@ -76,15 +71,11 @@ class LCLGP(FullGP):
         self.site_loss()
 
     def observation_loss(self) -> SiteLoss:
-        """The site losses f_n of the data [N, L]; they read the likelihood's Parameters whenever
-        they are called.
-        """
+        """Site losses f_n of the data [N, L]; each call reads the likelihood's Parameters."""
         return site_loss(self.likelihood, self.data[1])
 
     def site_loss(self) -> SiteLoss:
-        """The losses of all sites: those of the data [N, L], and where weights have priors that are
-        not Gaussian theirs.
-        """
+        """Losses of all sites: the data's [N, L], and those of non-Gaussian priors of weights."""
         return self.observation_loss()
 
     def _make_basis(self, form: str) -> DualBasis:
@@ -98,18 +89,14 @@ class LCLGP(FullGP):
         )
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: (V10), with the site loss's own
-        expectations.
-        """
+        """The ELBO in nats, a scalar, with the site loss's expectations."""
         state = self.basis.factor(self.kernel)
         losses = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))
         return -tf.reduce_sum(losses) - self.basis.prior_kl(state)  # (V10), (V24)
 
 
 def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:
-    """The form "weight" where a linear kernel has no more weights than there are observations X
-    [N, D], else "function".
-    """
+    """The form "weight" for a linear kernel with at most N weights, X [N, D]; else "function"."""
     try:
         weights = count_weights(kernel, X)
     except NotImplementedError:

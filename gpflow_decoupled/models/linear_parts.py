@@ -1,6 +1,4 @@
-"""What linear models share: the prior over their weights as a mean function and a kernel, and input
-validation.
-"""
+"""Linear models: the prior over weights as mean function and kernel, and validation."""
 
 from __future__ import annotations
 
@@ -29,17 +27,13 @@ tfd = tfp.distributions
 
 
 def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, p] and Y [N, P] of a pair as arrays; raises `DataError` if data are not a pair. Shapes
-    are checked elsewhere.
-    """
+    """X [N, p] and Y [N, P] of a pair as arrays; `DataError` if data are no pair."""
     X, Y = as_pair(data)
     return as_values(X, "X"), as_values(Y, "Y")
 
 
 def check_rows(X: np.ndarray) -> None:
-    """Raise `DataError` if a row of X [N, p] is all zero, which without an intercept says nothing
-    about the weights.
-    """
+    """Raise `DataError` for an all-zero row of X [N, p], useless without an intercept."""
     empty = np.flatnonzero(~np.any(X != 0, axis=1))
     if len(empty):
         raise DataError(
@@ -49,7 +43,7 @@ def check_rows(X: np.ndarray) -> None:
 
 
 def check_variance(value: float) -> float:
-    """The prior variance of an intercept; raises `DataError` unless it is a number above 0."""
+    """The prior variance of an intercept; `DataError` unless above 0."""
     if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise DataError(
             f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance"
@@ -59,7 +53,7 @@ def check_variance(value: float) -> float:
 
 
 def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
-    """The mean function x^T m_0 for the prior mean m_0 [p]; None where it is zero."""
+    """The mean function x^T m_0 for the prior mean m_0 [p], or None."""
     if not np.any(mean):
         return None
     function = LinearFunction(np.tile(mean[:, None], latents), np.zeros(latents, default_float()))
@@ -70,13 +64,12 @@ def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
 def linear_prior(
     prior: tfp.distributions.Distribution | None, columns: int
 ) -> tuple[np.ndarray, Kernel]:
-    """The mean [p] of a Gaussian prior N(m, S) over the weights, and the kernel x^T S x' that it
-    gives.
+    """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'.
 
     :param prior: a multivariate normal over [p]; None is N(0, I).
     :param columns: p.
     :raises DataError: for another distribution, another size, and a covariance that is not positive
-    definite.
+        definite.
     """
     if prior is None:
         return np.zeros(columns, default_float()), Linear(
@@ -111,8 +104,7 @@ def linear_prior(
 def scalar_prior(
     prior: tfp.distributions.Distribution | None, columns: int
 ) -> tfp.distributions.Distribution | None:
-    """The scalar distribution, of batch shape [] or [p], of weights with independent priors; None
-    for other priors.
+    """Return the scalar distribution, of batch shape [] or [p], of independent priors, or None.
 
     :param prior: the distribution, or `tfd.Independent` of one.
     :param columns: p.
@@ -144,10 +136,9 @@ def normal_prior(
 
 
 def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Location and scale of a prior as arrays, [] or [p]: its `loc` and `scale`, else mean and
-    deviation, else 0 and 1.
+    """Location and scale [] or [p]: `loc` and `scale`, else mean and deviation, else 0 and 1.
 
-    :raises DataError: unless they are finite, and the scale positive.
+    :raises DataError: unless finite, and the scale positive.
     """
     if isinstance(prior, (tfd.Laplace, tfd.StudentT)):
         centre, scale = np.asarray(prior.loc), np.asarray(prior.scale)
@@ -165,7 +156,7 @@ def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarra
 
 
 def _variances(variances: np.ndarray) -> np.ndarray:
-    """Variances [p]; raises `DataError` unless all are above 0 and finite."""
+    """Variances [p]; `DataError` unless above 0 and finite."""
     bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
     if len(bad):
         raise DataError(

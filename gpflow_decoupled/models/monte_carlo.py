@@ -1,4 +1,4 @@
-"""The random numbers of a data term that is estimated from draws."""
+"""Random numbers of a data term estimated from draws."""
 
 from __future__ import annotations
 
@@ -13,27 +13,24 @@ from ..summaries import short_repr
 
 
 class MonteCarlo(tf.Module):
-    """Stochastic gradient variational Bayes (Kingma & Welling 2014, arXiv:1312.6114): the data term
-    from draws of f.
+    """Stochastic gradient variational Bayes (Kingma & Welling 2014): the data term from draws.
 
-    The bound and its gradients, dE/dmean and dE/dvar among them, become unbiased estimates from
-    reparameterised draws f = m + sqrt(v) eps. Use it for likelihoods whose quadrature is too
-    expensive (GPflow takes 20^L nodes for L latents per observation) or that have none (`Softmax`).
-    The L latents are drawn jointly, so that outputs which share latents are correlated as they
-    should be.
+    Bound and gradients become unbiased estimates from draws f = m + sqrt(v) eps (arXiv:1312.6114),
+    for likelihoods whose quadrature is too expensive (20^L nodes in GPflow for L latents per
+    observation) or missing (`Softmax`). The latents are drawn jointly, and correctly correlated.
+    For stochastic optimizers such as `fit`; sweeps and L-BFGS need exact values.
+    `model.expectations = None` returns to quadrature. Cost: S N evaluations of the log density,
+    memory S N L.
 
-    :param num_samples: S, the number of draws per observation and evaluation. They come in pairs of
-        opposite signs, which removes the noise of dE/dmean where the likelihood is nearly
-        quadratic; if S is odd, one draw has no partner.
-    :param seed: of the draws. The same seed and the same number of evaluations so far, `calls`,
-        give the same draws, in a `tf.function` too (with jit_compile=True TensorFlow draws other
-        numbers, again the same for the same seed). Checkpoints store `calls`, so that a resumed run
-        continues with the same draws.
-    :raises DataError: for less than one sample.
+    :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs, which
+        removes the noise of dE/dmean for nearly quadratic likelihoods; an odd S leaves one
+        unpaired.
+    :param seed: of the draws. Seed and number of evaluations, `calls`, fix the draws, in a
+        `tf.function` too (other numbers with jit_compile=True). Checkpoints store `calls`, so a
+        resumed run continues them.
+    :raises DataError: for fewer than one sample.
 
-    Use it with `fit` or other stochastic optimizers; sweeps and L-BFGS need exact values.
-    `model.expectations = None` returns
-    to quadrature. Cost: S N evaluations of the log density, memory S N L. Example::
+    Example::
 
         likelihood = gpflow.likelihoods.Softmax(3)
         model = ODVGP(
@@ -53,9 +50,7 @@ class MonteCarlo(tf.Module):
         self.calls = tf.Variable(0, dtype=tf.int64, trainable=False, name="calls")
 
     def draw(self, like: tf.Tensor) -> tf.Tensor:
-        """Standard normal numbers [S, N, L] for a mean [N, L]: new for each entry, at every call,
-        and on each replica.
-        """
+        """Standard normal numbers [S, N, L] for a mean [N, L], new at every call and replica."""
         seed = replicas.fold_in_rank(
             tf.stack([tf.constant(self.seed, tf.int64), self.calls.assign_add(1)])
         )

@@ -1,6 +1,4 @@
-"""Conjugate-computation VI on inducing variables: the sites of all observations, summed into one
-site of q(u).
-"""
+"""Conjugate-computation VI on inducing variables: all sites tied into one of q(u)."""
 
 from __future__ import annotations
 
@@ -25,27 +23,25 @@ from .monte_carlo import MonteCarlo
 
 
 class SparseCVIGP(BasisGP):
-    """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021): a `BasisGP` with a
-    whitened `CoupledBasis`.
+    """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021).
 
-    q(u) is its prior times a Gaussian site, the sum of the sites of all observations, (C22). `fit`
-    updates it by (C25) on minibatches and keeps the sites while the kernel changes, (C28);
-    `optimizers.sweep` updates it by passes over all data.
+    A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times the sum of all observations'
+    Gaussian sites. `fit` updates it on minibatches and keeps the sites while the kernel changes;
+    `optimizers.sweep` updates it by passes over all data. Cost per step on N inputs: M^3 + N M^2.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`,
-        with which this is conjugate-computation VI of a generalised linear model; or an
-        `OrthogonalBasis`, of which (q_mu, q_sqrt) then have the sites and the mean points are
-        trained as `fit` is told.
-    :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
-    :param num_latent_gps: L; by default what the basis, the likelihood or the kernel state, else 1.
+    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`
+        for a generalised linear model; or an `OrthogonalBasis`, whose (q_mu, q_sqrt) have the sites
+        while the mean points are trained as `fit` is told.
+    :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
+    :param num_latent_gps: L; by default the basis's, the likelihood's or the kernel's, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :raises DataError: for points that are not finite and distinct, numbers of latents that
-        disagree, and a basis that cannot keep its sites while the kernel changes.
+    :raises DataError: for points that are not finite and distinct, disagreeing numbers of latents,
+        and a basis that cannot keep its sites.
 
-    Cost per step on N inputs: M^3 + N M^2. Example::
+    Example::
 
         model = SparseCVIGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), Z)
         result = gpflow_decoupled.fit(model, (X, Y))
@@ -73,13 +69,13 @@ class SparseCVIGP(BasisGP):
         )
 
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1, (C22); M^3 per
-        latent.
+        """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2, m = S lambda_1; M^3 per latent.
 
         `fit` keeps it while the kernel changes; other optimizers keep `q_mu` and `q_sqrt`.
 
         :return: lambda_1 [M, L] and Lambda_2 [L, M, M].
         """
+        # (C22); (C25) and (C28) move it
         state = self.basis.factor(self.kernel, with_kl=False)
         (part,), (frame,) = self.basis.gaussians(state), self.basis.whiteners(state)
         precision = precision_from_root(part.root)
@@ -96,9 +92,7 @@ def _as_basis(
     inducing_variable: InducingVariables | Basis | TensorType,
     num_latent_gps: int | None,
 ) -> InducingBasis:
-    """The basis that was passed, or a `CoupledBasis` on the points; raises `DataError` for one that
-    cannot keep its sites.
-    """
+    """The basis passed, or a `CoupledBasis` on the points; `DataError` if it cannot keep sites."""
     if not isinstance(inducing_variable, Basis):
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         return CoupledBasis(as_inducing(inducing_variable, "inducing_variable", kernel), latents)

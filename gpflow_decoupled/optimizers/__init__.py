@@ -1,41 +1,38 @@
 """Optimizers for the variational posterior q(f).
 
-All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains both. A verb means
-the same everywhere:
+All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both. A verb means the same
+everywhere:
 
-| call | what it does | for which models, by which optimizer |
+| call | effect | models: optimizers |
 |---|---|---|
-| `minimize(model, data)` | one step on all data or on a batch | on inducing points, SVGP: `NaturalGradient` |
-| `minimize(model)` | one step on the model's own data | `CVIGP`: `ConjugateComputation` |
+| `minimize(model, data)` | one step on all data or a batch | sparse: `NaturalGradient` |
+| `minimize(model)` | one step on the model's data | `CVIGP`: `ConjugateComputation` |
 | | | `FactorGraph`: `MeanFieldCVI` |
-| `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan`, |
-| | | `ExpectationPropagation`, `LaplaceApproximation` |
+| `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, |
+| | | `ExpectationPropagation`, `LaplaceApproximation`, `JaakkolaJordan` |
 | | | `FactorGraph`: `MeanFieldCVI` |
 | | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, |
 | | | `OpperArchambeau`, `CholeskyKL` |
-| | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan`, |
-| | | `MixtureAscent` |
-| `sweep(model, data)` | the same, by passes over data of any size | with a coupled or orthogonal basis, SVGP |
+| | | `AffineIndependentGP`: `AffineIndependentAscent`, |
+| | | `JaakkolaJordan`, `MixtureAscent` |
+| `sweep(model, data)` | the same, by passes over data of any size | sparse: `NaturalGradient` |
 | `run(model, data)` | the best q(f) for all data | `gamma="data"`: `ConjugateGradients`, |
 | | | `StochasticDualDescent` |
-| `optimal_parameters(model, data)` | the best q(f) in closed form | on inducing points, with Gaussian noise |
-| `fit(model)`, `fit(model, data)` | trains q(f) and the hyperparameters | of every kind |
+| `optimal_parameters(model, data)` | the best q(f) in closed form | sparse, Gaussian noise |
+| `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
-`minimize` does not compute the bound after the step, and may be called inside `tf.function`. `run`
-and `sweep` watch the bound on all data, shorten steps where it falls, and return a record. A method
-that is handed another kind of model raises `ModelError`, and the message says what to use for that
-model.
+`minimize` does not compute the bound after the step, and works inside `tf.function`. `run` and
+`sweep` watch the bound on all data, shorten steps that lower it, and return a record. A model of
+the wrong family raises `ModelError` with the right method.
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
 `affine_independent`, `mixture` (of Gaussians, on the same models), `approximations` (expectation
-propagation and Laplace, which estimate the evidence and do not bound it) and, for means on all
-data, `data_mean`. They share `steps` (step sizes, and the policies for negative precisions),
-`ascent` (the loop that halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B),
-`results` (what a run returns) and `expectation_check` (the warning at the end of a run whose
-expectations were too coarse, with `frequency_check` for Fourier integrals); read these first.
-`adam` is Adam in fewer operations, for `fit`. `gaussian_optimum` has the closed forms for
-Gaussian noise, and `unusable_observation` names the row that makes a bound infinite.
-"""  # noqa: E501
+propagation and Laplace, which do not bound the evidence) and `data_mean` (means on all data). Read
+what they share first: `steps` (step sizes, negative precisions), `ascent` (the loop that halves bad
+steps), `lbfgs` (SciPy's L-BFGS-B), `results`, `expectation_check` and `frequency_check` (warnings
+of coarse expectations). `adam` is a faster Adam for `fit`, `gaussian_optimum` has closed forms for
+Gaussian noise, `unusable_observation` names the row that makes a bound infinite.
+"""
 
 from .affine_independent.affine_ascent import AffineIndependentAscent
 from .affine_independent.affine_result import AffineResult

@@ -1,8 +1,7 @@
-"""Adam of Keras 2 by TensorFlow's own operation: the same numbers to round-off, one operation a
-variable in place of 22.
+"""Keras's Adam by TensorFlow's fused operation: one per variable instead of 22.
 
-At 30 inducing points and 64 rows a training step is some 600 operations of a microsecond each, and
-Adam was a seventh of them.
+At 30 inducing points and 64 rows a training step is about 600 operations of a microsecond, and Adam
+was a seventh of them. Same numbers to round-off.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ _THAT_CHANGE_A_STEP = (
 
 
 class Slots(NamedTuple):
-    """The state and the settings of an Adam, as Keras keeps them."""
+    """State and settings of a Keras Adam."""
 
     iterations: tf.Variable
     """Steps done, []."""
     learning_rate: tf.Variable
     """[]"""
     betas: tuple[float, float]
-    """What stays of the two running means in a step."""
+    """Decay rates of the two running means."""
     epsilon: float
     """Added to the root of the second one."""
     first: list[tf.Variable]
-    """The running mean of the gradient, one per variable and of its shape."""
+    """Running mean of the gradient, per variable."""
     second: list[tf.Variable]
-    """That of its square."""
+    """Running mean of its square."""
 
 
 class _Adam(Protocol):
-    """What is read of the Adam of Keras 2."""
+    """The attributes of Keras 2's Adam that are read."""
 
     iterations: tf.Variable
     learning_rate: tf.Variable
@@ -55,11 +54,10 @@ class _Adam(Protocol):
 
 
 def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
-    """The state of a plain Adam of Keras 2 that moves these variables; None for any other
-    optimizer.
+    """Return the state of a plain Keras Adam that moves these variables, else None.
 
-    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` change a step, so that one
-    with such an option is another optimizer too.
+    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` change a step, and count as
+    another optimizer.
 
     :param optimizer: built for `moved`.
     :param moved: the variables, of any shapes [...].
@@ -88,11 +86,10 @@ def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
 
 
 def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> None:
-    """What `apply_gradients` of Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
+    """Apply gradients as Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
 
     :param slots: the state, which moves.
-    :param pairs: a gradient [...] and its variable, for each variable of the slots and in their
-    order.
+    :param pairs: (gradient [...], variable) for each variable of the slots, in order.
     """
     powers = dict[tf.DType, list[tf.Tensor]]()
     for (gradient, variable), first, second in zip(pairs, slots.first, slots.second):

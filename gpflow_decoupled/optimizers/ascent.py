@@ -1,6 +1,4 @@
-"""The loop of every optimizer that takes steps and watches the bound: halve a step that fails, let
-later ones grow back.
-"""
+"""The loop of optimizers that watch the bound: halve failing steps, let later ones regrow."""
 
 from __future__ import annotations
 
@@ -30,41 +28,37 @@ STUCK = "the bound does not rise any more"
 _ROUND_OFF = 1e-10
 
 Point = TypeVar("Point")
-"""What an optimizer knows of one q: its parameters, its bound, and what the next step needs."""
+"""A q: its parameters, its bound, and what the next step needs."""
 
 
 class Climber(Protocol[Point]):
-    """What `ascend` asks of an optimizer."""
+    """The interface of an optimizer for `ascend`."""
 
     def propose(self, now: Point, step: int, share: float) -> Point:
-        """The point after a step from `now`: of `share` times the step size of step 0, 1 and so
-        on.
-        """
+        """Return the point after `share` of the step of number `step` from `now`."""
 
     def accept(self, now: Point, then: Point) -> bool:
-        """Whether the proposal `then` replaces `now`, because its bound is not lower, say.
+        """Decide whether `then` replaces `now`, say by its bound.
 
-        If it does, it is written to the model and recorded. If not, the model is left at `now`.
+        If so, write it to the model and record it; otherwise leave the model at `now`.
         """
 
     def converged(self, now: Point) -> bool:
-        """Whether `now`, the start or a proposal that was accepted, is good enough to end the
-        run.
-        """
+        """True if `now`, the start or an accepted proposal, can end the run."""
 
 
 @dataclass(frozen=True)
 class Ascent(Generic[Point]):
-    """Where a run of `ascend` has ended."""
+    """The end of a run of `ascend`."""
 
     now: Point
-    """The last point that was accepted, or the start."""
+    """The last accepted point, or the start."""
     share: float
     """The share of its step size that the next step would take."""
     refused: Point | None
-    """The last proposal, if it was refused."""
+    """The last proposal, if refused."""
     reason: str
-    """Why it ended, in words."""
+    """The reason, in words."""
 
 
 def ascend(
@@ -75,20 +69,18 @@ def ascend(
     max_halvings: int = MAX_HALVINGS,
     spent: str = "steps done",
 ) -> Ascent[Point]:
-    """Take steps until the climber has converged, the steps are used up, or no step is accepted
-    however short it is.
+    """Step until the climber has converged, steps are used up, or none is accepted.
 
-    1. Propose a point: a step of `share` times the step size, where the share is 1 at first.
-    2. If the climber accepts it, go on from there, and double the share up to 1.
-    3. If not, stay, and halve the share. Give up once it is below 2^-max_halvings.
+    1. Propose a step of `share` times the step size, initially 1.
+    2. If accepted, go on from there, and double the share up to 1.
+    3. If not, halve the share. Give up below 2^-max_halvings.
 
-    :param climber: proposes and judges points, writes accepted ones to the model and records them.
+    :param climber: proposes and judges points, writes and records accepted ones.
     :param start: the first point.
-    :param steps: numbers of the steps, a progress bar for example. A step that is refused counts
-        too.
-    :param max_halvings: how many halvings more than doublings there may be.
-    :param spent: the reason that is returned if the steps are used up.
-    :return: the last point and why the run ended: `CONVERGED`, `STUCK` or `spent`.
+    :param steps: numbers of the steps, a progress bar for example; refused steps count too.
+    :param max_halvings: most halvings beyond doublings.
+    :param spent: the reason if the steps are used up.
+    :return: the last point and the reason: `CONVERGED`, `STUCK` or `spent`.
     """
     now, share, refused = start, 1.0, None
     if climber.converged(now):
@@ -107,20 +99,18 @@ def ascend(
 
 
 def round_off(dtype: tf.DType) -> float:
-    """The share of a bound that a step may lose by round-off: a thousand machine epsilons, and at
-    least 1e-10.
-    """
+    """Relative decrease of a bound that is round-off: 1000 machine epsilons, at least 1e-10."""
     return max(_ROUND_OFF, 1e3 * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 def has_fallen(
     before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0
 ) -> bool:
-    """Whether a bound is lower than before by more than round-off, or not a number.
+    """True if a bound has fallen by more than round-off, or is not a number.
 
     :param before: the bound before the step, in nats.
     :param after: the bound after it, in nats.
-    :param relative: the loss that does not count, as a share of the bound.
+    :param relative: tolerated decrease, as a share of the bound.
     :param absolute: and in nats; the two add up.
     """
     return not after >= before - (relative * abs(before) + absolute)

@@ -1,9 +1,8 @@
-"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and
-expectations.
+"""Densities, quantiles and expectations of non-Gaussian marginals of q(f).
 
-All of them come from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10),
-from its characteristic function. The error of an FFT is about 1e-12 of the peak of the density:
-smaller probabilities are rounding errors.
+All from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10), from its
+characteristic function. The FFT's error is about 1e-12 of the peak; smaller probabilities are
+rounding errors.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from ...expectations.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """The projections in blocks of as many rows as `memory` bytes allow; one block where N is not
-    known while tracing.
-    """
+    """Projections in blocks of as many rows as fit `memory` bytes; one block for a symbolic N."""
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
     if y.alpha.shape[0] is None:
         yield y
@@ -42,9 +39,7 @@ def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[
 def marginal_densities(
     base: Base, y: Projections, points: int, memory: float
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A regular grid of values around each mean, as wide as the tails of the base, and the
-    densities: [N, points] each.
-    """
+    """Grids around each mean, as wide as the base's tails, and densities: [N, points] each."""
     R = reach_of(base, y.theta)
     parts = [
         spectral_density(base.characteristic, part, R, points)
@@ -61,9 +56,7 @@ def expected(
     points: int,
     memory: float,
 ) -> tf.Tensor:
-    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite
-    if it does not exist.
-    """
+    """E function(y_n) [..., N] for a function [N, K] -> [..., N, K]; infinite if not existent."""
     values, q = marginal_densities(base, y, points, memory)
     terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
     return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
@@ -72,12 +65,9 @@ def expected(
 def density_at(
     base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float
 ) -> tf.Tensor:
-    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails
-    of the base.
+    """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails.
 
-    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without
-    interpolation. It is computed in blocks of rows and of values, each of which takes no more than
-    `memory` bytes.
+    Unlike the FFT it needs no interpolation. Blocks of rows and values take at most `memory` bytes.
     """
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
@@ -103,9 +93,7 @@ def density_at(
 
 
 def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The density [n, G] at distances u [n, G] from the mean, from the transform phi at frequencies
-    omega, [n, T] each.
-    """
+    """Density [n, G] at distances u [n, G] from the mean, from phi at omega, [n, T] each."""
     angle = omega[:, :, None] * u[:, None, :]
     waves = tf.math.real(phi)[:, :, None] * tf.cos(angle)
     if phi.dtype.is_complex:
@@ -118,9 +106,7 @@ def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor
 def quantiles(
     base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float
 ) -> np.ndarray:
-    """The quantiles [N, Q] for probabilities [Q] between 0 and 1, by Newton's method on an
-    interpolated cdf.
-    """
+    """Quantiles [N, Q] for probabilities [Q], by Newton's method on an interpolated cdf."""
     R, rows = reach_of(base, y.theta), []
     for part in _blocks(base, y, points // 2 + 1, memory):
         values, q = (
@@ -135,10 +121,10 @@ def quantiles(
 def _quantiles_of(
     values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray
 ) -> np.ndarray:
-    """The quantiles [Q] of a density q [K] at values [K].
+    """Quantiles [Q] of a density q [K] at values [K].
 
-    :param averaged: the density averaged over the cells around the values, [K]; its cumulated sum
-    is the cdf at their edges.
+    :param averaged: the density averaged over cells [K]; its cumulated sum is the cdf at their
+        edges.
     """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)

@@ -1,11 +1,9 @@
-"""Gaussian processes whose posterior is not Gaussian: affine-independent KL inference (Challis &
-Barber 2012).
+"""GPs with a non-Gaussian posterior: affine-independent KL inference (Challis & Barber 2012).
 
-With the inducing values u = L w, where w ~ N(0, I) under the prior and L is a root of K, the
-posterior is the density of w = A v + b, (A1). The v_d are independent with a standardised base
-distribution, for example a skew-normal one, of which the shapes are learned. Each f(x_n) is then a
-sum of independent variables, and the bound (A2) needs only the entropies of the v_d and
-one-dimensional expectations, which `expectations.site_integrals` computes.
+The inducing values are u = L w, with w ~ N(0, I) a priori and L a root of K; a posteriori w = A v +
+b, (A1), with independent v_d of a standardised base distribution, for example a skew normal, whose
+shapes are learned. Each f(x_n) is a sum of independent variables, and the bound (A2) needs
+entropies of the v_d and one-dimensional expectations (`expectations.site_integrals`).
 """
 
 from __future__ import annotations
@@ -56,38 +54,33 @@ _NO_EXPECTATION = (
 
 
 class AffineIndependentGP(FullGP):
-    """A GP with one latent function and an affine-independent posterior, w = A v + b; the model
-    owns its data.
+    """A GP with one latent and an affine-independent posterior, w = A v + b; owns its data.
 
-    `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative
-    bound (A2). A bound costs M^3 + N M^2 + N k T, for T frequencies.
-    `tf.function(jit_compile=True)` refuses it, because TensorFlow has no XLA kernels for Dawson's
-    integral, which the default base distribution needs, and for the log determinant of a full A:
-    compile without that option.
+    `optimizers.AffineIndependentAscent` finds A, b and the shapes; `training_loss` is the negative
+    bound, which costs M^3 + N M^2 + N k T for T frequencies. `tf.function(jit_compile=True)`
+    refuses it: TensorFlow has no XLA kernels for Dawson's integral, which the default base needs,
+    and for the log determinant of a full A.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param mean_function: m_0(x) [N, 1]; zero if not given.
-    :param inducing_variable: points [M, D] or any GPflow inducing variable; the data if not given.
+    :param inducing_variable: points [M, D] or any GPflow inducing variable; by default the data.
     :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar distribution of TensorFlow Probability with finite
-        variance. A `distributions.BlockBase` has another one for each block of the v_d.
+        `distributions.Base`, or a scalar TFP distribution of finite variance;
+        `distributions.BlockBase` has one per block.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank" (`bases.affine_map`).
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k: so many of the v_d have the base distribution, and the others are normal;
-        all M if not given.
-    :param route: how expectations of log densities are computed: "frequency_sum" (for logit,
-        Laplace, Student-t and Gaussian likelihoods), "spectral" or "lattice"; "auto" takes the best
-        that is possible.
-    :param frequencies: their number T for "frequency_sum"; the default depends on the base
-        distribution.
-    :param points: the number of grid points for the other two routes, a power of two; likewise.
-    :param memory: bytes that the bound and its gradient may take; observations are computed in
-        blocks that fit.
+    :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
+        default M.
+    :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
+        likelihoods), "spectral" or "lattice"; "auto" takes the best possible.
+    :param frequencies: their number T for "frequency_sum"; the default depends on the base.
+    :param points: grid points for the other routes, a power of two; likewise.
+    :param memory: bytes for the bound and its gradient; observations are computed in blocks.
     :param weight_priors: for linear models, see `AffineIndependentGLM`.
-    :raises DataError: for unusable data, a base distribution without finite variance, or a memory
-        limit that is too small for one observation.
+    :raises DataError: for unusable data, a base without finite variance, or a memory limit below
+        one observation's need.
 
     Example::
 
@@ -151,7 +144,7 @@ class AffineIndependentGP(FullGP):
 
     @property
     def integration(self) -> Integration:
-        """How sites are integrated with the present base distribution."""
+        """Settings of the site integrals with the present base distribution."""
         base, asked = self.basis.base, self._asked
         return asked._replace(
             frequencies=asked.frequencies or frequencies_for(base),
@@ -160,18 +153,16 @@ class AffineIndependentGP(FullGP):
 
     @property
     def frequencies_given(self) -> bool:
-        """Whether the caller chose the number of frequencies or points."""
+        """True if the caller chose the number of frequencies or points."""
         return bool(self._asked.frequencies or self._asked.points)
 
     def refine(self) -> None:
-        """Integrate sites with twice the frequencies and points from now on."""
+        """Double frequencies and points from now on."""
         finer = self.integration.doubled()
         self._asked = self._asked._replace(frequencies=finer.frequencies, points=finer.points)
 
     def _check_sites(self) -> None:
-        """Integrate one site of each kind, so that settings that cannot be computed are refused
-        here.
-        """
+        """Integrate one site of each kind, to refuse impossible settings here."""
         for group in self.site_groups():
             route_of(self.basis.base, group.site, self.integration.route)
             first = group._replace(
@@ -185,9 +176,7 @@ class AffineIndependentGP(FullGP):
             integrate(self.basis.base, self.basis.projections(first), first.site, self.integration)
 
     def site_groups(self, state: AffineState | None = None) -> list[SiteGroup]:
-        """The sites at the present kernel and likelihood: those of the data, and those of weights
-        with priors of their own.
-        """
+        """Sites at the present kernel and likelihood, of data and of non-Gaussian priors."""
         state = self.basis.factor(self.kernel, with_kl=False) if state is None else state
         X, Y = self.data
         site = likelihood_site(self.likelihood, Y[:, 0])
@@ -203,11 +192,10 @@ class AffineIndependentGP(FullGP):
         )
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
-        """The bound (A2) in nats, a scalar.
+        """The bound in nats, a scalar.
 
-        :param groups: the sites, from `site_groups`; they depend on kernel and likelihood, and not
-            on A, b and theta.
-        :param integration: how to integrate them; by default as the model does.
+        :param groups: from `site_groups`; they depend on kernel and likelihood, not on A, b, theta.
+        :param integration: settings; by default the model's.
         """
         how = self.integration if integration is None else integration
         basis, how = self.basis, how._replace(memory=how.memory / len(groups))
@@ -219,10 +207,9 @@ class AffineIndependentGP(FullGP):
         return tf.add_n(sites) + volume - basis.divergence()  # (A2)
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound (A2) in nats, a scalar; minus infinity, with a warning, where it
-        does not exist.
-        """
+        """The ELBO in nats, a scalar; minus infinity, with a warning, where it does not exist."""
         state = self.basis.factor(self.kernel, with_kl=False)
+        # (A2)
         bound = self.bound(self.site_groups(state))
         if tf.executing_eagerly() and np.isneginf(bound.numpy()):
             warn_user(
@@ -235,9 +222,7 @@ class AffineIndependentGP(FullGP):
         return tf.broadcast_to(tf.cast(self.mean_function(X), X.dtype), [tf.shape(X)[0], 1])[:, 0]
 
     def _features(self, state: AffineState, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """The features phi(X) [N, M] of f = m_0 + phi^T w + r, and the variance [N] of r; None
-        where that is zero.
-        """
+        """Features phi(X) [N, M] of f = m_0 + phi^T w + r, and Var r [N], None if zero."""
         features = self.basis.whitened_features(state, self.kernel, X)
         if isinstance(self.basis.inducing, Weights):
             return features, None
@@ -247,9 +232,7 @@ class AffineIndependentGP(FullGP):
         return features, tf.maximum(rest, 0.0)
 
     def projections(self, Xnew: InputData) -> Projections:
-        """f(x) at Xnew [N, D] as a sum of base variables, mean and noise; raises `DataError` for
-        other shapes.
-        """
+        """f(x) at Xnew [N, D] as base variables, mean and noise; `DataError` for batches."""
         X = as_matrix(self.inputs(Xnew), least=1)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(
@@ -260,8 +243,7 @@ class AffineIndependentGP(FullGP):
         """The density of f(x), [N, G].
 
         :param Xnew: [N, D].
-        :param grid: the values of f at which the density is computed, [G], or [N, G] with a row for
-        each input.
+        :param grid: the values of f, [G], or [N, G] with a row per input.
         """
         y = self.projections(Xnew)
         grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
@@ -304,9 +286,7 @@ class AffineIndependentGP(FullGP):
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is
-        the class probability.
-        """
+        """Mean and variance of labels at Xnew [N, D], [N, 1] each; a mean is P(y = 1) if binary."""
         check_moments(self.likelihood)
         if full_cov or full_output_cov:
             raise NotImplementedError(
@@ -338,9 +318,7 @@ class AffineIndependentGP(FullGP):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """The log densities [N] of labels in nats, at X [N, D] and Y [N, 1]; below about log 1e-12
-        they are inaccurate.
-        """
+        """Log densities [N] of labels in nats, X [N, D], Y [N, 1]; inaccurate below log 1e-12."""
         if full_cov or full_output_cov:
             raise NotImplementedError(
                 "predict_log_density gives the marginals of single labels only: leave out full_cov."
@@ -376,13 +354,12 @@ class AffineIndependentGP(FullGP):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draws of f at Xnew [N, D]: [S, N, 1], or [N, 1] without `num_samples`.
+        """Draw f at Xnew [N, D]: [S, N, 1], or [N, 1] without `num_samples`.
 
         :param Xnew: [N, D].
         :param num_samples: S.
-        :param full_cov: draw whole functions; otherwise the values at different inputs share only
-            w.
-        :param full_output_cov: not available, as there is one output.
+        :param full_cov: draw whole functions; otherwise values at different inputs share only w.
+        :param full_output_cov: not available: there is one output.
         """
         if full_output_cov:
             raise NotImplementedError("There is one output: leave out full_output_cov.")

@@ -1,6 +1,4 @@
-"""What an affine-independent model refuses: data and likelihoods with several latent functions, and
-batches of inputs.
-"""
+"""Refusals of several latents and batches of inputs."""
 
 from __future__ import annotations
 
@@ -17,11 +15,9 @@ from ..checks import check_parts
 
 
 def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
-    """Refuse several latent functions: a likelihood, a kernel or labels Y [N, P] with more than
-    one.
+    """Refuse a likelihood, a kernel or labels Y [N, P] with several latents.
 
-    Independent columns of Y can have a model each; likelihoods of several latent functions need
-    another family of models.
+    Independent columns of Y can have a model each.
     """
     check_parts(kernel, likelihood)
     latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
@@ -44,9 +40,7 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
 
 
 def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
-    """Inputs [N, D] as they are; raises `DataError` for batches [..., N, D] of them, and for fewer
-    than `least` rows.
-    """
+    """Return inputs [N, D]; `DataError` for batches [..., N, D], and fewer than `least` rows."""
     if Xnew.shape.rank != 2 or (Xnew.shape[0] is not None and Xnew.shape[0] < least):
         rows = ", with a row at least" if least else ""
         raise DataError(f"Xnew has shape {Xnew.shape}; it must be [N, D] here{rows}.")

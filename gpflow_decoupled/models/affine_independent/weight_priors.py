@@ -1,4 +1,4 @@
-"""Independent priors of weights that are not Gaussian: each is one more site of the model."""
+"""Independent non-Gaussian priors of weights, each one more site."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ tfd = tfp.distributions
 
 
 class WeightPriors:
-    """The priors of the first p weights w_j = centre_j + scale_j w~_j, where the model works with
-    w~.
+    """Priors of the first p weights w_j = centre_j + scale_j w~_j; the model works with w~.
 
     :param prior: a TFP distribution of batch shape [] or [p].
     :param centre: [p].
     :param scale: [p], above 0.
-    :param intercept: whether a weight with a Gaussian prior follows.
+    :param intercept: a weight with a Gaussian prior follows.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class WeightPriors:
     ) -> None:
         self.prior, self.centre, self.scale = prior, centre, scale
         self.gaussian = np.concatenate([np.zeros(len(centre)), np.ones(int(intercept))])
-        """1 for each weight with a Gaussian prior and 0 for the others, [p] or [p + 1]."""
+        """1 for each weight with a Gaussian prior, else 0, [p] or [p + 1]."""
         self.log_volume = float(np.sum(np.log(scale)))
         """log|dw / dw~|, the entropy of w less that of w~, in nats."""
 
@@ -56,15 +55,14 @@ class WeightPriors:
 def split_prior(
     prior: tfp.distributions.Distribution | None, columns: int, intercept: bool
 ) -> tuple[np.ndarray, Kernel, WeightPriors | None]:
-    """A prior over the weights of p columns as a prior mean [p], a kernel, and sites.
+    """Split a prior over p weights into a prior mean [p], a kernel, and sites.
 
-    A Gaussian prior is expressed by the kernel alone. For any other scalar distribution, or
-    `tfd.Independent` of one, of batch shape [] or [p], there is a site per weight, and the kernel
-    only sets the coordinates.
+    A Gaussian prior becomes the kernel. Another scalar distribution, or `tfd.Independent` of one,
+    of batch shape [] or [p], becomes a site per weight; the kernel then only sets coordinates.
 
     :param prior: the distribution; N(0, I) if None.
     :param columns: p.
-    :param intercept: whether there is an intercept, which always has a Gaussian prior.
+    :param intercept: add an intercept, with a Gaussian prior.
     :raises DataError: for any other distribution.
     """
     inner = scalar_prior(prior, columns)

@@ -1,9 +1,4 @@
-"""Checks of models before any work: `data.py` of data and numbers, `construction.py` of kernels and
-likelihoods.
-
-`predictions.py` has what models of this package add to GPflow's predictions: inputs by the rule of
-`inputs`.
-"""
+"""Checks of models: `data.py`, `construction.py` (kernels, likelihoods), `predictions.py`."""
 
 __all__ = [
     "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood",

@@ -1,4 +1,4 @@
-"""Checks of the kernel and the likelihood of a model, made once when it is built."""
+"""Checks of a model's kernel, likelihood and mean function at construction."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from gpflow.likelihoods import Likelihood
 from ...errors import DataError, ModelError
 
 _ARD = ("lengthscales", "weight_variances", "variance")
-"""Where a kernel of GPflow keeps its numbers per column, the first that it has."""
+"""Attributes with numbers per column in GPflow's kernels; the first found counts."""
 
 
 def check_likelihood(likelihood: object) -> None:
-    """Refuse what is no likelihood; raises `DataError`."""
+    """Raise `DataError` for anything but a likelihood."""
     _check_kind("likelihood", likelihood, Likelihood, "gpflow.likelihoods.Gaussian()")
 
 
 def check_parts(kernel: object, likelihood: object) -> None:
-    """Refuse what is no kernel and no likelihood, and the two in the wrong order; raises
-    `DataError`.
-    """
+    """Raise `DataError` for anything but a kernel and a likelihood, in this order."""
     if isinstance(kernel, Likelihood) and isinstance(likelihood, Kernel):
         raise DataError(
             f"kernel is the likelihood {type(kernel).__name__} and likelihood the kernel"
@@ -44,11 +42,10 @@ def check_parts(kernel: object, likelihood: object) -> None:
 
 
 def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
-    """Refuse a kernel that reads columns which the inputs do not have, or has numbers for more or
-    fewer of them.
+    """Refuse a kernel whose active columns or numbers per column do not fit the inputs.
 
     :param kernel: any kernel; sums, products and multi-output kernels are checked term by term.
-    :param num_dims: D, the columns of the inputs; None if they are not known.
+    :param num_dims: D, the columns of the inputs; None if unknown.
     :raises DataError: with both numbers.
 
     Example::
@@ -83,11 +80,10 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
 def check_mean_function(
     mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int
 ) -> None:
-    """Refuse what is no mean function, and one for other inputs or outputs; it is called once, at
-    an input of zeros.
+    """Refuse a mean function for other inputs or outputs; it is called once, at zeros.
 
-    :param mean_function: a function of X [N, D] with values [N, P] or [N, 1]; None is zero.
-    :param num_dims: D, the columns of the inputs; None if they are not known.
+    :param mean_function: X [N, D] -> [N, P] or [N, 1]; None is zero.
+    :param num_dims: D, the columns of the inputs; None if unknown.
     :param num_outputs: P.
     :raises DataError: with both shapes.
 
@@ -118,9 +114,7 @@ def check_mean_function(
 
 
 def refuse_replicas(what: str) -> None:
-    """Refuse several replicas of `tf.distribute` for a model that owns its data; raises
-    `ModelError`.
-    """
+    """Raise `ModelError` for several replicas and a model that owns its data."""
     replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
     if replicas > 1:
         raise ModelError(
@@ -132,7 +126,7 @@ def refuse_replicas(what: str) -> None:
 
 
 def _terms(kernel: Kernel) -> Iterator[Kernel]:
-    """The kernels of one term each that see the inputs themselves."""
+    """The kernels without terms that see the inputs themselves."""
     if isinstance(kernel, MultioutputKernel):
         for latent in kernel.latent_kernels:
             yield from _terms(latent)

@@ -1,6 +1,4 @@
-"""Validation of data and of numbers of latents: shapes also while TensorFlow traces, values where
-they are known.
-"""
+"""Validation of data and numbers of latents: shapes while tracing too, values where known."""
 
 from __future__ import annotations
 
@@ -25,13 +23,12 @@ from .construction import check_parts
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
-    """L, the number of latent functions, from whichever of argument, likelihood and kernel states
-    it; 1 if none does.
+    """L from argument, likelihood or kernel, whichever states it; else 1.
 
-    :param kernel: states L if it is a multi-output kernel.
-    :param likelihood: states L if it has a fixed number of latents per observation.
-    :param given: L as the user passed it, or None.
-    :raises DataError: where two of them disagree, and for a number that is not at least 1.
+    :param kernel: a multi-output kernel states L.
+    :param likelihood: states L if its number of latents per observation is fixed.
+    :param given: the user's L, or None.
+    :raises DataError: if two disagree, and for a number below 1.
     """
     check_parts(kernel, likelihood)
     if given is not None:
@@ -57,9 +54,7 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
 
 
 def check_num_data(num_data: object) -> None:
-    """Refuse a size of the data set that is not None, a tensor, or a whole number of at least 1;
-    raises `DataError`.
-    """
+    """Raise `DataError` unless None, a tensor, or a whole number above 0."""
     if num_data is None or tf.is_tensor(num_data):
         return
     if is_whole(num_data, 1) or (
@@ -80,16 +75,15 @@ def check_shapes_of_data(
     num_dims: int | None,
     dtype: tf.DType | None = None,
 ) -> None:
-    """Check shapes and types, as far as they are known when tracing.
+    """Check shapes and types, as far as known when tracing.
 
-    :param X: must be [N, D] of the model's type; an array, a tensor, or the specification of a
-        dataset's.
+    :param X: must be [N, D] of the model's type: an array, a tensor, or a dataset's specification.
     :param Y: must be [N, P], of that type, integer or boolean.
     :param likelihood: determines the columns of Y.
     :param num_outputs: P of the model's predictions.
-    :param num_dims: D of the inducing points, or None if they have no inputs.
+    :param num_dims: D of the inducing points, or None.
     :param dtype: the model's type; GPflow's default float if not given.
-    :raises DataError: if something is wrong; the message says how to repair it.
+    :raises DataError: with the fault and its remedy.
     """
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
@@ -119,10 +113,10 @@ def check_shapes_of_data(
 
 
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
-    """Y [..., N, P] in the type that the likelihood needs: integer for `Softmax`, else `dtype`.
+    """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`.
 
-    :raises DataError: for labels of `Softmax` that no class has, which the cast would make one of,
-    where they are known.
+    :raises DataError: for known labels of `Softmax` outside of its classes, which the cast would
+        hide.
     """
     if not isinstance(likelihood, Softmax):
         return tf.cast(Y, dtype)
@@ -133,9 +127,7 @@ def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> t
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` if X [N, D] and Y [N, P] have no rows, entries that are not finite, or
-    labels outside the support.
-    """
+    """Raise `DataError` for X [N, D], Y [N, P] without rows, non-finite, or outside the support."""
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
@@ -144,9 +136,7 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Warn of what is legal but rarely intended in a whole data set X [N, D], Y [N, P]: a single
-    row, constant columns.
-    """
+    """Warn of rarely intended data X [N, D], Y [N, P]: a single row, constant columns."""
     if len(Y) == 1:
         warn_user(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",

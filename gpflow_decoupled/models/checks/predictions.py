@@ -1,6 +1,4 @@
-"""GPflow's predictions with inputs by the one rule of `inputs`: arrays, lists, data frames and
-tensors alike.
-"""
+"""GPflow's predictions with checked inputs: arrays, lists, data frames, tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from .data import as_observations
 
 
 class CheckedPredictions(GPModel, abc.ABC):
-    """A model whose `predict_*` check their inputs, and refuse unusable ones with a `DataError`.
+    """A model whose `predict_*` refuse unusable inputs by a `DataError`.
 
     Example::
 
@@ -29,34 +27,31 @@ class CheckedPredictions(GPModel, abc.ABC):
     @property
     @abc.abstractmethod
     def num_dims(self) -> int | None:
-        """D, the columns of the inputs; None if the model takes any number."""
+        """D, the columns of the inputs; None if any number will do."""
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """How many observations the model owns, or points of each kind its basis has, by name."""
+        """Numbers of observations, or of points of each kind, by name."""
         return {"N": int(self.data[0].shape[0])}
 
     def __repr__(self) -> str:
-        """One line: the class, kernel, likelihood, and sizes."""
         return model_line(self, **self.sizes)
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     @property
     def float_type(self) -> tf.DType:
-        """The type of the model's numbers."""
+        """The dtype of the model's numbers."""
         return float_type(self.kernel)
 
     @abc.abstractmethod
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data X [N, D] and Y [N, P] as tensors, with their values checked where they are known."""
+        """Data X [N, D] and Y [N, P] as tensors, values checked where known."""
 
     def inputs(self, Xnew: object, name: str = "Xnew") -> tf.Tensor:
-        """Inputs [..., N, D] as a tensor of the model's type; raises `DataError` for unusable ones,
-        called by their name.
-        """
+        """Inputs [..., N, D] as a tensor of the model's dtype; `DataError` for unusable ones."""
         return as_inputs(Xnew, name, self.num_dims, self.float_type)
 
     def predict_f_samples(
@@ -66,7 +61,7 @@ class CheckedPredictions(GPModel, abc.ABC):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draws of f at Xnew [..., N, D]: [..., S, N, P], or [..., N, P] without `num_samples`."""
+        """Draw f at Xnew [..., N, D]: [..., S, N, P], or [..., N, P] without `num_samples`."""
         if num_samples is not None and not tf.is_tensor(num_samples):
             check_whole(1, num_samples=num_samples)
         return super().predict_f_samples(self.inputs(Xnew), num_samples, full_cov, full_output_cov)
@@ -90,7 +85,7 @@ class CheckedPredictions(GPModel, abc.ABC):
         return super().predict_log_density(self._held_out(data), full_cov, full_output_cov)
 
     def _held_out(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """X and Y as tensors; their values are checked where there are no batch dimensions."""
+        """X and Y as tensors; values are checked without batch dimensions."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         if len(X.shape) == 2:
             self.inputs(X, "X")

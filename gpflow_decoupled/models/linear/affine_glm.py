@@ -34,32 +34,28 @@ def AffineIndependentGLM(
     points: int | None = None,
     memory: float = 2.0**29,
 ) -> AffineIndependentGP:
-    """A Bayesian generalised linear model p(y | x^T w + b) with a posterior q(w, b) that is not
-    Gaussian.
+    """Return a linear model p(y | x^T w + b) with a non-Gaussian posterior q(w, b).
 
-    It is an `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the density
-    of an affine map A v + b of independent variables v with a base distribution that is not normal.
-    Cost of a bound: p^3 + N p^2 + N p T for T frequencies.
+    An `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the law of A v + b
+    with independent, non-normal v. A bound costs p^3 + N p^2 + N p T for T frequencies.
 
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.
-    :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
-        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a scalar distribution
-        like `Laplace` or `StudentT`, of batch shape [] or [p], as independent priors. Each of the
-        latter is one more site.
-    :param intercept: whether there is an intercept b.
+    :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
+        scalar distribution such as `Laplace` or `StudentT`, of batch shape [] or [p], each weight's
+        prior then one more site.
+    :param intercept: add an intercept b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param base: the base distribution, as for `AffineIndependentGP`.
     :param structure: the structure of A, as for `AffineIndependentGP`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: how many base variables are not normal, as for `AffineIndependentGP`.
-    :param route: how expectations are computed, as for `AffineIndependentGP`.
+    :param non_normal: the number of non-normal base variables, as for `AffineIndependentGP`.
+    :param route: of expectations, as for `AffineIndependentGP`.
     :param frequencies: their number, as for `AffineIndependentGP`.
     :param points: their number, as for `AffineIndependentGP`.
     :param memory: bytes, as for `AffineIndependentGP`.
     :return: the model; `models.weights_posterior(model)` gives mean and covariance of the weights.
-    :raises DataError: for unusable data or priors, or a row of X that is all zero where there is no
-        intercept.
+    :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
 
     Example::
 

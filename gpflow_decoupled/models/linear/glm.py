@@ -1,10 +1,8 @@
-"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation
-VI in one of two forms.
+"""Bayesian generalised linear models, eta = X w + b, by conjugate-computation VI.
 
-In the form "weight", for more observations than weights, the weights are inducing variables, and
-their tied sites are (C29). In the form "function", for more weights than observations, the model is
-a GP with the kernel x^T S x' and one site per observation, (C31). Both have the same posterior and
-the same bound (C30).
+In the form "weight", for more observations than weights, the weights are inducing variables with
+tied sites (C29). In the form "function", for more weights than observations, the model is a GP with
+kernel x^T S x' and a site per observation, (C31). Posterior and bound (C30) agree.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from ..sparse_conjugate import SparseCVIGP
 from .weights_posterior import WeightsPosterior
 
 _MAX_ROWS = 10_000
-"""At most so many rows of X decide the start of q."""
+"""Most rows of X that decide the start of q."""
 
 
 def CVIGLM(
@@ -56,33 +54,31 @@ def CVIGLM(
     num_data: int | None = None,
     form: str = "auto",
 ) -> SparseCVIGP | CVIGP:
-    """A Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
+    """Return a Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    :param data: X [N, p], Y [N, P]. In the form "weight" the model does not keep them, and takes
-        data when it is trained.
-    :param likelihood: any GPflow likelihood; for logistic regression
-        `Bernoulli(invlink=tf.sigmoid)`.
-    :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or
-        `...FullCovariance` over the weights [p]; N(0, I) if not given. Every latent has the same
-        prior.
-    :param intercept: whether there is a weight b, for a column of ones that is not in X.
-    :param intercept_variance: the variance of the prior N(0, intercept_variance) of b.
-    :param num_latent_gps: L; by default what the likelihood states, else the columns of Y.
-    :param num_data: N, where `data` are only the first rows of a larger set; only the form "weight"
-        takes them so.
-    :param form: "weight" computes with p x p matrices, "function" with N x N, and "auto" with the
+    The prior is not trained. q starts at the prior's mean with a narrower covariance, under which
+    eta has at most unit variance at typical inputs, since expectations under a broad prior may be
+    infinite. Cost per step: N p^2 + p^3 for "weight"; N^3 for "function", and N^2 p once.
+
+    :param data: X [N, p], Y [N, P]. The form "weight" does not keep them, and takes data in
+        training.
+    :param likelihood: any GPflow likelihood; `Bernoulli(invlink=tf.sigmoid)` for logistic
+        regression.
+    :param prior: a TFP `MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over the weights
+        [p], for every latent; by default N(0, I).
+    :param intercept: add a weight b, for a column of ones that is not in X.
+    :param intercept_variance: its prior is N(0, intercept_variance).
+    :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
+    :param num_data: N, if `data` are the first rows of a larger set; for "weight" only.
+    :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
         smaller.
-    :return: in the form "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
-        `optimizers.sweep(model, data)`; in the form "function" a `CVIGP`, for `fit(model)` and
+    :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
+        `optimizers.sweep(model, data)`; for "function" a `CVIGP`, for `fit(model)` and
         `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off
         both.
-    :raises DataError: for unusable data, and a prior that is of another size or not positive
-        definite.
+    :raises DataError: for unusable data, and a prior of another size or not positive definite.
 
-    The prior is not trained. q starts with the prior's mean and a narrower covariance, under which
-    eta has at most unit variance at typical inputs, since expectations under a broad prior need not
-    be finite. Cost per step: N p^2 + p^3 in the
-    form "weight", N^3 in the form "function" (and N^2 p once). Example::
+    Example::
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson())
         result = sweep(model, (X, Y))
@@ -133,16 +129,18 @@ def CVIGLM(
 
 
 def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
-    """Mean and covariance of the weights of a linear model.
+    """Return mean and covariance of the weights of a linear model.
 
-    :param model: a model of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another model with a
-        linear kernel on all data or on `inducing.Weights`.
-    :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents. The intercept is
-        the last weight.
-    :raises ModelError: a `TypeError`, for a model whose weights are not known: another kernel,
-        other inducing variables, or a mean function that is not linear.
+    Cost p^3 in the form "weight" of `CVIGLM`, else N p^2.
 
-    Cost p^3 in the form "weight" of `CVIGLM`, N p^2 otherwise. Example::
+    :param model: of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another with a linear kernel
+        on all data or on `inducing.Weights`.
+    :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents; the intercept
+        last.
+    :raises ModelError: a `TypeError`, for another kernel, other inducing variables, or a mean
+        function that is not linear.
+
+    Example::
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson(), intercept=False)
         sweep(model, (X, Y))
@@ -178,9 +176,7 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
 
 def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L] and covariance [L, p, p] of q(u) = q(w), with the prior mean added that it is
-    centred on.
-    """
+    """Mean [p, L], prior mean added, and covariance [L, p, p] of q(u) = q(w)."""
     state = model.basis.factor(model.kernel, with_kl=False)
     (part,), (frame,) = model.basis.gaussians(state), model.basis.whiteners(state)
     mean = apply_per_latent(frame.chol, part.mean)
@@ -192,9 +188,7 @@ def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, t
 
 
 def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at x = 0, and w_j what the j-th unit
-    vector adds to it.
-    """
+    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at 0, w_j the change at e_j."""
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())
     eta, cov = model.predict_f(units, full_cov=True)
@@ -210,9 +204,7 @@ def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor,
 
 
 def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
-    """Start q with independent whitened weights under which eta has at most unit variance on
-    average over X [N, p].
-    """
+    """Start q at independent weights under which eta averages at most unit variance, X [N, p]."""
     basis, kernel = model.basis, model.kernel
     (A,) = basis.features(basis.factor(kernel), kernel, tf.convert_to_tensor(X)).minus
     power = tf.reduce_mean(tf.square(A[0]), axis=1)

@@ -1,6 +1,4 @@
-"""Bayesian generalised linear models for the linearly constrained Lagrangian: one constraint per
-row of X.
-"""
+"""Bayesian generalised linear models for the linearly constrained Lagrangian."""
 
 from __future__ import annotations
 
@@ -39,30 +37,28 @@ def LCLGLM(
     num_latent_gps: int | None = None,
     form: str = "auto",
 ) -> LCLGP:
-    """A Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`, ready to be trained.
+    """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
+
+    `weights_posterior` reads the weights off it. The posterior is Gaussian under a Laplace prior
+    too: means of weakly informed weights are close to zero, not exactly zero. The Laplace scale
+    `model.weight_prior.scale` is trained only after `gpflow.set_trainable`. An evaluation costs N
+    p^2 + p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
 
     :param data: X [N, p], Y [N, L].
-    :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
-    :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
-        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a `Laplace` or `Normal`
-        of batch shape [] or [p], as independent priors, the same for each latent. Each Laplace
-        prior is one more site (V30) with its own multipliers.
-    :param intercept: whether there is a weight b, with prior N(0, intercept_variance).
+    :param likelihood: one with a site loss, see `likelihoods.site_loss`.
+    :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
+        `Laplace` or `Normal` of batch shape [] or [p], independent and the same for each latent.
+        Each Laplace prior is one more site with multipliers.
+    :param intercept: add a weight b, with prior N(0, intercept_variance).
     :param intercept_variance: of b.
-    :param num_latent_gps: the number of latents L; by default what the likelihood says, else the
-        columns of Y.
-    :param form: "weight" computes with p x p matrices, (V8), "function" with N x N, (V9), and
-        "auto" with the smaller. Laplace priors need "weight", which has the smaller ones: N + p
-        rows are never fewer than p.
-    :raises DataError: for unusable data or priors, a row of X that is all zero where there is no
-        intercept, or form="function" with Laplace priors.
+    :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
+    :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
+        smaller. Laplace priors need "weight".
+    :raises DataError: for unusable data or priors, an all-zero row of X without an intercept, or
+        form="function" with Laplace priors.
     :raises UnknownOptionError: for another form.
 
-    `weights_posterior` reads the weights off the model. The posterior is Gaussian under a Laplace
-    prior too: its means are close to zero where the data say little of a weight, but not exactly
-    zero. The scale b of a Laplace prior is the Parameter `model.weight_prior.scale`. It is not
-    trained unless `gpflow.set_trainable` says so. Cost of an evaluation: N p^2 + p^3 /
-    3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3. Example::
+    Example::
 
         model = LCLGLM(
             (X, Y), gpflow.likelihoods.Poisson(), prior=tfp.distributions.Laplace(0.0, 0.5)
@@ -125,9 +121,7 @@ def _with_laplace_prior(
 def _as_normal(
     prior: tfp.distributions.Distribution, columns: int
 ) -> tfp.distributions.MultivariateNormalDiag:
-    """A scalar normal prior as one over p weights; raises `DataError` for other scalar
-    distributions.
-    """
+    """A scalar normal prior as one over p weights; `DataError` for other scalar distributions."""
     if not isinstance(prior, tfp.distributions.Normal):
         raise DataError(
             f"prior is a {type(prior).__name__}; LCLGLM takes a Laplace, a Normal or a multivariate"

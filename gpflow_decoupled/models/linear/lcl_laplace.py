@@ -1,9 +1,8 @@
-"""The model of the Lagrangian whose weights have Laplace priors: each weight is one more site.
+"""The Lagrangian's model with Laplace priors of the weights, each one more site.
 
-The prior of a weight w_d with location mu_d and scale b_d has the density p(w_d) = exp(-|w_d -
-mu_d| / b_d) / (2 b_d). The model's kernel has a Gaussian N(mu_d, tau_d^2) in its place, and the
-site of w_d is p(w_d) / N(w_d; mu_d, tau_d^2), with the loss (V30). The constraints are then those
-of the rows of [X; I]. tau_d is 10 b_d; the bound does not depend on it.
+A weight w_d has the prior exp(-|w_d - mu_d| / b_d) / (2 b_d). The kernel has N(mu_d, tau_d^2)
+instead, and the site is their quotient, with the loss (V30); the constraints belong to the rows of
+[X; I]. tau_d = 10 b_d, on which the bound does not depend.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ from ..lcl import LCLGP
 from ..linear_parts import linear_mean
 
 _WIDTH = 10.0
-"""tau / b. Where it is larger, fewer outer iterations are needed, and the multipliers of the
-weights lose digits.
-"""
+"""tau / b: larger needs fewer outer iterations, and loses digits of the weights' multipliers."""
 
 
 class LaplacePriorLCLGP(LCLGP):
-    """A linear model p(y | x^T w + b) with Laplace priors of the weights, as `LCLGLM` returns it.
+    """A linear model p(y | x^T w + b) with Laplace priors of the weights, made by `LCLGLM`.
+
+    `weight_prior.scale` is a Parameter b [p, 1] or [], trained only after `gpflow.set_trainable`. A
+    bound costs (N + p) p^2 + p^3 / 3 per latent.
 
     :param data: X [N, p], Y [N, L].
-    :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
+    :param likelihood: one with a site loss, see `likelihoods.site_loss`.
     :param location: of the priors [p].
-    :param scale: of the priors, above 0: [p], or [] for one that all weights share.
+    :param scale: of the priors, above 0: [p], or [] if shared.
     :param intercept_variance: of the Gaussian prior of b; None for no intercept.
-    :param num_latent_gps: the number of latents L; the weights of each have the same priors.
-    :raises DataError: for unusable data, or a likelihood that has no site loss.
+    :param num_latent_gps: L; the latents' weights have the same priors.
+    :raises DataError: for unusable data, or a likelihood without a site loss.
 
-    `weight_prior.scale` is a Parameter b [p, 1] or [], which is not trained unless
-    `gpflow.utilities.set_trainable` says so.
-    Cost of a bound per latent: (N + p) p^2 + p^3 / 3. Example::
+    Example::
 
         model = LCLGLM((X, Y), BernoulliLogit(), prior=tfp.distributions.Laplace(0.0, 0.5))
         gpflow.set_trainable(model.weight_prior.scale, True)
@@ -87,9 +85,7 @@ class LaplacePriorLCLGP(LCLGP):
         )
 
     def site_loss(self) -> LossWithPriors:
-        """The losses of the observations, then those of the weights less those of the Gaussians:
-        [N + p, L].
-        """
+        """Losses of the observations, then of the weights minus the Gaussians': [N + p, L]."""
         priors = LaplaceLoss(self.weight_prior, self.location)
         return LossWithPriors(self.observation_loss(), priors, self._precision)
 
@@ -100,9 +96,7 @@ class LaplacePriorLCLGP(LCLGP):
         )
 
     def prior_kl(self) -> tf.Tensor:
-        """KL[q(w, b) || p(w, b)] in nats, a scalar: with the Laplace priors, not the Gaussians of
-        the kernel.
-        """
+        """KL[q(w, b) || p(w, b)] in nats, a scalar, with the Laplace priors."""
         state = self.basis.factor(self.kernel)
         count = self.basis.num_data
         of_weights = self.site_loss().value(

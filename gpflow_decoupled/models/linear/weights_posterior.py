@@ -1,4 +1,4 @@
-"""The posterior of the weights of a linear model, and a table of it."""
+"""The posterior of a linear model's weights, and its table."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 class WeightsPosterior(NamedTuple):
-    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last
-    weight.
+    """Mean and covariance of a linear model's q(w), the intercept last.
 
     Example::
 
@@ -35,7 +34,7 @@ class WeightsPosterior(NamedTuple):
     """[p, p], or [L, p, p]."""
 
     def __repr__(self) -> str:
-        """One line, with arrays by their shape."""
+        """One line, arrays by shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -44,24 +43,20 @@ class WeightsPosterior(NamedTuple):
 
     @property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations [L, p] of the weights, with L = 1 for one latent."""
+        """Means and standard deviations [L, p] of the weights."""
         means = np.asarray(self.mean).reshape(len(self.mean), -1).T
         variances = np.diagonal(np.asarray(self.covariance), axis1=-2, axis2=-1)
         return means, np.sqrt(np.atleast_2d(variances))
 
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
-        """A table with a row for each weight: "mean", "sd", and the ends "lower" and "upper" of an
-        interval.
+        """A table with a row per weight: "mean", "sd", and an interval from "lower" to "upper".
 
-        :param names: of the weights, for example the columns of a data frame, or the data frame
-            itself. With one name less than there are weights the last one is called "intercept".
-            None numbers them: w0, w1, ...
-        :param level: the probability of the interval mean - z sd to mean + z sd, which is that of a
-            Gaussian. It is an approximation for an `AffineIndependentGLM`, whose weights are not
-            Gaussian.
-        :return: a pandas data frame [p, 4]; for several latents [L p, 4], with the latent in front
-            of the name.
-        :raises DataError: for another number of names, and a level that is not between 0 and 1.
+        :param names: of the weights, for example a data frame or its columns. With one name fewer
+            than weights the last one is "intercept". None numbers them: w0, w1, ...
+        :param level: the probability of a Gaussian interval mean -+ z sd, an approximation for an
+            `AffineIndependentGLM`.
+        :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.
+        :raises DataError: for another number of names, and a level outside of (0, 1).
         :raises ImportError: with the fix, if pandas is not installed.
 
         Example::
@@ -94,7 +89,7 @@ class WeightsPosterior(NamedTuple):
 
 
 def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
-    """A name for each weight; raises `DataError` for too few or too many."""
+    """A name for each weight; `DataError` for too few or too many."""
     if names is None:
         return [f"w{number}" for number in range(count)]
     if isinstance(names, str):

@@ -1,10 +1,9 @@
-"""Streams: models on inducing points that take in batches one after the other, without the old
-data.
+"""Streams: models on inducing points that take in batches without the old data.
 
-Read `stream_memory.py` first: what the old data said, a Gaussian factor at the old points.
-`stream_posterior.py` has the best q for such a factor and the bound there, `site_climb.py` the
-steps of the sites of a new batch, `learn.py` the rounds that learn kernel and likelihood,
-`update.py` the two functions that models call.
+Read `stream_memory.py` first: the old data's Gaussian likelihood factor at the old points.
+`stream_posterior.py` has the best q for such a factor, and its bound, `site_climb.py` the steps of
+a new batch's sites, `learn.py` the rounds that learn kernel and likelihood, `update.py` the two
+functions that models call.
 """
 
 from .stream_memory import StreamMemory

@@ -1,8 +1,7 @@
-"""Kernel and likelihood learned on a stream: rounds of L-BFGS on the streaming bound at held sites,
-then of the sites.
+"""Kernel and likelihood learned on a stream: L-BFGS at held sites, then the sites.
 
-Under another kernel q is the best one (C45) for the old factor, which is a function of u and stays,
-and the sites of the batch, which stay too; the bound (C43) at that q is climbed.
+The old factor, a function of u, and the batch's sites stay; q is the best one (C45) at each kernel,
+and the bound (C43) is climbed.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from .stream_memory import Quadratic, StreamMemory
 from .stream_posterior import best
 
 _ITERATIONS = 20
-"""Of L-BFGS in a round."""
+"""L-BFGS iterations in a round."""
 Stage: TypeAlias = tuple[Frame, Batch, Quadratic, Climb]
-"""The frame at a kernel, the batch and the old factor in it, and where the sites are."""
+"""Frame at a kernel, batch and old factor in it, state of the sites."""
 
 
 def learned(
@@ -39,12 +38,11 @@ def learned(
     steps: int,
     tolerance: float,
 ) -> Stage:
-    """The stage after so many rounds, at most; a round that does not gain is taken back and is the
-    last.
+    """Return the stage after at most `rounds` rounds; one without gain is undone and the last.
 
-    :param links: of the memory's points and those of the basis, D [G, M_a, M_z].
-    :param stage: at the kernel as it is.
-    :raises DataError: where neither kernel nor likelihood is trainable.
+    :param links: of the memory's and the basis's points, D [G, M_a, M_z].
+    :param stage: at the present kernel.
+    :raises DataError: if neither kernel nor likelihood is trainable.
     """
     variables = list(model.kernel.trainable_variables) + list(model.likelihood.trainable_variables)
     if not variables:

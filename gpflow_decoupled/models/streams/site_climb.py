@@ -1,15 +1,14 @@
-"""The sites of a new batch, while what the old data said is held.
+"""The sites of a new batch, with the old data's factor held.
 
-Each observation has a site (nu_n, tau_n) per latent, as in (C9). With the features Phi of the batch
-in the frame of the basis,
+Each observation has a site (nu_n, tau_n) per latent, (C9). With the batch's features Phi in the
+frame:
 
 1. q is the best one (C45) for the old factor times the sites: theta + Phi nu and Lambda + Phi
-   diag(tau) Phi^T;
-2. g_n and h_n are the derivatives of E_n by mean and variance of q(f_n);
-3. the sites move by (C13); a step after which the bound (C43) is lower is halved.
+diag(tau) Phi^T;
+2. g_n and h_n are the derivatives of E_n in mean and variance of q(f_n);
+3. the sites move by (C13); a step that lowers the bound (C43) is halved.
 
-For Gaussian noise the first step is exact. Where Phi and the factor depend on a kernel that moves,
-the sites stay.
+For Gaussian noise the first step is exact. The sites stay while a kernel moves Phi and the factor.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from .stream_memory import Quadratic, StreamMemory
 from .stream_posterior import StreamBelief, best, divergence, expectation, moments
 
 _ROUND_OFF = 1e3
-"""A loss of the bound that does not count, in units in its last place."""
+"""Decrease of the bound that counts as round-off, in units of its last place."""
 _SHORTEST = 2.0**-30
 
 
 class StreamModel(Protocol):
-    """What a stream asks of a model: a `BasisGP` has it."""
+    """The interface of a `BasisGP` that streams use."""
 
     kernel: Kernel
     likelihood: Likelihood
@@ -59,10 +58,10 @@ class StreamModel(Protocol):
     num_latent_gps: int
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """X [N, D] and Y [N, P] with their shapes checked."""
+        """X [N, D] and Y [N, P], shapes checked."""
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same with their values checked too."""
+        """X [N, D] and Y [N, P], values checked too."""
 
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
@@ -80,7 +79,7 @@ class Sites(NamedTuple):
     tau: tf.Tensor
 
     def towards(self, other: Sites, share: float) -> Sites:
-        """(C13): (1 - share) of these and share of the other, each [N, L]."""
+        """(1 - share) of these sites plus share of the other, each [N, L], (C13)."""
         return Sites(*((1.0 - share) * mine + share * theirs for mine, theirs in zip(self, other)))
 
 
@@ -96,7 +95,7 @@ class Batch(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """The best q for given sites, and the bound there."""
+    """The best q for given sites, and its bound."""
 
     bound: float
     belief: StreamBelief
@@ -106,7 +105,7 @@ class _Point(NamedTuple):
 
 
 class Climb(NamedTuple):
-    """Where the sites of a batch ended."""
+    """The final sites of a batch."""
 
     bound: float
     belief: StreamBelief
@@ -117,14 +116,12 @@ class Climb(NamedTuple):
 
 
 def no_sites(rows: int, latents: int, dtype: tf.DType) -> Sites:
-    """Sites that say nothing, [N, L]."""
+    """Uninformative sites, [N, L]."""
     return Sites(*(tf.zeros([rows, latents], dtype) for _ in range(2)))
 
 
 def factor_of(batch: Batch, sites: Sites) -> Quadratic:
-    """The sites [N, L] as one factor in the coordinates of the frame, with the constant zero:
-    (C46); N M^2 per latent.
-    """
+    """The sites [N, L] as one factor in the frame, constant zero: (C46); N M^2 per latent."""
     precision = symmetric_product(batch.Phi, tf.transpose(sites.tau))
     return Quadratic(
         apply_per_latent(batch.Phi, sites.nu), precision, tf.zeros([], batch.X.dtype)
@@ -137,7 +134,7 @@ def bound(
     """The bound (C43) in nats, a scalar, at any q.
 
     :param batch: X [N, D], Y [N, P] and features.
-    :param old: what the old data said, in the coordinates of the frame.
+    :param old: the old data's factor, in the frame.
     """
     mean, variance = moments(frame, belief, model.kernel, batch.X, batch.Phi)
     new = tf.reduce_sum(model.variational_expectations(mean, variance, (batch.X, batch.Y)))
@@ -147,7 +144,7 @@ def bound(
 def sites_of(
     model: StreamModel, frame: Frame, batch: Batch, belief: StreamBelief
 ) -> tuple[Sites, tf.Tensor]:
-    """The target (C13) of the sites at a q, each [N, L], and the sum of E_n in nats, a scalar."""
+    """Target (C13) of the sites at a q, each [N, L], and the sum of E_n in nats, a scalar."""
     mean, variance = moments(frame, belief, model.kernel, batch.X, batch.Phi)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
@@ -165,10 +162,9 @@ def climb(
     steps: int,
     tolerance: float,
 ) -> Climb:
-    """Move the sites of a batch until a step gains less than `tolerance` nats; N M^2 + M^3 per
-    latent and step.
+    """Move a batch's sites until a step gains below `tolerance` nats; N M^2 + M^3 each.
 
-    :param start: sites [N, L] to begin from; there are none at all where the batch has no rows.
+    :param start: initial sites [N, L]; none for a batch without rows.
     :raises NumericalError: if the bound is not finite at the start.
     """
     now = _point(model, frame, batch, old, start)
@@ -195,7 +191,7 @@ def climb(
 
 
 def _point(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, sites: Sites) -> _Point:
-    """The best q for sites, the bound there, and where the sites would go next."""
+    """The best q for sites, its bound, and the next sites."""
     belief = best(frame, old.plus(factor_of(batch, sites)))
     held = expectation(frame, belief, old) - divergence(frame, belief)
     target, expected = sites, tf.zeros([], held.dtype)

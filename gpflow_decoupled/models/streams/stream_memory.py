@@ -1,4 +1,4 @@
-"""What earlier data said of q: a Gaussian factor over the function at the points of that time.
+"""The likelihood factor of earlier data: a Gaussian factor at the points of that time.
 
 | symbol | code | shape |
 |---|---|---|
@@ -7,18 +7,15 @@
 | theta, Lambda | `StreamMemory.theta`, `StreamMemory.precision` | [M, L], [L, M, M] |
 | c | `StreamMemory.constant` | [] nats |
 
-    log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with its jitter
-    (C42)
+    log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with jitter     (C42)
 
-The kernel of that time is only in L_a, which fixes coordinates: the factor is a function of u, and
-the prior of that time is not in it. With the points z of a frame at the kernel of today, and D_ij =
-1 where a_i is z_j, whose jitter it then shares,
+The kernel of that time only fixes the coordinates L_a; the prior of that time is not in the factor.
+With the points z of a frame at today's kernel, and D_ij = 1 where a_i is z_j, (C44)
 
-    B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B, c <- c - 1/2
-    tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
-    (C44)
+    B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B
+    c <- c - 1/2 tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
 
-which is the expectation of log l given f(z). Nothing is lost where z includes a.
+the expectation of log l given f(z). Nothing is lost if z includes a.
 """
 
 from __future__ import annotations
@@ -46,9 +43,7 @@ from ...summaries import one_line
 
 
 class Quadratic(NamedTuple):
-    """log l = c + theta^T w - 1/2 w^T Lambda w in whitened coordinates w, summed over the
-    latents.
-    """
+    """log l = c + theta^T w - 1/2 w^T Lambda w in whitened w, summed over the latents."""
 
     theta: tf.Tensor
     """[M, L]"""
@@ -59,6 +54,7 @@ class Quadratic(NamedTuple):
 
     def times(self, power: float) -> Quadratic:
         """The factor to a power, with shapes [M, L], [L, M, M] and []."""
+        # (C42)
         return Quadratic(power * self.theta, power * self.precision, power * self.constant)
 
     def plus(self, other: Quadratic) -> Quadratic:
@@ -67,12 +63,14 @@ class Quadratic(NamedTuple):
 
 
 class StreamMemory(Module):
-    """The factor (C42) of all data that a model has taken in.
+    """The likelihood factor of all data that a model has taken in.
 
-    :param frame: the coordinates in which `said` is.
+    Saved with the model, not trainable. Memory L M^2.
+
+    :param frame: the coordinates of `said`.
     :param said: theta [M, L], Lambda [L, M, M] and c of the factor.
 
-    All of it is saved with the model, and none of it is trainable. Cost: memory L M^2. Example::
+    Example::
 
         model.update((X, Y))
         said = model.memory.precision  # [L, M, M]
@@ -87,15 +85,12 @@ class StreamMemory(Module):
         self.theta, self.precision, self.constant = (_fixed(part) for part in said)
 
     def __repr__(self) -> str:
-        """One line, with the numbers of points and latents."""
         return one_line(self, points=int(self.theta.shape[0]), latents=int(self.theta.shape[1]))
 
     def links(self, frame: Frame) -> np.ndarray:
-        """D [G, M_a, M_z], with ones where a point of this factor is a point of the frame: G = 1 if
-        latents share points.
+        """D [G, M_a, M_z], ones where a point of the factor is one of the frame; G = 1 if shared.
 
-        :raises ModelError: where inducing variables that are not points, such as
-        `inducing.Weights`, were exchanged.
+        :raises ModelError: if inducing variables that are not points were exchanged.
         """
         old, new = _values(self.points), _values(frame.points)
         if old is None or new is None:
@@ -110,28 +105,27 @@ class StreamMemory(Module):
         return np.stack(first).astype(self.theta.dtype.as_numpy_dtype)
 
     def said(self) -> Quadratic:
-        """The factor in its own coordinates: theta [M, L], Lambda [L, M, M] and c."""
+        """The factor in its coordinates: theta [M, L], Lambda [L, M, M] and c."""
         return Quadratic(
             *(tf.convert_to_tensor(part) for part in (self.theta, self.precision, self.constant))
         )
 
     def fits(self, frame: Frame, links: np.ndarray) -> bool:
-        """Whether a frame has these very coordinates, for D [G, M, M] of `links`: neither points
-        nor kernel have moved.
-        """
+        """True if a frame has these coordinates (points and kernel unmoved), D [G, M, M]."""
         same = self.chol.shape == frame.chol.shape and bool(
             np.all(links == np.eye(links.shape[1], links.shape[2]))
         )
         return same and np.array_equal(self.chol.numpy(), frame.chol.numpy())
 
     def projected(self, frame: Frame, kernel: Kernel, links: np.ndarray) -> Quadratic:
-        """The factor in the coordinates of a frame, (C44); M^3 and differentiable in the kernel.
+        """The factor in the coordinates of a frame; M^3 and differentiable in the kernel.
 
-        :param frame: at the kernel of today.
+        :param frame: at today's kernel.
         :param kernel: of today.
         :param links: D [G, M_a, M_z], of `links`.
         :raises ModelError: for inducing variables that are not points, once the kernel has moved.
         """
+        # (C44)
         link = tf.constant(links, frame.chol.dtype)
         try:
             K_az, K_a = (
@@ -170,9 +164,7 @@ def _joint(
 
 
 def _values(points: Sequence[InducingVariables]) -> list[np.ndarray] | None:
-    """The points [M, D] per latent, beta and gamma stacked, or one array that all share; None if
-    they are not points.
-    """
+    """Points [M, D] per latent, beta and gamma stacked, or one shared; None if not points."""
     each = [[np.asarray(values) for values in point_values(part)] for part in points]
     if not all(each):
         return None

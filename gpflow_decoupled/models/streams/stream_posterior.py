@@ -1,19 +1,15 @@
-"""The best q of a basis for a Gaussian factor, the bound there, and the way between a basis and a
-frame.
+"""The best q of a basis for a Gaussian factor, its bound, and conversions to a frame.
 
-In the coordinates u~ of a frame the prior is N(0, I), q has the mean mu of all points, and a
-covariance S_k of its own for the points k that the basis gives one; the others keep that of the
-prior. For a factor (theta, Lambda) the best q is
+In a frame's coordinates u~ the prior is N(0, I); q has the mean mu, a covariance S_k for those
+points k that the basis gives one, and the prior's for the others. For a factor (theta, Lambda) the
+best q is
 
-    S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta
-    (C45)
+    S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta        (C45)
 
-with Pi = I, or for mean points without a covariance the C_g of (D21) in these coordinates, so that
-Pi is the metric of the divergence. With E log l = c + theta^T mu - 1/2 mu^T Lambda mu - 1/2 sum_k
-tr Lambda_kk S_k the bound is
+with Pi = I, or, for mean points without a covariance, C_g of (D21) in these coordinates. With E log
+l = c + theta^T mu - 1/2 mu^T Lambda mu - 1/2 sum_k tr Lambda_kk S_k, the bound is
 
-    F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]
-(C43)
+    F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]        (C43)
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ class StreamBelief(NamedTuple):
     roots: tuple[tf.Tensor, ...]
     """A root of each S_k [L, M_k, M_k]."""
     ok: tf.Tensor
-    """[], bool: whether all precisions are positive definite."""
+    """[], bool: all precisions are positive definite."""
 
 
 def best(frame: Frame, said: Quadratic) -> StreamBelief:
@@ -63,7 +59,7 @@ def best(frame: Frame, said: Quadratic) -> StreamBelief:
 
 
 def expectation(frame: Frame, belief: StreamBelief, said: Quadratic) -> tf.Tensor:
-    """E_q log l in nats, a scalar, of a factor in the coordinates of the frame."""
+    """E_q log l in nats, a scalar, in the coordinates of the frame."""
     mean = belief.mean
     value = tf.reduce_sum(mean * (said.theta - 0.5 * apply_per_latent(said.precision, mean)))
     for root, block in zip(belief.roots, _blocks(frame, said.precision)):
@@ -73,7 +69,7 @@ def expectation(frame: Frame, belief: StreamBelief, said: Quadratic) -> tf.Tenso
 
 
 def divergence(frame: Frame, belief: StreamBelief) -> tf.Tensor:
-    """KL[q || p] in nats, a scalar: that of the basis."""
+    """The basis's KL[q || p] in nats, a scalar."""
     product = belief.mean if frame.norm is None else apply_per_latent(frame.norm, belief.mean)
     value = 0.5 * tf.reduce_sum(belief.mean * product)
     for root in belief.roots:
@@ -84,7 +80,7 @@ def divergence(frame: Frame, belief: StreamBelief) -> tf.Tensor:
 def moments(
     frame: Frame, belief: StreamBelief, kernel: Kernel, X: tf.Tensor, Phi: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variances of q(f) [N, L] at X [N, D], from the features Phi [G, M, N] there."""
+    """Mean and variances of q(f) [N, L] at X [N, D], from features Phi [G, M, N]."""
     mean = apply_per_latent(Phi, belief.mean, adjoint=True)
     variance = prior_variance(kernel, X, full_cov=False)
     start = 0
@@ -97,7 +93,7 @@ def moments(
 
 
 def read(basis: InducingBasis, kernel: Kernel, frame: Frame) -> StreamBelief:
-    """The q of a basis, as it is, in the coordinates of a frame of its points."""
+    """Return a basis's q in the coordinates of a frame of its points."""
     state = basis.factor(kernel, with_kl=False)
     parts = basis.gaussians(state)
     means = [part.mean for part in parts]
@@ -107,7 +103,7 @@ def read(basis: InducingBasis, kernel: Kernel, frame: Frame) -> StreamBelief:
 
 
 def write(basis: InducingBasis, kernel: Kernel, frame: Frame, belief: StreamBelief) -> None:
-    """Give a basis the q that is known in the coordinates of a frame of its points."""
+    """Write a q in the coordinates of a frame to a basis."""
     means = tf.split(belief.mean, frame.sizes, axis=0)
     gaussians = tuple(Gaussian(mean, root) for mean, root in zip(means, belief.roots))
     coefficients = None
@@ -125,7 +121,7 @@ def _last(frame: Frame) -> tf.Tensor:
 
 
 def _blocks(frame: Frame, matrix: tf.Tensor) -> list[tf.Tensor]:
-    """The diagonal blocks [..., M_k, M_k] of the points with a covariance of their own."""
+    """Diagonal blocks [..., M_k, M_k] of the points with a covariance."""
     edges = np.cumsum((0, *frame.sizes))[: frame.free + 1]
     return [matrix[..., i:j, i:j] for i, j in zip(edges, edges[1:])]
 
@@ -135,9 +131,7 @@ def _plus_identity(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _with_norm(frame: Frame, precision: tf.Tensor) -> tf.Tensor:
-    """Pi + Lambda [L, M, M]; C_g may be singular up to round-off, hence the least number that keeps
-    the sum definite.
-    """
+    """Pi + Lambda [L, M, M], kept definite against round-off in a singular C_g."""
     if frame.norm is None:
         return _plus_identity(precision)
     total = precision + frame.norm

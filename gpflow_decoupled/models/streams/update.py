@@ -1,12 +1,12 @@
-"""One update of a stream: new data and what the old data said make q, and then both are what the
-old data said.
+"""One streaming update: combine the stored likelihood factor with a batch; store the result.
 
-Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound where points and kernel move; Chang,
-Verma, John, Solin & Khan 2023 (arXiv:2306.03566) for the sites of many points, which add up. With
-theta and Lambda of (C44) and the sites of the new data,
+Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound when points and kernel move; Chang,
+Verma, John, Solin & Khan 2023 (arXiv:2306.03566) for sites that add up. With theta and Lambda of
+(C44) and the new sites, (C46)
 
-    theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T,   c so that E_q log l is what
-it was + sum_n E_n   (C46)
+    theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T
+
+and c such that E_q log l grows by sum_n E_n.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .stream_posterior import divergence, expectation, read, write
 
 
 class StreamUpdate(NamedTuple):
-    """What an update did.
+    """The record of an update.
 
     Example::
 
@@ -46,22 +46,19 @@ class StreamUpdate(NamedTuple):
     """
 
     bound: float
-    """The bound (C43) after the update, in nats: of all data at a fixed kernel and fixed points,
-    see `update`.
-    """
+    """The bound after the update, in nats: of all data at fixed kernel and points, see `update`."""
     steps: int
     """Steps of the sites."""
     converged: bool
-    """Whether the last step gained less than the tolerance."""
+    """The last step gained less than the tolerance."""
     shortened: int
     """Steps that were halved."""
     forgotten: float
-    """What the expectation of the old factor given the new points lost by them, in nats; 0 where
-    they include the old.
+    """Loss of the old factor's expectation by the new points, in nats; 0 if they include the
+    old.
     """
 
     def __repr__(self) -> str:
-        """One line."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -80,39 +77,34 @@ def update(
     steps: int = 100,
     tolerance: float = 1e-6,
 ) -> StreamUpdate:
-    """Take in a batch: q becomes the posterior of it and of all data before, which are not needed
-    any more.
+    """Take in a batch: q becomes the posterior of it and all earlier data, which are not needed.
 
-    At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise
-    on latents that are not mixed, and `bound` is the bound of the log evidence of all data. For
-    other likelihoods the sites of old data stay where they were best, and `bound` is an estimate of
-    that. Where kernel or points have moved, it is a bound of log int p(f) l(u) p(y_new | f) df,
-    with the factor l in the place of the old data.
+    At fixed kernel and points, q and `bound` are exactly those of all batches together for Gaussian
+    noise on unmixed latents. For other likelihoods old sites stay at their old optimum, and `bound`
+    estimates that of all data. Once kernel or points have moved, it is a bound of log int p(f) l(u)
+    p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step, all
+    points in M; memory L M^2. Functions compiled before a change of points must be compiled again.
 
-    :param model: a model on inducing points; its q may have been trained before, see `remember`.
-    :param data: X [N, D] and Y [N, P], each observation once. No rows at all are a batch too.
-    :param beta: new inducing points [M, D] in the place of the old; `inducing.select` chooses some
-        beside `given` ones.
+    :param model: a model on inducing points; for a q trained before, see `remember`.
+    :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.
+    :param beta: new inducing points [M, D]; `inducing.select` chooses some beside `given` ones.
     :param gamma: new points gamma, of a basis that has them.
-    :param learn: how many rounds of learning the kernel and the likelihood on the streaming bound
-        (C43), 20 iterations of L-BFGS each; 0 leaves them. Points and mean function stay.
-    :param keep: the power of the old factor, in (0, 1]: below 1 old data count less and less, for
-        functions that drift.
-    :param steps: at most so many steps of the sites of the batch.
-    :param tolerance: stop where a step gains less, in nats.
+    :param learn: rounds of learning kernel and likelihood on the streaming bound, 20 iterations of
+        L-BFGS each; points and mean function stay.
+    :param keep: the power of the old factor, in (0, 1]: below 1 old data fade, for functions that
+        drift.
+    :param steps: most steps of the batch's sites.
+    :param tolerance: stop at a smaller gain, in nats.
     :raises DataError: for unusable data, points and settings, with nothing changed.
-    :raises ModelError: for a basis that cannot take in a stream, a q whose old data cannot be told
-        from it, and draws.
-    :raises NumericalError: where a factorisation fails or the bound is not finite, with nothing
+    :raises ModelError: for a basis without streams, a q whose old data are unknown, and draws.
+    :raises NumericalError: if a factorisation fails or the bound is not finite, with nothing
         changed.
 
-    Cost: N M^2 + M^3 per latent and step, with all points beta and gamma in M; memory L M^2.
-    Functions that were compiled
-    before a change of the points must be compiled again. Example::
+    Example::
 
         for X, Y in batches:
             model.update((X, Y))
-        mean, variance = model.predict_y(Xnew)
+        mean, variance = model.predict_y(X_new)
     """
     check_whole(0, learn=learn)
     check_whole(1, steps=steps)
@@ -143,18 +135,18 @@ def update(
 
 
 def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
-    """What data said of the q that was trained on them, for updates to come; q does not change.
+    """Store the likelihood factor of the data that trained q, for later updates; q stays.
 
-    The sites of the observations are those at q, so that q should be at its optimum for these data:
-    after `fit` it is nearly.
+    Its sites are those at q, which should be at its optimum, as nearly after `fit`. Cost: N M^2 +
+    M^3 per latent.
 
-    :param model: a model on inducing points, at the kernel that updates shall start from.
+    :param model: a model on inducing points, at the kernel from which updates start.
     :param data: all X [N, D] and Y [N, P] that q was trained on.
     :raises DataError: for unusable data.
-    :raises ModelError: for a basis that cannot take in a stream, and for draws.
-    :raises NumericalError: where a factorisation fails.
+    :raises ModelError: for a basis without streams, and for draws.
+    :raises NumericalError: if a factorisation fails.
 
-    Cost: N M^2 + M^3 per latent. Example::
+    Example::
 
         gpflow_decoupled.fit(model, (X, Y))
         model.remember((X, Y))
@@ -178,7 +170,7 @@ def _shape(model: StreamModel, X: tf.Tensor) -> tuple[int, int]:
 
 
 def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-    """X [N, D] and Y [N, P], where N may be 0; refuses what has no stream at all."""
+    """X [N, D] and Y [N, P], N perhaps 0; refuses models without streams."""
     if model.expectations is not None:
         raise ModelError(
             "update needs expectations that do not change between calls, and this model estimates"
@@ -189,7 +181,7 @@ def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, 
 
 
 def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
-    """The frame of all points of a basis, with an error for factorisations that fail."""
+    """The frame of a basis's points, with an error if a factorisation fails."""
     free = len(basis.gaussian_parameters()) // 2
     frame = frame_of(model.kernel, basis.frame_points, free)
     if not bool(frame.ok):
@@ -199,9 +191,7 @@ def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
 
 
 def _memory_so_far(model: StreamModel) -> StreamMemory:
-    """What was said before: the memory of the model, or what its q says itself where that is
-    known.
-    """
+    """The model's memory, or the factor that its q implies, where known."""
     if model.memory is not None:
         return model.memory
     frame = frame_at(model, model.basis)
@@ -228,9 +218,7 @@ def _memory_so_far(model: StreamModel) -> StreamMemory:
 
 
 def _is_untrained(basis: InducingBasis) -> bool:
-    """Whether the Parameters of q are those of a new basis: means of zero, roots that are
-    identities.
-    """
+    """True for a new basis's Parameters: means zero, roots identities."""
     parts = [parameter.numpy() for parameter in _parameters_of_q(basis)]
     starts = [np.eye(part.shape[-1]) if part.ndim == 3 else 0.0 for part in parts]
     return all(np.all(part == start) for part, start in zip(parts, starts))
@@ -269,17 +257,13 @@ def _on_points(
 
 
 def _parameters_of_q(basis: InducingBasis) -> list[Parameter]:
-    """Means, roots and coefficients of the mean points, in an order that is the same for all
-    points.
-    """
+    """Means, roots and mean coefficients, in a fixed order."""
     mean = basis.kernel_mean
     return [*basis.gaussian_parameters(), *([] if mean is None else [mean.coefficients])]
 
 
 def _consolidated(frame: Frame, batch: Batch, old: Quadratic, end: Climb) -> Quadratic:
-    """(C46): the old factor times the sites of the batch, with the constant that keeps the
-    bound.
-    """
+    """(C46): the old factor times the batch's sites, with the constant that keeps the bound."""
     total = old.plus(factor_of(batch, end.sites))
     expected = end.bound + divergence(frame, end.belief)
     missing = expected - expectation(frame, end.belief, total)

@@ -1,9 +1,7 @@
-"""Affine-independent KL inference: the best Gaussian q first, then A, b and the shapes of the base
-distribution together.
+"""Affine-independent KL inference: the best Gaussian q, then A, b and shapes jointly.
 
-q(w) is the density of w = A v + b in whitened coordinates, where the v_d are independent with a
-standardised density q_d of shape theta_d (the "base distribution"). The bound is (A2); equation
-numbers are those of NOTATION.md.
+q(w) is the density of w = A v + b in whitened coordinates, v_d independent with a standardised
+density of shape theta_d, the base distribution. The bound is (A2) of NOTATION.md.
 """
 
 from __future__ import annotations
@@ -34,18 +32,19 @@ from .gaussian_kl import GaussianProblem, GaussianSolution
 from .turns import check_turns, climb_in_turns, turns_of
 
 _LARGEST_CHANGE, _SHARE_OF_TOLERANCE = 1e-6, 1e-2
-"""The largest change of the bound, with twice the frequencies, that is not worth another run: the
-greater of the first number and the second one times the tolerance."""
+"""Change of the bound by doubled frequencies that is not worth another run: the larger of the first
+number and the second times the tolerance.
+"""
 _REFINEMENTS = 2
-"""How often the number of frequencies of the model may be doubled."""
+"""How often the model's frequencies may be doubled."""
 _WORTH_COARSENING = 100_000
 """Values of characteristic functions per bound above which fewer frequencies may save more time
-than compiling again costs.
+than compiling costs.
 """
 
 
 class _Climb(NamedTuple):
-    """Where L-BFGS, or a sequence of turns of it, ended."""
+    """The end of L-BFGS, or of a sequence of turns."""
 
     bound: float
     """In nats."""
@@ -62,42 +61,34 @@ class _Joint(NamedTuple):
     elbo: float
     reason: str
     resolution: float
-    """By how much the bound changes with twice the frequencies, in nats."""
+    """Change of the bound with doubled frequencies, in nats."""
     tracing_seconds: float
     turns: np.ndarray
 
 
 class AffineIndependentAscent:
-    """Finds q of an `AffineIndependentGP` or `AffineIndependentGLM`, at a fixed kernel and
-    likelihood.
+    """Find q of an `AffineIndependentGP` or `AffineIndependentGLM`, hyperparameters fixed.
 
-    The run has four steps:
-
-    1. The Gaussian q with the greatest bound: the special case of a normal base distribution
-       (`gaussian_kl`).
-    2. The rotation of A and the shapes to start from. A Gaussian q does not depend on the rotation,
-       any other q does; an Edgeworth expansion about the Gaussian optimum predicts which rotation
-       gains most, (A18) and (A19) (`edgeworth`).
-    3. A, b and the shapes together by L-BFGS, in coordinates in which the Gaussian of step 1 has
-       the identity as covariance (`climb_coordinates`); or, with `alternate`, in turns (`turns`).
+    1. The best Gaussian q, the special case of a normal base.
+    2. The rotation of A and initial shapes. Only a non-Gaussian q depends on the rotation; an
+    Edgeworth expansion about the Gaussian optimum predicts the best one.
+    3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or, with
+    `alternate`, in turns.
     4. The better of the two is kept.
 
-    :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less than this.
-    :param max_evaluations: at most so many evaluations of the bound and its gradient, per stage.
-    :param rotate: choose the rotation of A by (A19); otherwise A starts as the Cholesky factor of
-        the Gaussian covariance.
-    :param keep_better: leave the model with a normal base distribution if the Gaussian has the
-        greater bound. This happens only where the shapes are fixed, or where the family of the base
-        distribution has no normal member. False keeps the base distribution in any case.
-    :param alternate: in step 3 maximise over (b, L), over (b, U) and over the shapes in turns, for
-        A = L U, until a round of turns gains less than the tolerance. With log-concave likelihoods
-        each of the first two is a concave problem, (A20), so that its turn ends at the global
-        maximum for the signs of the diagonal of L. The default climbs in all together: on two
-        logistic problems it took a seventh of the evaluations and ended 1e-4 nats higher. Needs
-        structure "lu".
-    :raises DataError: for settings out of range.
-
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
+
+    :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less.
+    :param max_evaluations: most evaluations of bound and gradient per stage.
+    :param rotate: choose the rotation of A in step 2; otherwise start at the Cholesky factor of the
+        Gaussian covariance.
+    :param keep_better: leave a normal base if the Gaussian has the greater bound, which happens
+        only for fixed shapes or a family without a normal member.
+    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, until a
+        round gains less than the tolerance. For log-concave likelihoods the first two are concave
+        problems with a global maximum for given signs of L's diagonal. On two logistic problems the
+        default took a seventh of the evaluations and ended 1e-4 nats higher. Needs structure "lu".
+    :raises DataError: for settings out of range.
 
     Example::
 
@@ -125,7 +116,6 @@ class AffineIndependentAscent:
         self.rotate, self.keep_better, self.alternate = rotate, keep_better, alternate
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: AffineIndependentGP) -> AffineResult:
@@ -135,8 +125,8 @@ class AffineIndependentAscent:
         :return: bounds, history and times.
         :raises ModelError: for a model of another family.
         :raises DataError: with `alternate`, for another structure of A than "lu".
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the
-            observation; the model is not changed then.
+        :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
+            observation; the model is unchanged.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
@@ -193,9 +183,7 @@ class AffineIndependentAscent:
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
     ) -> tuple[GaussianSolution, float]:
-        """The best Gaussian q that the structure of A allows, and the seconds spent on
-        compilation.
-        """
+        """The best Gaussian q that A's structure allows, and the seconds of compilation."""
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
@@ -226,9 +214,7 @@ class AffineIndependentAscent:
         start: Start,
         record: StageRecord,
     ) -> _Joint:
-        """Climb from the start with few frequencies; climb again with twice as many until they do
-        not change the bound.
-        """
+        """Climb with few frequencies, doubled until they do not change the bound."""
         basis = model.basis
         # a) the rotated root, and the shapes for its columns in the order in which the structure
         # has them
@@ -267,9 +253,7 @@ class AffineIndependentAscent:
         C: np.ndarray | None,
         record: StageRecord,
     ) -> _Climb:
-        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left
-        at the best point.
-        """
+        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D]."""
         basis = model.basis
         variables = [
             *basis.map.trainable_variables,
@@ -299,11 +283,9 @@ class AffineIndependentAscent:
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
-    """A quarter or half of the frequencies and grid points, if the bound then changes by less than
-    `allowed` nats.
+    """A quarter or half of the frequencies, if the bound changes by less than `allowed` nats.
 
-    Projections of many variables are nearly normal, so that few frequencies are enough. Frequencies
-    or points that the caller chose are left as they are.
+    Projections of many variables are nearly normal and need few. Numbers chosen by the caller stay.
     """
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
@@ -318,9 +300,7 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    """Write the mean of a Gaussian to b, and to A the root A [D, D] of its covariance or, if it has
-    them, its coordinates.
-    """
+    """Write a Gaussian's mean to b, and the root A [D, D] or its coordinates to A."""
     if gaussian.coordinates is None:
         basis.map.assign_matrix(A)
     else:

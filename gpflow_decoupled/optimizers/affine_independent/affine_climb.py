@@ -1,6 +1,4 @@
-"""L-BFGS for the bounds of affine-independent inference: the package's driver with the settings of
-this method.
-"""
+"""L-BFGS with the settings of affine-independent inference."""
 
 from __future__ import annotations
 
@@ -26,15 +24,15 @@ def climb(
     max_evaluations: int,
     low: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, str]:
-    """The best point [n] from `start`, its value, and why the run ended.
+    """Return the best point [n] from `start`, its value, and the reason for stopping.
 
     :param function: the bound in nats and its gradient.
     :param start: [n].
-    :param record: is called with the best bound so far and the evaluations since the last call.
-    :param tolerance: the run ends when six iterations together gain less, in nats.
-    :param max_evaluations: at most about so many.
-    :param low: bounds from below [n]; none if not given.
-    :raises NumericalError: where the bound at the start is not finite.
+    :param record: called with the best bound so far and the evaluations since the last call.
+    :param tolerance: stop when six iterations gain less, in nats.
+    :param max_evaluations: the approximate maximum.
+    :param low: lower limits [n], if any.
+    :raises NumericalError: if the bound at the start is not finite.
     """
     found = lbfgs_ascent(
         function,

@@ -1,4 +1,4 @@
-"""The bound as a compiled function of one vector, which is what L-BFGS climbs."""
+"""The bound as a compiled function of one vector, for L-BFGS."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from ..lbfgs import Objective
 def compiled_objective(
     bound: Callable[[], tf.Tensor], variables: Sequence[tf.Variable]
 ) -> Objective:
-    """The function of x [n] that writes x to `variables` and returns the bound and its gradient
-    there.
-    """
+    """Return x [n] -> (bound, gradient) after writing x to `variables`."""
 
     def value_and_gradient() -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -41,7 +39,7 @@ def compiled_objective(
 
 
 def as_vector(variables: Sequence[tf.Variable]) -> np.ndarray:
-    """The values of all variables, one after the other, as one vector [n]."""
+    """The values of all variables as one vector [n]."""
     return Scipy.pack_tensors(variables).numpy().astype(np.float64)
 
 

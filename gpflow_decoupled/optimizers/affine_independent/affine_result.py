@@ -12,21 +12,19 @@ import numpy as np
 from ..results import Recorder, RunResult
 
 StageRecord = Callable[[float, int], None]
-"""Records one step: the best bound so far in nats, and the evaluations since the step before."""
+"""Records a step: the best bound so far in nats, and the evaluations since the last step."""
 
 
 @dataclass(kw_only=True, repr=False)
 class StagedResult(RunResult):
-    """A run that begins with the best Gaussian q; `history` has an array "evaluations" [steps]
-    beside those of all runs.
-    """
+    """A run that begins with the best Gaussian q; `history` adds "evaluations" [steps]."""
 
     gaussian_elbo: float
     """The bound of the best Gaussian q, in nats."""
 
     @property
     def gain(self) -> float:
-        """How far `elbo` is above the bound of the best Gaussian q, in nats."""
+        """`elbo` minus the bound of the best Gaussian q, in nats."""
         return self.elbo - self.gaussian_elbo
 
     @property
@@ -39,11 +37,9 @@ class StagedResult(RunResult):
 class AffineResult(StagedResult):
     """The result of `AffineIndependentAscent.run`.
 
-    `history` has arrays [steps], one entry per iteration, the starting points included: "step",
-    "seconds", "elbo" (the best bound so far in this stage, in nats), "evaluations" (of the bound
-    and its gradient, since the entry before) and "stage" (0 while q is Gaussian, 1 for the
-    affine-independent q). `gain` is never negative unless the run was told to keep a worse q
-    (`keep_better=False`).
+    `history` has arrays [steps], one entry per iteration and starting point: "step", "seconds",
+    "elbo" (the stage's best bound so far, in nats), "evaluations" (since the last entry) and
+    "stage" (0 Gaussian, 1 affine-independent). `gain` is negative only with `keep_better=False`.
 
     Example::
 
@@ -53,28 +49,26 @@ class AffineResult(StagedResult):
     """
 
     tracing_seconds: float
-    """The part of `seconds` that went by until the compiled functions had run once."""
+    """Part of `seconds` until the compiled functions had run once."""
     gaussian_seconds: float
-    """The part of `seconds` that the Gaussian stage took, without its compilation."""
+    """Part of `seconds` of the Gaussian stage, without compilation."""
     affine_elbo: float
-    """The bound of the best affine-independent q, in nats. It can be below `gaussian_elbo` where
-    the family of the base distribution does not contain the normal distribution, or where the
-    shapes are fixed."""
-    kept: str
-    """Which q the model was left with: "affine", or "gaussian" where that one has the greater
-    bound.
+    """Bound of the best affine-independent q, in nats; below `gaussian_elbo` at most for a family
+    without the normal distribution, or fixed shapes.
     """
+    kept: str
+    """The q left in the model: "affine", or "gaussian" if its bound is greater."""
     predicted_gain: float
-    """The gain over the Gaussian bound that the starting point predicts by (A19), in nats; NaN
-    where no rule is known for the base distribution."""
+    """Predicted gain over the Gaussian bound at the start, in nats; NaN without a rule for the
+    base.
+    """
     resolution: float
-    """By how much the bound changes with twice the frequencies or grid points, in nats."""
+    """Change of the bound with doubled frequencies or grid points, in nats."""
     turns: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """The bound after each turn of an ascent in turns, in nats, with the frequencies or grid points
-    of the last climb; empty where A, b and the shapes were climbed together."""
+    """The bound after each turn, in nats; empty unless in turns."""
 
     def __str__(self) -> str:
-        """One line: bounds, evaluations, time and why the run ended."""
+        """One line: bounds, evaluations, time and reason."""
         return (
             f"ELBO {self.elbo:.6g} ({self.kept} kept; affine {self.affine_elbo:.6g}, Gaussian"
             f" {self.gaussian_elbo:.6g}), {self.evaluations} evaluations in {self.seconds:.2f} s,"
@@ -83,9 +77,7 @@ class AffineResult(StagedResult):
 
 
 def stage_record(recorder: Recorder, stage: int) -> StageRecord:
-    """What one stage writes its steps with, into a record with the columns "elbo", "evaluations"
-    and "stage".
-    """
+    """The record function of a stage, for the columns "elbo", "evaluations" and "stage"."""
 
     def record(elbo: float, evaluations: int) -> None:
         recorder.append(len(recorder), elbo=elbo, evaluations=evaluations, stage=stage)

@@ -19,7 +19,7 @@ from .affine_result import AffineResult
 
 
 class BaseChoice(NamedTuple):
-    """The model with the greatest bound, and the results of all.
+    """The model with the greatest bound, and all results.
 
     Example::
 
@@ -33,10 +33,10 @@ class BaseChoice(NamedTuple):
     model: AffineIndependentGP
     """The copy of the model that has it, at its optimum."""
     results: dict[str, AffineResult]
-    """The result for each candidate, by the name of its base distribution."""
+    """Results by name of the base distribution."""
 
     def __repr__(self) -> str:
-        """One line, with arrays by their shape."""
+        """One line, arrays by shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -49,19 +49,16 @@ def best_base(
     candidates: Sequence[BaseLike] = ("skew_normal", "generalized_normal"),
     ascent: AffineIndependentAscent | None = None,
 ) -> BaseChoice:
-    """Find q with several base distributions, the v_d of w = A v + b, and choose the one with the
-    greatest bound.
+    """Run several base distributions and choose the one with the greatest bound.
 
-    Each candidate is run on a copy of the model; the model itself is not changed. Cost: one run per
-    candidate.
+    Each runs on a copy; the model itself is unchanged. Cost: one run per candidate.
 
     :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
-    :param candidates: base distributions: names of `distributions.BASES`, objects of
-        `distributions.Base`, or scalar distributions of TensorFlow Probability with finite
-        variance.
+    :param candidates: names of `distributions.BASES`, objects of `distributions.Base`, or scalar
+        TFP distributions of finite variance.
     :param ascent: the settings of each run; `AffineIndependentAscent()` if not given.
-    :return: the best model, and the results of all.
-    :raises DataError: if there is no candidate, or one has no finite variance.
+    :return: the best model, and all results.
+    :raises DataError: for no candidate, or one without finite variance.
     :raises ModelError: for a model of another family.
 
     Example::

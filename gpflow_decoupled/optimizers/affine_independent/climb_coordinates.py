@@ -1,9 +1,8 @@
-"""Coordinates for the joint run of L-BFGS, in which the covariance of the Gaussian optimum is the
-identity.
+"""Coordinates of the joint L-BFGS run that whiten the Gaussian optimum.
 
-Near its optimum the bound curves in w roughly as the Gaussian one does. With C a root of that
-Gaussian's covariance, and with A = C A~ and b = C b~, the bound as a function of (A~, b~) has
-similar curvature in all directions, so that L-BFGS needs fewer iterations.
+Near its optimum the bound curves in w roughly as the Gaussian's. With C a root of that covariance,
+A = C A~ and b = C b~, curvatures in (A~, b~) are similar in all directions, and L-BFGS needs fewer
+iterations.
 """
 
 from __future__ import annotations
@@ -21,14 +20,12 @@ from ..lbfgs import Objective
 class ClimbCoordinates:
     """The change of coordinates A = C A~, b = C b~ for the vector [n] of all variables of q.
 
-    C is lower triangular and multiplies A from the left, so that the triangular factors of the
-    structures "lower" and "lu" stay triangular: only the left factor of A changes.
+    C multiplies A from the left and is lower triangular, so only the left factor of the structures
+    "lower" and "lu" changes, and stays triangular.
 
-    :param basis: the basis whose A and b are meant.
-    :param C: [D, D], lower triangular; None, for the structure "low_rank", leaves all coordinates
-        as they are.
-    :param variables: the variables of A, b and the shapes, in the order in which the vectors have
-    them.
+    :param basis: the basis with A and b.
+    :param C: [D, D], lower triangular; None, for "low_rank", changes nothing.
+    :param variables: the variables of A, b and the shapes, in the vector's order.
     """
 
     def __init__(
@@ -41,9 +38,7 @@ class ClimbCoordinates:
         )
 
     def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """The vector x [n] with M [D, D] times the left factor of A and M times b in the place of
-        these two.
-        """
+        """Return x with the left factor of A and b replaced by M A_left and M b, M [D, D]."""
         ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
         parts = np.split(x, ends)
         for i, variable in enumerate(self.variables):
@@ -59,17 +54,15 @@ class ClimbCoordinates:
         return np.concatenate(parts)
 
     def inward(self, x: np.ndarray) -> np.ndarray:
-        """From the variables (A, b) to the coordinates (A~, b~), [n] each."""
+        """Map variables (A, b) to coordinates (A~, b~), [n] each."""
         return x if self.C is None else self._multiply(np.linalg.inv(self.C), x)
 
     def outward(self, x: np.ndarray) -> np.ndarray:
-        """From the coordinates (A~, b~) to the variables (A, b), [n] each."""
+        """Map coordinates (A~, b~) to variables (A, b), [n] each."""
         return x if self.C is None else self._multiply(self.C, x)
 
     def around(self, function: Objective) -> Objective:
-        """The same function, of the coordinates instead of the variables; the chain rule multiplies
-        its gradient by C^T.
-        """
+        """The function of the coordinates; its gradient is multiplied by C^T."""
 
         def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = function(self.outward(x))

@@ -1,21 +1,15 @@
-"""The rotation of A and the shapes that affine-independent inference starts from, by an Edgeworth
-expansion.
+"""Initial rotation of A and shapes, by an Edgeworth expansion.
 
-At the Gaussian optimum N(b, A A^T) two things are still open. Any rotation Q gives the same
-Gaussian, A Q, but not the same q once the v_d are not normal. And the bound of a skew-normal base
-distribution has a saddle at the normal one, where its gradient in the shapes vanishes.
-
-An expansion of the bound about the Gaussian in the skewness gamma_d of each v_d answers both. Its
-leading terms are
+At the Gaussian optimum N(b, A A^T) any rotation A Q gives the same Gaussian, but not the same q for
+non-normal v_d; and a skew-normal base has a saddle at the normal, where the gradient in the shapes
+vanishes. The bound expanded in the skewness gamma_d of each v_d is to leading order, (A18),
 
     gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
-    (A18)
 
-with the projections alpha = X A and the expectation under the Gaussian. The best skewness is
-gamma_d = s_d, and the bound then gains sum_d s_d^2 / 12, (A19), which Q is chosen to maximise. For
-symmetric base distributions the same holds with the excess kurtosis, fourth powers and fourth
-derivatives, and 24 and 48 in the place of 6 and 12. Where blocks of variables have families of both
-kinds, the gain is the sum of both, and Q also decides which directions belong to which family.
+with projections alpha = X A and E under the Gaussian. The best skewness is s_d, with a gain of
+sum_d s_d^2 / 12, (A19), which Q maximises. Symmetric bases use excess kurtosis, fourth powers and
+derivatives, 24 and 48 for 6 and 12. Blocks of both kinds add their gains, and Q also assigns
+directions to families.
 """
 
 from __future__ import annotations
@@ -46,11 +40,9 @@ class Start(NamedTuple):
     A: np.ndarray
     """The rotated root [D, D]."""
     theta: np.ndarray
-    """The shapes [k, P] of the first k variables, P numbers per variable."""
+    """Shapes [k, P] of the first k variables."""
     gain: float
-    """The gain over the Gaussian bound that (A19) predicts, in nats; NaN for a base distribution
-    without a known rule.
-    """
+    """Predicted gain over the Gaussian bound (A19), in nats; NaN for a base without a rule."""
 
 
 def edgeworth_start(
@@ -61,16 +53,15 @@ def edgeworth_start(
     rotate: bool,
     k: int | None = None,
 ) -> Start:
-    """The rotated root and the shapes at the Gaussian optimum N(b, A A^T).
+    """Return rotated root and shapes at the Gaussian optimum N(b, A A^T).
 
     :param groups: the sites.
     :param b: the mean [D].
     :param A: a root [D, D] of the covariance.
     :param base: the base distribution.
-    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k
-        < D or the variables have several families.
-    :param k: how many of the D variables are not normal, all if not given. Their columns come
-        first: those with the greatest s_d.
+    :param rotate: rotate A; otherwise at most its columns are permuted.
+    :param k: the number of non-normal variables, by default all; their columns, of greatest s_d,
+        come first.
     """
     k = len(b) if k is None else k
     if base.name == "normal":
@@ -86,29 +77,27 @@ def edgeworth_start(
 def edgeworth_shapes(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
 ) -> np.ndarray:
-    """The shapes [k, P] for the first k columns of A [D, D], without any rotation."""
+    """Shapes [k, P] for the first k columns of A [D, D], without rotation."""
     return _shapes(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))
 
 
 class _Expansion(NamedTuple):
-    """The leading terms (A18) at a Gaussian, of k variables that need not have the same family."""
+    """Leading terms (A18) at a Gaussian, for k variables of any families."""
 
     alpha: np.ndarray
-    """The projections [N, D]."""
+    """Projections [N, D]."""
     weights: np.ndarray
-    """For each variable the expectations of the third or the fourth derivatives of the g_n,
-    [N, k].
-    """
+    """Per variable, expectations of the third or fourth derivatives of the g_n, [N, k]."""
     orders: np.ndarray
-    """3 for skewed variables and 4 for symmetric ones, [k]."""
+    """3 for skewed variables, 4 for symmetric ones, [k]."""
     worth: np.ndarray
-    """What the square of s_d gains, in nats, [k]: 1/12 or 1/48, and 0 for a normal variable."""
+    """Gain per square of s_d in nats, [k]: 1/12, 1/48, or 0 for a normal variable."""
 
     @classmethod
     def about(
         cls, groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
     ) -> _Expansion:
-        """That at the Gaussian N(b, A A^T), for the families of the base distribution."""
+        """The expansion at N(b, A A^T) for the families of the base distribution."""
         families = [part for part, size in base.parts(k) for _ in range(size)]
         orders = np.array([4 if part.symmetric else 3 for part in families])
         found = {order: _derivatives(groups, b, A, order) for order in set(orders.tolist())}
@@ -122,12 +111,12 @@ class _Expansion(NamedTuple):
         return cls(alpha, weights, orders, np.array(worth))
 
     def slopes(self, directions: np.ndarray) -> np.ndarray:
-        """s_d [k] of (A18) for the projections on k directions [D, k]."""
+        """s_d [k] for the projections on k directions [D, k]."""
         return np.sum(self.weights * (self.alpha @ directions) ** self.orders, axis=0)
 
 
 def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
-    """The families of k variables, and which of the variables have each."""
+    """The families of k variables, and the variables of each."""
     first = 0
     for part, size in base.parts(k):
         yield part, slice(first, first + size)
@@ -137,11 +126,10 @@ def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
 def _derivatives(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The projections alpha [N, D], and E g_n'''(y_n) or, for order 4, E g_n''''(y_n) under the
-    Gaussian [N].
+    """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N].
 
-    By parts, for y = m + sigma z and the Hermite polynomial He of that order: E g^(order)(y) = E
-    g(y) He(z) / sigma^order.
+    By parts, with y = m + sigma z and the Hermite polynomial He: E g^(order)(y) = E g(y) He(z) /
+    sigma^order.
     """
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
@@ -165,11 +153,9 @@ def _derivatives(
 
 
 def _sorted(expansion: _Expansion) -> np.ndarray:
-    """The permutation [D, D] that brings columns of alpha to the front where they gain most, by
-    (A19).
+    """The permutation [D, D] that moves the most gainful columns of alpha (A19) to the front.
 
-    With one family these are the k columns with the greatest |s_d|, and the order stays as it is
-    where k is D.
+    With one family these have the greatest |s_d|; for k = D the order stays.
     """
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
@@ -184,10 +170,10 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 
 
 def _rotation(expansion: _Expansion) -> np.ndarray:
-    """The orthogonal Q [D, D] with the greatest gain (A19) by the first k columns of alpha Q.
+    """The orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha Q.
 
-    Each sweep maximises the linearised objective over orthogonal matrices, which a singular value
-    decomposition solves. The objective has several local maxima: the best of a few starts is taken.
+    Each sweep solves the linearised objective by a singular value decomposition; the best of a few
+    starts is taken, because there are local maxima.
     """
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
@@ -209,7 +195,7 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """Shapes [k, P] with skewness (or excess kurtosis) s [k], as nearly as the families allow."""
+    """Shapes [k, P] of skewness (or excess kurtosis) s [k], as nearly as families allow."""
     theta = base.start(len(s)).numpy()
     for part, own in _blocks(base, len(s)):
         theta[own, : part.num_shapes] = _family_shapes(part, s[own])
@@ -217,7 +203,7 @@ def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
 
 
 def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """The same for one family: [n, P] for s [n]."""
+    """`_shapes` of one family: [n, P] for s [n]."""
     if base.name == "skew_normal":
         return _skew_normal_shape(s)[:, None]
     if base.name == "generalized_normal":
@@ -235,7 +221,7 @@ def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
 
 
 def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
-    """Skew-normal shapes [k] with skewness s [k]; never zero, where the gradient vanishes."""
+    """Skew-normal shapes [k] of skewness s [k]; never zero, where the gradient vanishes."""
     sign = np.where(s < 0.0, -1.0, 1.0)
     size = np.clip(np.abs(s), _LEAST_SKEW, _LARGEST_SKEW)
     c = np.cbrt(2.0 * size / (4.0 - math.pi))
@@ -244,7 +230,7 @@ def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
 
 
 def _gain(base: Base, s: np.ndarray) -> float:
-    """The predicted gain in nats: (A19), or the corresponding sum for the excess kurtosis."""
+    """Predicted gain in nats: (A19), or its analogue for excess kurtosis."""
     if base.name == "normal":
         return 0.0
     if base.name == "skew_normal":

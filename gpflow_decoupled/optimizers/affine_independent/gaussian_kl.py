@@ -1,13 +1,11 @@
-"""The Gaussian q with the greatest bound, in whitened coordinates: where affine-independent
-inference starts.
+"""The best Gaussian q in whitened coordinates, the start of affine-independent inference.
 
-q(w) = N(b, L L^T) with L lower triangular is the special case A = L of w = A v + b with normal v,
-and its bound is (A2). Two methods, one after the other:
+q(w) = N(b, L L^T), L lower triangular, is the case A = L with normal v of the bound (A2).
 
-1. Steps of conjugate computation, (C9): each observation becomes a Gaussian site with precision -2
-   h_n, where h_n is the derivative of its expectation in the variance. With step sizes that are
-   halved while the bound falls they come near to the optimum in a few steps.
-2. L-BFGS on (b, L), in which the bound is concave for log-concave sites, finishes to the tolerance.
+1. Conjugate-computation steps, (C9): each observation becomes a Gaussian site of precision -2 h_n,
+h_n the derivative of its expectation in the variance; a few steps, halved while the bound falls,
+come close.
+2. L-BFGS on (b, L), concave for log-concave sites, finishes to the tolerance.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from .affine_result import StageRecord
 _STEPS = 40
 _HALVINGS = 8
 _LEAST_DIAGONAL = 1e-10
-"""The lower limit for the diagonal of L."""
+"""Lower limit of L's diagonal."""
 
 
 class GaussianSolution(NamedTuple):
@@ -41,24 +39,20 @@ class GaussianSolution(NamedTuple):
     b: np.ndarray
     """The mean [D]."""
     root: np.ndarray
-    """A root [D, D] of the covariance; lower triangular where `coordinates` is None."""
+    """A root [D, D] of the covariance; lower triangular if `coordinates` is None."""
     bound: float
     """In nats."""
     coordinates: np.ndarray | None = None
-    """The values [n] of the variables of A, for a structure that cannot represent every
-    covariance.
-    """
+    """Values [n] of A's variables, for a structure that cannot represent every covariance."""
 
 
 class GaussianProblem:
-    """The bound of a Gaussian q as a function of its mean b and root L, with gradients.
+    """The bound of a Gaussian q in its mean b and root L, with gradients.
 
     :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the
-        sites.
-    :param constant: what to add to the bound, in nats.
-    :param integration: frequencies, points and memory for the expectations of sites without a
-    closed form.
+    :param gaussian: [D], 1 for a Gaussian prior, 0 where the prior is a site.
+    :param constant: added to the bound, in nats.
+    :param integration: frequencies, points and memory for sites without a closed form.
     """
 
     def __init__(
@@ -81,9 +75,7 @@ class GaussianProblem:
         sizes = [len(group.offset) for group in groups]
 
         def sites(m: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """The sum over sites of E g_n under N(m_n, v_n), and its derivatives in m and v, [N]
-            each.
-            """
+            """Sum of E g_n under N(m_n, v_n), and its derivatives in m and v, [N] each."""
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)
@@ -99,9 +91,7 @@ class GaussianProblem:
         """Seconds until the compiled expectations had run once."""
 
     def at(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """The bound in nats, and the derivatives [N] of the sites in the means and in the variances
-        of f.
-        """
+        """The bound in nats, and the sites' derivatives [N] in means and variances of f."""
         projected = self.features @ root
         v = np.sum(projected**2, axis=1) + self.noise
         value, g, h = self._sites(
@@ -117,7 +107,7 @@ class GaussianProblem:
     def value_and_gradient(
         self, b: np.ndarray, root: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """The bound and its gradient in b [D] and in the lower triangle of L [D, D]: (A3)."""
+        """The bound and its gradient in b [D] and the lower triangle of L [D, D]: (A3)."""
         value, g, h = self.at(b, root)
         d_b = self.features.T @ g - self.gaussian * b
         d_root = (
@@ -129,11 +119,11 @@ class GaussianProblem:
     def solve(
         self, tolerance: float, max_evaluations: int, record: StageRecord
     ) -> GaussianSolution:
-        """The optimum, from a narrow q at the prior mean.
+        """Find the optimum, from a narrow q at the prior mean.
 
         :param tolerance: in nats; L-BFGS ends when six iterations gain less.
         :param max_evaluations: of the bound, by L-BFGS.
-        :param record: is called with every step.
+        :param record: called with every step.
         """
         with np.errstate(
             over="ignore", invalid="ignore"
@@ -142,9 +132,7 @@ class GaussianProblem:
             return self._climb(b, root, tolerance, max_evaluations, record)
 
     def start_moments(self, rows: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of f where `solve` starts, at the first `rows` sites, [rows, 1]
-        each.
-        """
+        """Mean and variance of f at `solve`'s start, first `rows` sites, [rows, 1] each."""
         b, root = moments_of(*self._start())
         mean, variance = (
             self.offset + self.features @ b,
@@ -153,9 +141,7 @@ class GaussianProblem:
         return tuple(tf.constant(part[:rows, None], self.dtype) for part in (mean, variance))
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
-        """V^-1 m [D] and V^-1 [D, D] of a q that is narrower than the posterior of any reasonable
-        noise.
-        """
+        """V^-1 m [D] and V^-1 [D, D] of a q narrower than any reasonable posterior."""
         D = self.features.shape[1]  # no expectation overflows where q is so narrow
         return np.zeros(D), np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
 
@@ -187,9 +173,7 @@ class GaussianProblem:
         return GaussianSolution(*unpacked(best), bound)
 
     def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
-        """Steps (C9) of the natural parameters, as long as they raise the bound: the mean [D] and
-        the root [D, D].
-        """
+        """Steps (C9) while they raise the bound: the mean [D] and root [D, D]."""
         first, precision = self._start()
         b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)
@@ -225,9 +209,7 @@ class GaussianProblem:
     def _try(
         self, first: np.ndarray, precision: np.ndarray, floor: float
     ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray] | None:
-        """Mean, root, bound and derivatives for natural parameters; None unless the bound is above
-        `floor`.
-        """
+        """Mean, root, bound, derivatives at natural parameters; None unless above `floor`."""
         try:
             b, root = moments_of(first, precision)
         except np.linalg.LinAlgError:
@@ -243,7 +225,7 @@ class GaussianProblem:
 
 
 def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean [D] and the lower root [D, D] of the covariance, from V^-1 m [D] and V^-1 [D, D]."""
+    """Mean [D] and lower root [D, D] of the covariance, from V^-1 m [D] and V^-1 [D, D]."""
     covariance = np.linalg.inv(precision)
     return covariance @ first, np.linalg.cholesky(0.5 * (covariance + covariance.T))
 
@@ -256,8 +238,7 @@ def expected_sites(
     :param m: means [N].
     :param v: variances [N].
     :param group: the sites.
-    :param integration: with the route "auto"; frequencies and points for sites without a closed
-    form.
+    :param integration: with the route "auto", for sites without a closed form.
     """
     root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))

@@ -1,15 +1,12 @@
-"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods: an older bound than the
-Gaussian KL bound, as a baseline.
+"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods, a baseline.
 
-For a label y of 0 or 1, with s = 2 y - 1, and any number xi,
+For a label y of 0 or 1, s = 2 y - 1, and any xi,
 
-    log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2),   Lambda(xi) =
-    tanh(xi / 2) / (4 xi)
+    log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2)
 
-where sigma is the logistic function. The right-hand side is quadratic in f, so that each label
-becomes a Gaussian site exp(nu f - tau f^2 / 2) with nu = y - 1/2 and tau = 2 Lambda(xi). Then q(f)
-is the prior times these sites, and the best xi for a given q is xi_n^2 = E f_n^2. Taking the two
-updates by turns climbs the bound (C39), which is at most the Gaussian KL bound.
+with Lambda(xi) = tanh(xi / 2) / (4 xi). It is quadratic in f: a Gaussian site exp(nu f - tau f^2 /
+2), nu = y - 1/2, tau = 2 Lambda(xi). The best xi for q is xi_n^2 = E f_n^2. Alternating both climbs
+the bound (C39), at most the Gaussian KL bound.
 """
 
 from __future__ import annotations
@@ -38,14 +35,14 @@ _SMALL = 1e-4
 
 
 class JaakkolaJordan:
-    """Finds the Gaussian q of the local bound, for a Bernoulli likelihood with a logistic link.
+    """Find the Gaussian q of the local bound, for a Bernoulli likelihood with logistic link.
 
-    Works on an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, which is left
-    with a normal base distribution, and on a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or
-    inducing points, and 4/3 N^3 for a `CVIGP`.
+    For an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, left with a normal
+    base, and for a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or inducing points; 4/3 N^3
+    for a `CVIGP`.
 
     :param tolerance: in nats; the run ends when a step gains less.
-    :param max_steps: at most so many steps.
+    :param max_steps: the largest number of steps.
     :raises DataError: for settings out of range.
 
     Example::
@@ -61,21 +58,20 @@ class JaakkolaJordan:
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:
-        """Climb (C39) from the xi of the prior, and leave the model with the q that was found.
+        """Climb the local bound from the prior's xi, and leave the model with its q.
 
         :param model: the model, at fixed hyperparameters.
-        :return: a result whose `elbo` is (C39) in nats; `model.elbo()`, the Gaussian KL bound of
-            the same q, is greater. Beside "step", "seconds" and "elbo", `history` has "change", the
-            squared change of xi summed over the labels.
+        :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`, the
+            Gaussian KL bound of the same q. `history` adds "change", the squared change of xi
+            summed over labels.
         :raises ModelError: for a model of another family.
-        :raises DataError: for another likelihood, a prior that is not Gaussian, a structure of A
-            that cannot represent every covariance, or a kernel that mixes latent functions; the
-            model is not changed then.
+        :raises DataError: for another likelihood, a non-Gaussian prior, a structure of A without
+            every covariance, or a kernel that mixes latents; the model is unchanged.
         """
+        # (C39)
         require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)
         _check(model)
         q: _Gaussian = _Weights(model) if isinstance(model, AffineIndependentGP) else _Sites(model)
@@ -102,21 +98,17 @@ class JaakkolaJordan:
 
 
 class _Gaussian(Protocol):
-    """The prior times the Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2) of f, which includes the
-    mean function.
-    """
+    """The prior times Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2), mean function included."""
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and variances of f [N, L], and the KL divergence from the prior in nats, for nu and
-        tau [N, L].
-        """
+        """Means and variances of f [N, L], and the prior KL in nats, for nu and tau [N, L]."""
 
     def write(self) -> None:
         """Write the last q to the model."""
 
 
 class _Weights:
-    """q on inducing values or weights, in whitened coordinates, where their prior is N(0, I)."""
+    """q on inducing values or weights, whitened to a prior N(0, I)."""
 
     def __init__(self, model: AffineIndependentGP) -> None:
         (group,) = model.site_groups()
@@ -145,9 +137,7 @@ class _Weights:
 
 
 class _Sites:
-    """q on the data, by the sites of a `SiteBasis`, whose latent functions are centred on the mean
-    function.
-    """
+    """q on the data by the sites of a `SiteBasis`, centred on the mean function."""
 
     def __init__(self, model: CVIGP) -> None:
         self.basis = model.basis
@@ -172,13 +162,13 @@ class _Sites:
 
 
 def _curvature(xi: np.ndarray) -> np.ndarray:
-    """Lambda(xi), of the shape of xi, not negative."""
+    """Lambda(xi), non-negative, of the shape of xi."""
     safe = np.maximum(xi, _SMALL)
     return np.tanh(0.5 * safe) / (4.0 * safe)
 
 
 def _check(model: AffineIndependentGP | CVIGP) -> None:
-    """Refuse what the local bound is not defined for."""
+    """Refuse models without a local bound."""
     likelihood = model.likelihood
     if not is_logit(likelihood):
         raise DataError(

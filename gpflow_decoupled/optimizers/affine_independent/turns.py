@@ -1,9 +1,8 @@
-"""The ascent in turns for A = L U: over (b, L), over (b, U) and over the shapes, each by L-BFGS,
-until a round gains no more.
+"""The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS.
 
-Where all log densities g_n are concave, the bound is concave in (b, L) for fixed U and shapes and,
-as long as no entry of the diagonal of L changes its sign, has one maximum there; likewise in (b, U)
-for fixed L, (A20). It is neither concave in L and U together nor in the shapes.
+For concave g_n the bound is concave in (b, L) at fixed U and shapes, with one maximum while the
+signs of L's diagonal stay; likewise in (b, U) at fixed L, (A20). It is concave neither in L and U
+jointly nor in the shapes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .affine_climb import climb
 from .affine_result import StageRecord
 
 Places: TypeAlias = np.ndarray
-"""Which entries of a vector one turn moves."""
+"""The entries of a vector that one turn moves."""
 
 
 def check_turns(basis: AffineIndependentBasis) -> LUMap:
@@ -41,11 +40,10 @@ def check_turns(basis: AffineIndependentBasis) -> LUMap:
 
 
 def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[Places]:
-    """Where the vector of all `variables` has (b, L), (b, U) and the shapes, as far as these are
-    among them.
+    """The places of (b, L), (b, U) and the shapes in the vector of `variables`.
 
-    :param basis: the basis whose A, b and shapes are meant.
-    :param variables: the variables, in the order in which the vector has them.
+    :param basis: the basis with A, b and shapes.
+    :param variables: the variables, in the vector's order.
     :raises DataError: for another structure of A than "lu".
     """
     factors = check_turns(basis)
@@ -72,17 +70,15 @@ def climb_in_turns(
     tolerance: float,
     max_evaluations: int,
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """The best point [n] from `start`, the value after each turn [turns], which never falls, and
-    why the run ended.
+    """Return the best point [n], the value after each turn (never falling), and the reason.
 
     :param function: the bound in nats and its gradient, of all coordinates.
     :param start: [n].
     :param turns: the coordinates that each turn of a round moves.
-    :param record: is called with the best bound so far and the evaluations since the last call.
-    :param tolerance: in nats; a turn ends as `climb` does, and the run when a round of turns gains
-        less.
-    :param max_evaluations: at most about so many, in all turns together.
-    :raises NumericalError: where the bound at the start is not finite.
+    :param record: called with the best bound so far and the evaluations since the last call.
+    :param tolerance: in nats; a turn ends as `climb`, the run when a round gains less.
+    :param max_evaluations: the approximate maximum over all turns.
+    :raises NumericalError: if the bound at the start is not finite.
     """
     x, bounds, done = start.copy(), [-np.inf], 0
 
@@ -108,7 +104,7 @@ def climb_in_turns(
 
 
 def _restricted(function: Objective, x: np.ndarray, places: Places) -> Objective:
-    """The same function of the coordinates at `places` alone, with the others as in x [n]."""
+    """The function of the coordinates at `places`, the others fixed at x [n]."""
 
     def restricted(part: np.ndarray) -> tuple[float, np.ndarray]:
         point = x.copy()

@@ -1,6 +1,4 @@
-"""The log density of each label as a function of its own latent value, which both approximations
-need.
-"""
+"""Log densities of labels as functions of their latent values."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class DensityExpansion(NamedTuple):
     """l = log p(y_n | m_0 + u_n) and its derivatives at one u [N, L]."""
 
     value: tf.Tensor
-    """[N, L], nats"""
+    """[N, L], nats."""
     first: tf.Tensor
     """[N, L]"""
     second: tf.Tensor
@@ -30,12 +28,11 @@ class DensityExpansion(NamedTuple):
 
 
 class Densities:
-    """The log densities of the labels of a model, as functions of its centred latent functions u =
-    f - m_0.
+    """The log densities of a model's labels, in centred latents u = f - m_0.
 
-    :param model: its data, its likelihood and its mean function are read.
-    :param method: who asks, for error messages.
-    :raises DataError: where the density of a label depends on several latent functions.
+    :param model: its data, likelihood and mean function are read.
+    :param method: the caller's name, for messages.
+    :raises DataError: if a label's density depends on several latents.
     """
 
     def __init__(self, model: CVIGP, method: str) -> None:
@@ -47,9 +44,7 @@ class Densities:
         )
 
     def bend(self) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Where the log densities bend, and over what distance [N, L] each; None where that is not
-        declared.
-        """
+        """Centre and width of the log densities' bends, [N, L] each; None if not declared."""
         build = site_description(self.likelihood).loss
         if build is None:
             return None
@@ -78,7 +73,7 @@ class Densities:
 
 
 def _check_latents(model: CVIGP, method: str) -> None:
-    """Refuse models whose labels do not have a latent function each."""
+    """Refuse models whose labels do not have a latent each."""
     likelihood, instead = (
         model.likelihood,
         "use ConjugateComputation, which needs expected log densities alone.",

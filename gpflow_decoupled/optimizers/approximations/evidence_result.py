@@ -1,4 +1,4 @@
-"""What a run of expectation propagation or of Laplace's approximation returns."""
+"""The result of expectation propagation or Laplace's approximation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..results import Recorder, RunResult
 class EvidenceResult(RunResult):
     """The record of `ExpectationPropagation.run` or `LaplaceApproximation.run`.
 
-    `history` has arrays [steps] with one entry per step that was kept: "step", "seconds",
-    "step_size", "change" (what the
-    tolerance is compared with), "evidence_estimate" and "elbo" (nats, at the sites after the step).
+    `history` has arrays [steps], one entry per kept step: "step", "seconds", "step_size", "change"
+    (compared with the tolerance), "evidence_estimate" and "elbo" (nats, after the step).
+
     Example::
 
         result = ExpectationPropagation().run(model)
@@ -26,21 +26,18 @@ class EvidenceResult(RunResult):
     """
 
     evidence_estimate: float
-    """The log evidence in nats as the method estimates it. This is not a bound: it may be above the
-    truth or below. NaN where a cavity of expectation propagation has no variance."""
-    shortened_steps: int = 0
-    """How often a step was halved."""
-    skipped_sites: int = 0
-    """How many updates of a site were left out because its cavity had no variance, summed over the
-    steps.
+    """The method's estimate of the log evidence in nats, above or below the truth; NaN if an EP
+    cavity has no variance.
     """
+    shortened_steps: int = 0
+    """Number of halved steps."""
+    skipped_sites: int = 0
+    """Site updates left out because a cavity had no variance, over all steps."""
     clipped_sites: int = 0
-    """How many sites of the final q(f) have a precision of zero in the place of a negative one."""
+    """Sites of the final q(f) with a precision of zero for a negative one."""
 
     def __str__(self) -> str:
-        """One line: steps, time, estimate, bound, why the run ended, and how many sites were
-        changed.
-        """
+        """One line: steps, time, estimate, bound, reason, changed sites."""
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.skipped_sites} skipped sites" if self.skipped_sites else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
@@ -52,12 +49,12 @@ class EvidenceResult(RunResult):
 
 
 def attainable(tolerance: float, dtype: tf.DType) -> float:
-    """The tolerance, or 64 units of round-off if that is more."""
+    """The tolerance, or 64 units of round-off if larger."""
     return max(tolerance, 64.0 * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 class EvidenceRecorder(Recorder):
-    """The history of a run while it grows, with the counts of an `EvidenceResult`."""
+    """The growing history of a run, with the counts of an `EvidenceResult`."""
 
     def __init__(self) -> None:
         super().__init__("step_size", "change", "evidence_estimate", "elbo")
@@ -65,13 +62,13 @@ class EvidenceRecorder(Recorder):
         self.skipped = 0
 
     def add(self, step_size: float, change: float, evidence: float, elbo: float) -> None:
-        """Record a step that was kept."""
+        """Record a kept step."""
         self.append(
             len(self) + 1, step_size=step_size, change=change, evidence_estimate=evidence, elbo=elbo
         )
 
     def result(self, reason: str, evidence: float, elbo: float, clipped: int = 0) -> EvidenceResult:
-        """What the run returns, with estimate and bound at its end."""
+        """Return the result, with the final estimate and bound."""
         return self.finish(
             EvidenceResult,
             elbo,

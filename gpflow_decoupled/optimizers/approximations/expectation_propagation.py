@@ -1,24 +1,21 @@
-"""Expectation propagation (EP) of a full Gaussian process, one Gaussian site per observation and
-latent function.
+"""Expectation propagation (EP) of a full GP, with parallel site updates.
 
-Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP: Minka 2004. As for
-`ConjugateComputation`, q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0.
-A pass goes in three stages, for all sites at once:
+Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP: Minka 2004. q(f) is the prior times
+sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites at once:
 
-1. The cavities: the marginals N(u_n, v_n) of q without the share alpha of their own sites.
+1. Cavities: marginals N(u_n, v_n) of q without the share alpha of their site, (C50):
 
        1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
-       (C50)
 
-2. The tilted distributions: the cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^
-   and variance v^ (C51).
-3. The sites that would give q these moments, of which the share rho = 1 - damping is taken:
+2. Tilted distributions: cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^ and
+variance v^ (C51).
+3. The sites with these moments, of which the share rho = 1 - damping is taken, (C52):
 
-       nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha,  tau <- (1 - rho) tau + rho (1 / v^ -
-       1 / v_c) / alpha  (C52)
+       nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
+       tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
 
-At a fixed point all u^ = u and v^ = v. The fixed points do not depend on rho, and are those of EP
-one site after the other. As alpha goes to 0 they become those of conjugate computation.
+Fixed points, u^ = u and v^ = v, do not depend on rho, and are those of sequential EP; as alpha goes
+to 0, of conjugate computation.
 """
 
 from __future__ import annotations
@@ -48,53 +45,50 @@ from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 from .tilted import Tilted, has_closed_form, tilted
 
 _LEAST_SHARE = 1e-9
-"""The least v / v_c at which a cavity is used; below it all digits of the cavity are round-off."""
+"""Least v / v_c of a usable cavity; below, all its digits are round-off."""
 _PATIENCE, _PROGRESS = 8, 0.8
-"""The step is halved for good where so many passes have not made the change smaller than this share
-of the least so far.
+"""The step is halved for good after this many passes without the change falling below this share of
+its least.
 """
 _ACCURATE = 1e-3
-"""Nats by which the estimate may change with twice the nodes without a warning."""
+"""Nats by which doubled nodes may change the estimate without a warning."""
 
 
 class EPProbe(NamedTuple):
-    """What a pass finds at some sites, and the sites that a full step from there leads to."""
+    """The findings of a pass at some sites, and the sites of a full step."""
 
     evidence: tf.Tensor
-    """[], nats: the estimate (C53), NaN where a cavity has no variance."""
+    """[], nats: the estimate (C53), NaN if a cavity has no variance."""
     elbo: tf.Tensor
     """[], nats"""
     ok: tf.Tensor
-    """[], bool: whether the posterior exists and all moments are finite."""
+    """[], bool: the posterior exists and all moments are finite."""
     nu: tf.Tensor
-    """[N, L]: where a full step takes nu."""
+    """[N, L]: nu after a full step."""
     tau: tf.Tensor
-    """[N, L]: where a full step takes tau."""
+    """[N, L]: tau after a full step."""
     change: tf.Tensor
     """[]: the largest of |u^ - u| / sqrt(v) and |v^ / v - 1|."""
     skipped: tf.Tensor
-    """[], int: how many sites stay because their cavity has no variance."""
+    """[], int: sites that stay because their cavity has no variance."""
 
 
 class ExpectationPropagation:
-    """Expectation propagation for `models.CVIGP`, at fixed hyperparameters: q(f) whose marginals
-    have the tilted moments.
+    """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
-    For probit labels, and others whose density depends on one latent function. It does not maximise
-    the bound, so that `model.elbo()` is at most that of `ConjugateComputation`; its variances, and
-    its estimate of the evidence, are often nearer to the truth. There is no proof that it
-    converges.
+    For probit labels, and others whose density depends on one latent. It does not maximise the
+    bound: `model.elbo()` is at most `ConjugateComputation`'s, while its variances and evidence
+    estimate are often nearer to the truth. Convergence is not guaranteed. Cost per pass and latent:
+    4/3 N^3, and 3 N times `nodes` log densities.
 
-    :param power: alpha in (0, 1]: 1 is EP, 1/2 is symmetric in q and the tilted distribution, and
-        small powers approach conjugate computation.
-    :param damping: in [0, 1): the share of the old sites that a pass keeps. A pass after which the
-        posterior does not exist is taken back and its step halved; and all later steps are halved
-        where passes no longer help.
-    :param nodes: of the quadrature of tilted moments, which is used for all likelihoods but the
-        probit with power 1.
+    :param power: alpha in (0, 1]: 1 is EP, 1/2 symmetric in q and the tilted distribution, small
+        powers approach conjugate computation.
+    :param damping: in [0, 1): the share of the old sites that a pass keeps. A pass without a
+        posterior is undone and halved; all later steps are halved when passes stop helping.
+    :param nodes: of the quadrature of tilted moments, for all but the probit with power 1.
     :raises DataError: for settings out of range.
 
-    Cost per pass and latent function: 4/3 N^3, and 3 N times `nodes` log densities. Example::
+    Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliProbit())
         result = ExpectationPropagation().run(model)
@@ -113,7 +107,6 @@ class ExpectationPropagation:
         self.power, self.damping, self.nodes = float(power), float(damping), int(nodes)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(
@@ -121,18 +114,17 @@ class ExpectationPropagation:
     ) -> EvidenceResult:
         """Repeat passes from the model's sites until all marginals have the tilted moments.
 
-        :param model: the model, which is left at the last sites that were accepted.
-        :param steps: at most so many passes, those that were taken back included.
-        :param tolerance: the run ends when no site would move the mean of its marginal by more than
-            this many standard deviations, nor the variance by more than this share; at least 64
-            units of round-off.
+        :param model: the model, left at the last accepted sites.
+        :param steps: most passes, undone ones included.
+        :param tolerance: stop when no site would move its marginal's mean by more standard
+            deviations, nor its variance by a larger share; at least 64 units of round-off.
         :param progress: show a progress bar.
         :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
-        :raises DataError: for numbers out of range; for likelihoods with several latent functions
-            per label; for kernels that mix them.
+        :raises DataError: for numbers out of range, likelihoods with several latents per label, and
+            kernels that mix them.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there. Where an error is raised, the sites are those before.
+            finite there. On an error the sites are the old ones.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)
@@ -156,11 +148,10 @@ class ExpectationPropagation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor, tf.Tensor], EPProbe]:
-        """A function from nu, tau [N, L] to what a pass finds, for the present hyperparameters
-        only.
+        """Return nu, tau [N, L] -> the findings of a pass, for the present hyperparameters.
 
-        :param model: as of `run`, which also says what is raised.
-        :param densities: of its labels; made anew if not given.
+        :param model: as of `run`, with its errors.
+        :param densities: of its labels, if made already.
         """
         labels = Densities(model, "ExpectationPropagation") if densities is None else densities
         K = model.basis.prior(model.kernel)
@@ -213,16 +204,14 @@ class ExpectationPropagation:
         v_c: tf.Tensor,
         good: tf.Tensor,
     ) -> tf.Tensor:
-        """What replaces the sites by the densities in the log evidence of the sites, a scalar; NaN
-        unless all are good.
-        """
+        """Difference of the log evidence by densities instead of sites; NaN unless all are good."""
         v = tf.where(good, v, 1.0)
         of_sites = 0.5 * (tf.square(m) / v - tf.square(m_c) / v_c + tf.math.log(v / v_c))
         total = tf.reduce_sum(tf.where(good, found.log_mass - of_sites, 0.0)) / self.power  # (C53)
         return tf.where(tf.reduce_all(good), total, tf.constant(np.nan, total.dtype))
 
     def _check_nodes(self, model: CVIGP, densities: Densities, evidence: float) -> None:
-        """Warn where twice the nodes would change the estimate."""
+        """Warn if doubled nodes would change the estimate."""
         basis = model.basis
         state = basis.factor(model.kernel)
         finer = float(self._probe(model, densities, state, 2 * self.nodes).evidence)
@@ -236,7 +225,7 @@ class ExpectationPropagation:
 
 
 class _Point(NamedTuple):
-    """Sites, what a pass finds there, and the step that led to them."""
+    """Sites, a pass's findings there, and the step that led to them."""
 
     nu: tf.Tensor
     tau: tf.Tensor
@@ -270,14 +259,14 @@ class _SitePasses:
         return _Point(nu, tau, self.probe(nu, tau), np.nan)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The sites after a pass, and what the next pass finds there."""
+        """The sites after a pass, and the next pass's findings."""
         size = share * self.size
         nu = (1.0 - size) * now.nu + size * now.probe.nu  # (C52)
         tau = (1.0 - size) * now.tau + size * now.probe.tau  # (C52)
         return _Point(nu, tau, self.probe(nu, tau), size)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether the posterior exists; nothing else is known to improve from pass to pass."""
+        """True if the posterior exists; no other criterion is known."""
         probe = then.probe
         if not probe.ok:
             self.record.shortened += 1
@@ -293,11 +282,11 @@ class _SitePasses:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether all marginals whose cavities have a variance have the tilted moments."""
+        """True if all marginals with a proper cavity have the tilted moments."""
         return float(now.probe.change) <= self.tolerance
 
     def _watch(self, change: float) -> None:
-        """Halve the step where passes go round in circles, which parallel updates can."""
+        """Halve the step when passes go round in circles, which parallel updates can."""
         if change < _PROGRESS * self.least:
             self.least, self.waited = change, 0
             return

@@ -1,15 +1,13 @@
-"""Laplace's approximation of a full Gaussian process: the mode of the posterior, and the curvature
-there.
+"""Laplace's approximation of a full GP: the mode of the posterior, and its curvature.
 
 Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0 and l_n = log p(y_n
-| f_n), the mode u^ is the maximum of psi, and the sites have the derivatives of l at it:
+| f_n), the mode u^ maximises psi, and the sites have l's derivatives there, (C55), (C56):
 
     psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
-    (C55) log Z = psi(u^) - 1/2 log det(I + K W)
-    (C56)
+    log Z = psi(u^) - 1/2 log det(I + K W)
 
-The q(f) of the sites (C55) at any u has the mean that Newton's method goes to from u, so that a
-step is again inference with sites. In a = K^-1 u (Algorithm 3.1) no inverse of K is needed.
+The q(f) of these sites at any u has the mean of a Newton step, so a step is inference with sites.
+In a = K^-1 u (Algorithm 3.1) K is not inverted.
 """
 
 from __future__ import annotations
@@ -39,45 +37,43 @@ from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 
 
 class LaplaceProbe(NamedTuple):
-    """What is found at one a = K^-1 u, and where Newton's method goes from there."""
+    """The findings at one a = K^-1 u, and Newton's next point."""
 
     log_joint: tf.Tensor
     """[], nats: psi of (C55)."""
     evidence: tf.Tensor
-    """[], nats: (C56), which is the estimate where u is the mode."""
+    """[], nats: (C56), the estimate if u is the mode."""
     elbo: tf.Tensor
-    """[], nats: of the sites"""
+    """[], nats: of the sites."""
     ok: tf.Tensor
-    """[], bool: whether all of these are finite."""
+    """[], bool: all of these are finite."""
     nu: tf.Tensor
     """[N, L]: of the sites at u."""
     tau: tf.Tensor
     """[N, L]: of the sites at u."""
     goal: tf.Tensor
-    """[N, L]: the a that a Newton step leads to."""
+    """[N, L]: a after a Newton step."""
     change: tf.Tensor
     """[]: the largest change of u in that step, in standard deviations of q."""
     clipped: tf.Tensor
-    """[], int: how many negative tau were replaced by zero."""
+    """[], int: negative tau replaced by zero."""
 
 
 class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    The fastest of the approximations and the least exact: q(f) is centred at the mode, which may be
-    far from the mean. Where the likelihood is log-concave there is one mode. Elsewhere a step uses
-    the true second derivatives if the posterior with them exists, and otherwise replaces negative
-    precisions by zero; both are directions of ascent. The final q(f) has the true second
-    derivatives, unless `clipped_sites` of the result says otherwise, and is at one mode of possibly
-    several. Steps that lower psi are halved.
+    The fastest approximation and the least exact: q(f) is centred at the mode. A log-concave
+    likelihood has one mode. Elsewhere a step uses the true second derivatives if their posterior
+    exists, else zero for negative precisions; both ascend. The final q(f) has the true ones unless
+    `clipped_sites` says otherwise, at one of possibly several modes. Steps that lower psi are
+    halved. Cost per step and latent: 4/3 N^3.
 
-    :param tolerance: the run ends when a Newton step would move no value of u by more than this
-        many deviations; at least 64 units of round-off, and where a step neither raises psi beyond
-        round-off nor is half as long as the one before.
-    :param max_steps: at most so many steps.
+    :param tolerance: stop when a Newton step moves no value of u by more deviations (at least 64
+        units of round-off), or neither raises psi beyond round-off nor is half as long as the last.
+    :param max_steps: the largest number of steps.
     :raises DataError: for settings out of range.
 
-    Cost per step and latent function: 4/3 N^3. Example::
+    Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = LaplaceApproximation().run(model)
@@ -91,21 +87,19 @@ class LaplaceApproximation:
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: CVIGP, *, progress: bool = False) -> EvidenceResult:
-        """Climb psi from the mean of the model's q(f), and leave the model with the sites at the
-        mode.
+        """Climb psi from the mean of the model's q(f), and leave the model with the mode's sites.
 
         :param model: the model.
         :param progress: show a progress bar.
         :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
-        :raises DataError: for likelihoods with several latent functions per label, kernels that mix
-            them, and log densities that are straight lines, which have no curvature.
+        :raises DataError: for likelihoods with several latents per label, kernels that mix them,
+            and log densities without curvature.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there. Where an error is raised, the sites are those before.
+            finite there. On an error the sites are the old ones.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         densities = Densities(model, "LaplaceApproximation")
@@ -130,10 +124,10 @@ class LaplaceApproximation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor], LaplaceProbe]:
-        """A function from a [N, L] to what is found there, for the present hyperparameters only.
+        """Return a [N, L] -> its findings, for the present hyperparameters.
 
-        :param model: as of `run`, which also says what is raised.
-        :param densities: of its labels; made anew if not given.
+        :param model: as of `run`, with its errors.
+        :param densities: of its labels, if made already.
         """
         labels = Densities(model, "LaplaceApproximation") if densities is None else densities
         K = model.basis.prior(model.kernel)
@@ -165,13 +159,13 @@ def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> La
 
 
 class _Point(NamedTuple):
-    """Some a = K^-1 u, what is found there, and the step that led there."""
+    """An a = K^-1 u, its findings, and the step that led there."""
 
     a: tf.Tensor
     probe: LaplaceProbe
     step_size: float
     before: LaplaceProbe | None = None
-    """What was found where the step began."""
+    """Findings at the step's start."""
 
 
 class _ModeClimber:
@@ -197,7 +191,7 @@ class _ModeClimber:
         return _Point(a, self.probe(a), share, now.probe)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether psi has not fallen, and the sites have a posterior."""
+        """True if psi has not fallen, and the sites have a posterior."""
         probe = then.probe
         if not probe.ok or has_fallen(
             float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off
@@ -212,9 +206,7 @@ class _ModeClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the next Newton step would be short, or is round-off: as long as the last one,
-        which raised nothing.
-        """
+        """True if the next Newton step is short, or as long as a last one that gained nothing."""
         probe, before = now.probe, now.before
         if before is None or float(probe.change) <= self.tolerance:
             return float(probe.change) <= self.tolerance
@@ -228,7 +220,7 @@ class _ModeClimber:
 
 
 def _check_curvature(model: CVIGP, densities: Densities) -> None:
-    """Refuse log densities whose second derivative is zero wherever it exists."""
+    """Refuse log densities whose second derivative is zero."""
     if not np.any(densities.expand(tf.zeros_like(densities.offset)).second):
         raise DataError(
             f"The log density of {type(model.likelihood).__name__} is made of straight lines, so"

@@ -1,8 +1,7 @@
-"""The moments of tilted distributions: a Gaussian times a power of the density of one label.
+"""Moments of tilted distributions: a Gaussian times a power of a label's density.
 
-With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance
-of the tilted distribution are m_c + v_c d1 and v_c + v_c^2 d2, where d1 and d2 are the first two
-derivatives of log Z^ in m_c (C51).
+With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, the tilted mean
+and variance are m_c + v_c d1 and v_c + v_c^2 d2, d1 and d2 the derivatives of log Z^ in m_c (C51).
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from ...special.normal import inverse_mills, log_normal_cdf
 from .densities import Densities
 
 _REACH = 200.0
-"""How many standard deviations of the cavity the first nodes cover, on either side"""
+"""Standard deviations of the cavity that the first nodes cover, on either side."""
 _NEGLIGIBLE = 45.0
-"""Nats below the largest weight at which a node no longer matters"""
+"""Nats below the largest weight at which a node no longer matters."""
 _ZOOMS = 2
 _FAR = -1e3
-"""Below it phi / Phi is replaced by its expansion"""
+"""Below, phi / Phi is replaced by its expansion."""
 
 
 class Tilted(NamedTuple):
-    """log Z^ of every label, and its derivatives in the mean of the cavity; (C51)."""
+    """log Z^ of every label, and its derivatives in the cavity's mean; (C51)."""
 
     log_mass: tf.Tensor
-    """[N, L], nats"""
+    """[N, L], nats."""
     first: tf.Tensor
     """[N, L]"""
     second: tf.Tensor
@@ -43,7 +42,7 @@ class Tilted(NamedTuple):
 
 
 def has_closed_form(densities: Densities, power: float) -> bool:
-    """Whether `tilted` uses no nodes: for the probit, GPflow's included, with power 1."""
+    """True if `tilted` needs no nodes: the probit, GPflow's included, with power 1."""
     likelihood = densities.likelihood
     return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
 
@@ -51,8 +50,7 @@ def has_closed_form(densities: Densities, power: float) -> bool:
 def tilted(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """The moments under cavities N(mean, variance): in closed form for the probit, else by
-    quadrature.
+    """Moments under cavities N(mean, variance): closed for the probit, else by quadrature.
 
     :param densities: of the labels.
     :param power: alpha, above 0.
@@ -67,12 +65,12 @@ def tilted(
 
 
 def _has_floor(likelihood: gl.Likelihood) -> bool:
-    """Whether this is GPflow's probit, whose probabilities keep a distance from 0 and 1."""
+    """True for GPflow's probit, whose probabilities keep off 0 and 1."""
     return isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
 
 
 def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:
-    """The density Phi(f) of a label 1, and Phi(-f) of a label 0."""
+    """The density Phi(f) of label 1, Phi(-f) of label 0."""
     t, spread = 2.0 * densities.Y - 1.0, tf.sqrt(1.0 + variance)
     z = t * (densities.offset + mean) / spread  # (C54)
     r = inverse_mills(z)
@@ -82,7 +80,7 @@ def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilte
 
 
 def _with_floor(plain: Tilted) -> Tilted:
-    """The same for GPflow's probit, whose probabilities are (1 - 2 jitter) Phi + jitter."""
+    """The moments for GPflow's probit, (1 - 2 jitter) Phi + jitter."""
     kept = (1.0 - 2.0 * JITTER) * tf.exp(plain.log_mass)
     share = kept / (kept + JITTER)
     first = share * plain.first
@@ -93,12 +91,11 @@ def _with_floor(plain: Tilted) -> Tilted:
 def _by_quadrature(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """By the trapezoidal rule, on nodes that zoom in on where the tilted distribution has its mass.
+    """By the trapezoidal rule, on nodes that zoom in on the tilted mass.
 
-    Under an analytic integrand the error falls exponentially with the number of nodes.
-    Gauss-Hermite nodes of the cavity would miss a density that is much narrower, or far from its
-    mean. Where it is known at what place and over what distance a log density bends, nodes lie
-    evenly in t with u = place + distance sinh t, as those of `expectations.peaked`.
+    For an analytic integrand the error falls exponentially with the nodes; Gauss-Hermite nodes of
+    the cavity would miss a narrow or distant density. With a declared bend, nodes are even in t, u
+    = place + distance sinh t, as in `expectations.peaked`.
     """
     deviation = tf.sqrt(variance)
 
@@ -135,7 +132,7 @@ def _by_quadrature(
 
 
 def _range(z: tf.Tensor, logs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The neighbours [N, L] of the first and of the last node z [Q, N, L] whose weight matters."""
+    """Neighbours [N, L] of the first and last node z [Q, N, L] whose weight matters."""
     matters = logs > tf.reduce_max(logs, axis=0) - _NEGLIGIBLE
     before, after = tf.concat([z[:1], z[:-1]], axis=0), tf.concat([z[1:], z[-1:]], axis=0)
     low = tf.reduce_min(tf.where(matters, before, z[-1]), axis=0)

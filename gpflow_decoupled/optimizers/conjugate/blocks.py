@@ -1,4 +1,4 @@
-"""Repeated passes over a data set of any size, one block of rows at a time."""
+"""Repeated passes over data of any size, by blocks of rows."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ _SAMPLE = 2048
 
 
 class Blocks:
-    """Passes over data with one block in memory at a time. Arrays are checked in the first pass,
-    streams in every pass.
+    """Passes over data with one block in memory; arrays are checked once, streams always.
 
-    Of arrays each of several workers reads every so many blocks; a dataset is the shard of one. No
-    message is sent while blocks are read.
+    Of arrays each worker reads its share of blocks; a dataset is one worker's shard. Reading sends
+    no message.
 
-    :param model: checks the data, and says what shapes they must have.
-    :param data: (X [N, D], Y [N, P]), which are read block by block where they are not in memory
-        (`numpy.memmap`, or another array with a shape, a dtype and slices); a `tf.data.Dataset` of
-        batches (X, Y); or a function without arguments that returns an iterator of such batches,
-        called once per pass.
+    :param model: checks the data and their shapes.
+    :param data: (X [N, D], Y [N, P]), read block by block from disk (`numpy.memmap`, or arrays with
+        shape, dtype and slices); a `tf.data.Dataset` of batches (X, Y); or a function without
+        arguments that returns an iterator of batches, called per pass.
     :param size: rows per block of arrays.
     :param group: the workers of the run; by default this process alone.
-    :raises DataError: for data of another kind, shape or type; and while iterating, for blocks
-        without rows, entries that are not finite, and labels outside the likelihood's support.
+    :raises DataError: for data of another kind, shape or type; while iterating, for empty blocks,
+        entries that are not finite, and labels outside the support.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Blocks:
         self._source = self._factory(data)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One pass: blocks X [B, D], Y [B, P] of this worker."""
+        """One pass: this worker's blocks X [B, D], Y [B, P]."""
         self.rows = 0
         for X, Y in self._source():
             X, Y = self.model.as_tensors((X, Y))
@@ -83,11 +81,10 @@ class Blocks:
         self._must_check = self._streams
 
     def check_rows(self) -> None:
-        """Check, after a pass, how many rows all workers have read; one message where there are
-        several.
+        """Check the number of rows after a pass; one message with several workers.
 
-        :raises DataError: on all workers, for no rows, and for a number that is neither `num_data`
-            of the model nor that of the pass before.
+        :raises DataError: on all workers, for no rows, and a number other than the model's
+            `num_data` or the last pass's.
         """
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:
@@ -131,5 +128,5 @@ class Blocks:
         return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in starts)
 
     def _first_of(self, block: int) -> int:
-        """The number of the first row of a block of arrays, counted among those of this worker."""
+        """The number of a block's first row, among this worker's."""
         return (block * self.group.workers + self.group.number) * self.size

@@ -1,22 +1,17 @@
-"""Conjugate-computation variational inference for a full Gaussian process, one Gaussian site per
-observation.
+"""Conjugate-computation variational inference for a full GP.
 
-Khan & Lin 2017 (arXiv:1703.04265), Algorithm 1 and equation (13). The approximate posterior is the
-prior times one site exp(nu_n u_n - tau_n u_n^2 / 2) per observation and latent function, where u =
-f - m_0 is f less the mean function. A step of size rho goes in three stages:
+Khan & Lin 2017 (arXiv:1703.04265), Algorithm 1 and equation (13). q(f) is the prior times one site
+exp(nu_n u_n - tau_n u_n^2 / 2) per observation and latent, u = f - m_0. A step of size rho:
 
-1. Compute q(f) from the sites: its means u_n and variances v_n at the observations.
-2. Differentiate each observation's expected log density E_n = E_q log p(y_n | f_n) with respect to
-   the mean and the variance of q(f_n): g_n = dE_n/dmean and h_n = dE_n/dvariance. The Gaussian site
-   with the same derivatives is (g_n - 2 h_n u_n, -2 h_n).
-3. Move all sites towards these:
+1. Compute means u_n and variances v_n of q(f) at the observations.
+2. Differentiate E_n = E_q log p(y_n | f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance. The Gaussian
+site with these derivatives is (g_n - 2 h_n u_n, -2 h_n).
+3. Move all sites towards these, (C13):
 
        nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
-       (C13)
 
-This is a natural-gradient step of size rho on the mean and the covariance of q(f). On a minibatch
-either the sites of its observations alone move ("local", (C20)), or all sites shrink and those of
-the batch gain N/B times as much ("global", (C19)).
+a natural-gradient step on mean and covariance of q(f). On a minibatch either its sites alone move
+("local", (C20)), or all sites shrink and its sites gain N/B times as much ("global", (C19)).
 """
 
 from __future__ import annotations
@@ -57,7 +52,7 @@ from .site_updates import all_finite, checked_rows, write_sites
 
 
 class _AtSites(NamedTuple):
-    """What the bound needs of q(f) for some sites."""
+    """Moments of q(f) for some sites."""
 
     mean: tf.Tensor
     """[N, L], of f less the mean function."""
@@ -66,40 +61,39 @@ class _AtSites(NamedTuple):
     divergence: tf.Tensor
     """[], KL from the prior in nats."""
     ok: tf.Tensor
-    """[], bool: whether the posterior exists."""
+    """[], bool: the posterior exists."""
 
 
 class _Visited(NamedTuple):
-    """The observations that have sites, of which a minibatch is a part, and their posterior."""
+    """The observations with sites, a minibatch included, and their posterior."""
 
     known: tf.Tensor
-    """Their indices [n]"""
+    """Their indices [n]."""
     places: tf.Tensor
-    """Where the minibatch is among them [B]"""
+    """Places of the minibatch among them [B]."""
     K: tf.Tensor
-    """Their prior covariance [G, n, n]"""
+    """Their prior covariance [G, n, n]."""
     state: SiteState
-    """Of the n observations"""
+    """Posterior of the n observations."""
 
 
 class ConjugateComputation(tf.Module):
-    """Conjugate-computation VI for `models.CVIGP`: finds the best Gaussian q(f) at fixed
-    hyperparameters.
+    """Conjugate-computation VI for `models.CVIGP`: the best Gaussian q(f), hyperparameters fixed.
 
-    The steps are those of the module's description. Cost: 4/3 N^3 per step and latent function; on
-    minibatches, N becomes the number of observations that were visited so far.
+    Steps as in the module. Cost: 4/3 N^3 per step and latent; on minibatches, N counts the
+    observations visited so far.
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step of size 1
-        is a fixed-point iteration, which converges within a few steps for most log-concave
-        likelihoods. The paper's mirror-descent step size beta is rho = beta / (1 + beta).
-    :param update: what moves on a minibatch: "local" is (C20) and "global" is (C19).
-    :param samples: estimate expectations from so many draws; None integrates by quadrature.
-    :param negative_precision: for likelihoods that are not log-concave. "damp" allows negative site
-        precisions, and halves the step until the posterior exists; "raise" allows them too, and
-        raises `NumericalError` where it does not exist; "clip" replaces positive h by zero, so that
-        no site is negative.
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1 is a
+        fixed-point iteration, which converges in a few steps for most log-concave likelihoods. The
+        paper's beta is rho = beta / (1 + beta).
+    :param update: on a minibatch, "local": its sites move; "global": all shrink and its sites gain
+        N/B times as much.
+    :param samples: draws to estimate expectations; None uses quadrature.
+    :param negative_precision: for likelihoods that are not log-concave: "damp" allows negative site
+        precisions, and halves the step until the posterior exists; "raise" raises `NumericalError`
+        where it does not; "clip" replaces positive h by zero.
     :param seed: of draws and minibatches.
-    :raises DataError: for a step size outside (0, 1], and for less than one sample.
+    :raises DataError: for a step size outside (0, 1], and fewer than one sample.
     :raises UnknownOptionError: for unknown options.
 
     Example::
@@ -131,33 +125,31 @@ class ConjugateComputation(tf.Module):
         self.step_size_at(0)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
+        """The step size of step 0, 1, ...; `DataError` outside (0, 1]."""
         return step_size_at(self.step_size, step)
 
     def minimize(
         self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0
     ) -> StepReport:
-        """Take one step, of all sites or of those of some observations; safe inside `tf.function`.
+        """Take one step of all sites, or those of some rows; safe inside `tf.function`.
 
-        The bound is not computed, since that would cost a second factorisation. It may fall, and
-        `run` is the safe way.
+        The bound, which would cost a second factorisation, is not computed and may fall; `run` is
+        safe.
 
-        :param model: the model, which has its own data.
-        :param rows: [B], the indices of a minibatch; None steps on all data. Only observations that
-            were visited before or are visited now enter the computation (C21), because the other
-            sites are still zero.
-        :param step: the number of the step, which sets step size and draws; an int32 tensor where
-            the step size is a number.
-        :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can
-            be raised: read its `ok`.
+        :param model: the model, with its data.
+        :param rows: [B], the indices of a minibatch; None is all data. Only observations visited
+            before or now enter the computation, because other sites are zero.
+        :param step: the number of the step, for step size and draws; an int32 tensor if the step
+            size is a number.
+        :return: flags for a step taken, shortened or clipped. Inside `tf.function` read `ok`:
+            nothing is raised.
         :raises ModelError: for another kind of model.
         :raises DataError: for rows that are empty or out of range.
-        :raises NumericalError: if the step fails, naming the observation where one is the cause;
-        nothing is changed then.
+        :raises NumericalError: if the step fails, naming the observation if one is the cause;
+            nothing is changed.
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
@@ -182,18 +174,18 @@ class ConjugateComputation(tf.Module):
         batch_size: int | None = None,
         progress: bool = False,
     ) -> ConjugateResult:
-        """Take steps until the sites have converged.
+        """Step until the sites have converged.
 
-        On all data, a step after which the bound is lower is taken back and halved, and later steps
-        grow back to the step size. On minibatches, drawn without replacement, and with sampled
-        expectations the bound is not watched: use a step size below 1, or one that decays.
+        On all data, a step that lowers the bound is undone and halved, and later steps regrow. On
+        minibatches (without replacement) and with sampled expectations the bound is not watched:
+        use a step size below 1, or a decaying one.
 
-        :param model: the model, which is left at the last sites that were accepted.
-        :param steps: at most so many steps, those that were taken back included.
-        :param tolerance: stop when the squared distance to where a full step leads is below this
-            share of the squared length of the sites.
-        :param batch_size: observations per minibatch; None takes all data. Runs on minibatches take
-            all `steps`.
+        :param model: the model, left at the last accepted sites.
+        :param steps: most steps, undone ones included.
+        :param tolerance: stop when the squared distance of a full step is below this share of the
+            sites' squared length.
+        :param batch_size: observations per minibatch; None is all data. Minibatch runs take all
+            `steps`.
         :param progress: show a progress bar.
         :return: the record of the run.
         :raises ModelError: for another kind of model.
@@ -213,10 +205,9 @@ class ConjugateComputation(tf.Module):
         return result
 
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """A function from nu, tau [N, L] and a seed [2] to the bound and the next targets.
+        """Return nu, tau [N, L], seed [2] -> the bound and the next targets.
 
-        The kernel matrix is computed here, once, so that the function is for the present
-        hyperparameters only.
+        The kernel matrix is computed here, once, for the present hyperparameters.
         """
         basis = model.basis
         K = basis.prior(model.kernel)
@@ -248,12 +239,12 @@ class ConjugateComputation(tf.Module):
     def targets(
         self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The sites that a full step leads to.
+        """The sites of a full step.
 
         :param g: dE/dmean [N, L].
         :param h: dE/dvariance [N, L].
-        :param u: the means of q(f) less the mean function [N, L].
-        :return: nu [N, L], tau [N, L], and how many precisions were clipped [].
+        :param u: means of q(f) less the mean function [N, L].
+        :return: nu [N, L], tau [N, L], and the number of clipped precisions [].
         """
         h, clipped = clip_curvature(h, self.negative_precision)
         return g - 2.0 * h * u, -2.0 * h, clipped  # (C13)
@@ -261,14 +252,14 @@ class ConjugateComputation(tf.Module):
     def feasible(
         self, K: tf.Tensor, old: tf.Tensor, goal: tf.Tensor, step_size: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """How far the precisions can move, so that K^-1 + diag(tau) stays positive definite.
+        """The step that keeps K^-1 + diag(tau) positive definite.
 
         :param K: the prior covariance [G, n, n].
         :param old: the precisions tau [n, L].
-        :param goal: where a full step takes them [n, L].
-        :param step_size: [], the step that is wanted.
-        :return: that step, halved by the policy "damp" until the posterior exists, and [] bool
-        whether it does.
+        :param goal: their targets [n, L].
+        :param step_size: [], the wanted step.
+        :return: that step, halved by "damp" until the posterior exists, and [] bool whether it
+            does.
         """
 
         def exists(step: tf.Tensor) -> tf.Tensor:
@@ -331,9 +322,7 @@ class ConjugateComputation(tf.Module):
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
     def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
-        """The posterior of the visited observations alone (C21), where those of `rows` [B] count as
-        visited.
-        """
+        """The posterior of the visited observations (C21), those of `rows` [B] included."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
@@ -346,9 +335,7 @@ class ConjugateComputation(tf.Module):
         )  # (C21)
 
     def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
-        """The error that names the observation because of which a step on `rows` [B] failed, if
-        there is one.
-        """
+        """The error that names the observation behind a failed step on `rows` [B], or None."""
         if rows is None:
             return unusable_observation(model, None)
         _, places, _, state = self._visited(model, rows)
@@ -361,7 +348,7 @@ class ConjugateComputation(tf.Module):
         )
 
     def _spread(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Targets of all sites [N, L] from those of the batch."""
+        """Targets of all sites [N, L] from the batch's."""
         if self.update == "local":
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)

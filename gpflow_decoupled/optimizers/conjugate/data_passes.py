@@ -1,4 +1,4 @@
-"""One pass over all data at a fixed q(u): the bound, and the q(u) that a full step leads to."""
+"""One pass over all data at a fixed q(u): the bound, and the q(u) of a full step."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .local_expectations import by_quadrature
 
 
 class Reading(NamedTuple):
-    """What a pass over the data says of a q(u), and the step that led to that q(u)."""
+    """The findings of a pass at a q(u), and the step that led there."""
 
     natural: Natural
-    """The q(u) at which the data were read."""
+    """The q(u) of the pass."""
     theta: tf.Tensor
     """Target of theta [M, L]."""
     precision: tf.Tensor
@@ -36,25 +36,24 @@ class Reading(NamedTuple):
     elbo: float
     """The bound in nats."""
     clipped: int
-    """How many observations had a negative precision clipped."""
+    """Observations with a clipped negative precision."""
     step_size: float
-    """Of the step that led here; NaN at the start."""
+    """The step size that led here; NaN at the start."""
 
     @property
     def ok(self) -> bool:
-        """Whether the bound is finite."""
+        """True if the bound is finite."""
         return bool(np.isfinite(self.elbo))
 
     def distance(self) -> float:
-        """The squared distance from q(u) to its target, in natural parameters."""
+        """Squared distance from q(u) to its target, in natural parameters."""
         theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
         return float(tf.reduce_sum(tf.square(theta)) + tf.reduce_sum(tf.square(precision)))
 
     def promise(self) -> float:
-        """What a full step gains, in nats: KL[q || target] to second order.
+        """Gain of a full step in nats: KL[q || target] to second order.
 
-        With S = R R^T it is 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2, where the star
-        marks the target.
+        With S = R R^T and targets starred: 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2.
         """
         mean, root = self.natural.gaussian()
         theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
@@ -64,10 +63,10 @@ class Reading(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums over the observations of a pass that were read so far."""
+    """Sums over the observations read so far in a pass."""
 
     expected: tf.Tensor
-    """Of E_n, [] nats."""
+    """Sum of E_n, [] nats."""
     theta: tf.Tensor
     """[M, L]"""
     sites: tf.Tensor
@@ -76,14 +75,14 @@ class _Sums(NamedTuple):
 
 
 class PassReader:
-    """Reads the data at the q(u) of a model, and moves that q(u).
+    """Reads the data at a model's q(u), and moves it.
 
     :param model: has one whitened Gaussian part.
     :param blocks: the data.
     :param negative_precision: the policy, see `optimizers.steps`.
     :param compile: False runs eagerly.
     :param bar: counts the passes.
-    :raises NumericalError: if the kernel matrix of the inducing variables has no factorisation.
+    :raises NumericalError: if the inducing variables' kernel matrix has no factor.
     """
 
     def __init__(
@@ -106,9 +105,7 @@ class PassReader:
             raise diagnose(name, matrix.numpy())
 
     def start(self) -> Reading:
-        """One pass at the q(u) that the model has; where there are several workers, that of the
-        first.
-        """
+        """One pass at the model's q(u), with several workers the first one's."""
         basis, group = self.model.basis, self.blocks.group
         state = basis.factor(self.model.kernel, with_kl=False)
         (part,) = basis.gaussians(state)
@@ -121,7 +118,7 @@ class PassReader:
     def read(self, natural: Natural, step_size: float, otherwise: Reading) -> Reading:
         """One pass at another q(u), which is written to the model.
 
-        If the pass is interrupted, or meets unusable data, then the model is left at `otherwise`.
+        An interrupted or failed pass leaves the model at `otherwise`.
         """
         self.assign(natural)
         try:
@@ -131,13 +128,12 @@ class PassReader:
             raise
 
     def step(self, now: Reading, step_size: float) -> tuple[Natural, float, bool]:
-        """The q(u) after a step, which is halved until there is one.
+        """Return the q(u) after a step, halved until it exists.
 
         :param now: the reading at the present q(u).
-        :param step_size: the step that is wanted.
-        :return: the new q(u), the step size that led there, and whether it was halved.
-        :raises NumericalError: if the policy is "raise" and the step is too long, or if no step is
-        short enough.
+        :param step_size: the wanted step.
+        :return: the new q(u), its step size, and whether it was halved.
+        :raises NumericalError: if "raise" meets too long a step, or no step is short enough.
         """
         size = tf.constant(step_size, now.precision.dtype)
         refuses = self.negative_precision == "raise"
@@ -161,7 +157,7 @@ class PassReader:
         )
 
     def _read(self, natural: Natural, step_size: float) -> Reading:
-        """One pass at the q(u) of the model, which is `natural`."""
+        """One pass at the model's q(u), `natural`."""
         basis = self.model.basis
         state = basis.factor(self.model.kernel, rows=self._rows)
         (part,) = basis.gaussians(state)
@@ -194,9 +190,7 @@ class PassReader:
 
 
 def step_failure(what: str) -> NumericalError:
-    """The error for a q(u) from which no step can be taken; `what` is the first sentence, without
-    its full stop.
-    """
+    """The error for a q(u) without a possible step; `what` is its first sentence."""
     return NumericalError(
         f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not'
         " log-concave, or start from a narrower q (a smaller q_sqrt); q is the last one whose"

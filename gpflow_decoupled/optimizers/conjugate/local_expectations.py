@@ -1,6 +1,4 @@
-"""What one observation contributes to the bound, and its derivatives: by GPflow's quadrature, or
-from draws.
-"""
+"""One observation's contribution to the bound, and its derivatives."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from ...models.expectations import check_draws, log_densities
 
 
 class Expectations(NamedTuple):
-    """E_n = E_q log p(y_n | f_n), and its derivatives with respect to mean and variance of the
-    latents.
-    """
+    """E_n = E_q log p(y_n | f_n), and its derivatives in the latents' mean and variance."""
 
     value: tf.Tensor
     """E [N], nats."""
@@ -32,9 +28,9 @@ class Expectations(NamedTuple):
 def by_quadrature(
     model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
 ) -> Expectations:
-    """As the likelihood integrates: in closed form, or by Gauss-Hermite quadrature.
+    """By the likelihood's integrals: closed forms or Gauss-Hermite quadrature.
 
-    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param model: gives likelihood, mean function and mixing of outputs.
     :param mean: of the latents under q [N, L], less the mean function.
     :param variance: of the latents under q [N, L].
     :param data: X [N, D], Y [N, P].
@@ -55,16 +51,16 @@ def by_sampling(
 ) -> Expectations:
     """From draws of each latent, independent across observations.
 
-    With l = log p(y | f), f = mean + sd eps and eps ~ N(0, 1), the derivatives are g = E l' and h =
-    E l' eps / (2 sd). Their averages over draws are unbiased, and no second derivative is needed.
+    With l = log p(y | f), f = mean + sd eps, unbiased averages of g = E l' and h = E l' eps / (2
+    sd) need no second derivative.
 
-    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param model: gives likelihood, mean function and mixing of outputs.
     :param mean: of the latents under q [N, L], less the mean function.
     :param variance: of the latents under q [N, L].
     :param data: X [N, D], Y [N, P].
     :param samples: draws per observation.
     :param seed: [2].
-    :raises DataError: for likelihoods whose draws have no gradient, or that have no density.
+    :raises DataError: for likelihoods whose draws have no gradient, or without a density.
     """
     check_draws(model.likelihood)
     shape = tf.concat([[samples], tf.shape(mean)], axis=0)

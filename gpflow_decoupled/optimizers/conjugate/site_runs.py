@@ -1,4 +1,4 @@
-"""Runs of `ConjugateComputation`: on all data, where the bound is watched, and on minibatches."""
+"""Runs of `ConjugateComputation` on all data, with a watched bound, or on minibatches."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from .conjugate_result import ConjugateRecorder, ConjugateResult
 
 
 class Probe(NamedTuple):
-    """The bound for some sites, and the sites that a full step from there leads to."""
+    """The bound for some sites, and the sites of a full step."""
 
     elbo: tf.Tensor
     """[], nats."""
     ok: tf.Tensor
-    """[], bool: whether the posterior exists and the bound is finite."""
+    """[], bool: the posterior exists and the bound is finite."""
     nu: tf.Tensor
-    """[N, L]: where a full step takes nu."""
+    """[N, L]: nu after a full step."""
     tau: tf.Tensor
-    """[N, L]: where a full step takes tau."""
+    """[N, L]: tau after a full step."""
     clipped: tf.Tensor
-    """[], int: how many of these precisions were negative and were clipped."""
+    """[], int: negative precisions that were clipped."""
 
 
 class SiteRule(Protocol):
-    """What a run needs of a `ConjugateComputation`."""
+    """The interface of a `ConjugateComputation` for runs."""
 
     samples: int | None
     negative_precision: str
@@ -48,7 +48,7 @@ class SiteRule(Protocol):
         """The step size of step 0, 1 and so on."""
 
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """A function from nu, tau [N, L] and a seed [2] to a `Probe`."""
+        """Return nu, tau [N, L], seed [2] -> `Probe`."""
 
     def minimize(
         self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int = 0
@@ -57,7 +57,7 @@ class SiteRule(Protocol):
 
 
 class _Point(NamedTuple):
-    """Sites, what is known of them, and the step that led there."""
+    """Sites, their findings, and the step that led there."""
 
     nu: tf.Tensor
     tau: tf.Tensor
@@ -85,9 +85,7 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The sites after a step, their bound, and where they would go next, from one pass over the
-        data.
-        """
+        """The sites after a step, their bound and next targets, from one pass over the data."""
         size, goal = share * self.rule.step_size_at(step), now.probe
         nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
         tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)
@@ -95,9 +93,7 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, step + 1)), size, change)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether the posterior exists and, where steps are known to ascend, the bound has not
-        fallen.
-        """
+        """True if the posterior exists and, where steps ascend, the bound has not fallen."""
         rule, elbo = self.rule, float(then.probe.elbo)
         if not then.probe.ok and rule.negative_precision == "raise":
             raise step_failure()
@@ -113,16 +109,14 @@ class _SiteClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the last full step would have been short in comparison with the sites."""
+        """True if the last full step was short compared with the sites."""
         return now.change <= self.tolerance * (1.0 + _squared(now.nu, now.tau))
 
 
 def run_whole(
     rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow
-    back.
-    """
+    """Steps of `rule` on all data, halved where they lower the bound."""
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
@@ -135,9 +129,7 @@ def run_whole(
 def run_batches(
     rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each
-    epoch.
-    """
+    """Steps of `rule` on minibatches without replacement, with a bound per epoch."""
     basis = model.basis
     if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
         raise DataError(
@@ -161,7 +153,7 @@ def run_batches(
 
 
 def step_failure() -> NumericalError:
-    """The error for a step that failed; the sites are those before it."""
+    """The error for a failed step; the sites are the old ones."""
     return NumericalError(
         "The step of the sites failed: I + W^1/2 K W^1/2 or the bound is not finite, or K^-1 + W is"
         ' not positive definite. Use a smaller step_size, negative_precision="clip", or a kernel'

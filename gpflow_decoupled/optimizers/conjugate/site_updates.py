@@ -1,4 +1,4 @@
-"""What a step of `ConjugateComputation` reads of its rows and writes to the sites."""
+"""Checked rows and written sites of a `ConjugateComputation` step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..steps import StepReport
 
 
 def all_finite(values: tf.Tensor) -> tf.Tensor:
-    """Whether all entries are finite, a scalar."""
+    """True if all entries are finite, a scalar."""
     return tf.reduce_all(tf.math.is_finite(values))
 
 
 def checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
-    """Indices of observations [B] as a tensor; raises `DataError` for those that are none."""
+    """Indices of observations [B] as a tensor; `DataError` for invalid ones."""
     given = tf.convert_to_tensor(rows)
     shape = tuple(given.shape)
     if len(shape) != 1 or shape[0] == 0:
@@ -47,7 +47,7 @@ def checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
 def write_sites(
     basis: SiteBasis, new: list[tf.Tensor], ok: tf.Tensor, shortened: tf.Tensor, clipped: tf.Tensor
 ) -> StepReport:
-    """Write new sites [N, L], if all is well, and report."""
+    """Write new sites [N, L] if all is well, and report."""
     ok = ok & tf.reduce_all([all_finite(value) for value in new])
 
     def assign() -> tf.Tensor:

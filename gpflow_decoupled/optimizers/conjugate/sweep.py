@@ -1,25 +1,21 @@
 """Conjugate-computation VI on inducing variables, by passes over all data in bounded memory.
 
-The sites of all observations add up to the natural parameters of one Gaussian q(u), whitened: theta
-= S~^-1 m~ and P = S~^-1. With A = L_b^-1 K_bx, one pass goes through the data block by block at a
-fixed q(u), and
+All sites add up to natural parameters of a whitened q(u): theta = S~^-1 m~, P = S~^-1. With A =
+L_b^-1 K_bx, a pass at a fixed q(u) goes block by block and
 
-1. computes g_n = dE_n/dmean and h_n = dE_n/dvariance for each observation of the block;
-2. adds A (g - 2 h A^T m~) to theta* and -2 A diag(h) A^T to P*, which begins at I;
-3. adds E_n to the bound of the q(u) that the pass began from.
+1. computes g_n = dE_n/dmean and h_n = dE_n/dvariance;
+2. adds A (g - 2 h A^T m~) to theta* and -2 A diag(h) A^T to P*, initially I;
+3. adds E_n to the bound of this q(u).
 
-After the pass all observations move q(u) at once:
+Then q(u) moves, (C25):
 
     (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
-    (C25)
 
-This is the natural-gradient step (D46) on all data, and (C29) where u are the weights of a linear
-model, `inducing.Weights`. The bound after a step is known from the next pass; if it is lower than
-before, the step is taken back.
+the natural-gradient step (D46) on all data, and (C29) for the weights of a linear model. The next
+pass gives the bound; if it fell, the step is undone.
 
-On several replicas of `tf.distribute` each adds up the rows of its own blocks, and one message at
-the end of a pass, of 8 (L (M (M + 1) / 2 + M) + 2) bytes, adds up the replicas, which then all take
-the same step.
+Each replica of `tf.distribute` adds up its blocks, and one message of 8 (L (M (M + 1) / 2 + M) + 2)
+bytes per pass adds up the replicas, which then take the same step.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ from .conjugate_result import ConjugateRecorder, ConjugateResult
 from .data_passes import PassReader, Reading, step_failure
 
 _ROUND_OFF = 1e3
-"""A loss of the bound that does not count, in units in its last place."""
+"""Decrease of the bound that counts as round-off, in units of its last place."""
 _PASSES_DONE = "passes done"
 
 
@@ -67,40 +63,38 @@ def sweep(
     compile: bool = True,
     strategy: tf.distribute.Strategy | None = None,
 ) -> ConjugateResult:
-    """Find the best q(u) at fixed hyperparameters, with one block of data in memory at a time.
+    """Find the best q(u) at fixed hyperparameters, with one block of data in memory.
 
-    Each pass over the data takes one step, and the next pass computes the bound after it. So
-    `history["elbo"]` is the bound after each step, and NaN for a step that was taken after the last
-    pass. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
+    Each pass takes a step, and the next computes its bound: `history["elbo"]` is the bound after
+    each step, NaN after the last. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
 
     :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
-        (whose mean coefficients stay as they are), or a `gpflow.models.SVGP`. Its `num_data` is set
-        to the number of rows.
-    :param data: (X [N, D], Y [N, P]), which may be `numpy.memmap`; a `tf.data.Dataset` of batches
-        of such pairs; or a function without arguments that returns an iterator of such batches,
-        called once per pass.
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step after which
-        the bound is lower is taken back and halved, and later steps grow back.
+        (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number
+        of rows.
+    :param data: (X [N, D], Y [N, P]), perhaps `numpy.memmap`; a `tf.data.Dataset` of batches; or a
+        function without arguments that returns an iterator of batches, called per pass.
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step that lowers
+        the bound is undone and halved, and later steps regrow.
     :param block: rows per block of arrays.
-    :param passes: at most so many passes over the data.
-    :param tolerance: stop when a full step would gain less than so many nats, to second order. That
-        is about how far the bound is from its optimum.
-    :param negative_precision: what to do where h > 0, which happens if the likelihood is not
-        log-concave: "damp" halves the step until the covariance is positive definite, and then once
-        more; "clip" replaces h by min(h, 0); "raise" refuses the step.
+    :param passes: most passes over the data.
+    :param tolerance: stop when a full step would gain less, in nats to second order, about the
+        distance to the optimum.
+    :param negative_precision: for h > 0, without log-concavity: "damp" halves the step until the
+        covariance is positive definite, and once more; "clip" uses min(h, 0); "raise" refuses the
+        step.
     :param progress: show a progress bar.
-    :param compile: False runs eagerly, which is faster for a few small blocks.
-    :param strategy: a `tf.distribute` strategy, whose replicas share out the rows; the model must
-        have been built in `strategy.scope()`. All workers pass the same arrays, of which each reads
-        its own blocks, or a function of `tf.distribute.InputContext` that returns the dataset of
-        one. q starts as that of the first worker.
+    :param compile: False runs eagerly, faster for a few small blocks.
+    :param strategy: a `tf.distribute` strategy whose replicas share the rows, with the model built
+        in `strategy.scope()`. All workers pass the same arrays, or a function of
+        `tf.distribute.InputContext` that returns a worker's dataset. q starts as the first
+        worker's.
     :return: the record of the run.
-    :raises ModelError: for a model without such a q(u); the message says what to use for it.
+    :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
     :raises WorkerError: if another worker of the strategy fails or is gone.
-    :raises NumericalError: if the bound is not finite at the start, or no step can be taken. The
-        model is left at the last q(u) whose bound is known.
+    :raises NumericalError: if the bound is not finite at the start, or no step is possible; the
+        model keeps the last q(u) of known bound.
 
     Example::
 
@@ -142,9 +136,7 @@ def _agreed_blocks(
     block: int,
     settings: tuple[object, ...],
 ) -> Blocks:
-    """The data of this worker; raises `DataError` on all where one has unusable data, another model
-    or other settings.
-    """
+    """This worker's data; `DataError` on all for unusable or disagreeing data, model, settings."""
     blocks = group.together(
         lambda: Blocks(
             model, data if group.strategy is None else dataset_of(data, group), block, group
@@ -162,7 +154,7 @@ def _agreed_blocks(
 
 
 def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> ConjugateResult:
-    """Passes over the data until the bound does not rise, and the record of them."""
+    """Passes until the bound does not rise, and their record."""
     view, blocks = climber.reader.model, climber.reader.blocks
     start = climber.reader.start()
     if not start.ok:
@@ -192,7 +184,7 @@ class _PassClimber:
         return self.reader.read(new, size, otherwise=now)
 
     def accept(self, now: Reading, then: Reading) -> bool:
-        """Whether the bound has not fallen; if it has, q(u) is taken back."""
+        """True if the bound has not fallen; otherwise q(u) is restored."""
         slack = _ROUND_OFF * float(np.finfo(now.precision.dtype.as_numpy_dtype).eps)
         fell = has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok
         if self.group.first(fell):
@@ -203,17 +195,17 @@ class _PassClimber:
         return True
 
     def converged(self, now: Reading) -> bool:
-        """Whether a full step would gain less than the tolerance."""
+        """True if a full step would gain less than the tolerance."""
         return bool(self.group.first(now.promise() <= self.tolerance))
 
     def last_step(self, now: Reading, step: int, share: float) -> None:
-        """A step after the last pass, whose bound stays unknown."""
+        """A step after the last pass, of unknown bound."""
         new, size = self._step(now, step, share)
         self.reader.assign(new)
         self.record.add(size, now.distance(), np.nan, now.clipped)
 
     def _step(self, now: Reading, step: int, share: float) -> tuple[Natural, float]:
-        """The q(u) after a step, and the step size that led there."""
+        """The q(u) after a step, and its step size."""
         size = share * step_size_at(self.step_size, step)
         new, size, halved = self.group.together(lambda: self.reader.step(now, size))
         self.record.shortened += int(halved)
@@ -221,9 +213,7 @@ class _PassClimber:
 
 
 def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:
-    """Raise the error for the first row of this worker's whose expected log density is not finite,
-    if there is one.
-    """
+    """Raise the error for this worker's first row with a non-finite expected log density."""
     for X, Y in blocks:
         error = unusable_observation(model, (X, Y), rows=blocks.first + np.arange(X.shape[0]))
         if error is not None:

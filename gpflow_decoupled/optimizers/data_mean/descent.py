@@ -1,25 +1,23 @@
-r"""Stochastic dual descent for a mean on all data: steps on random rows of the linear system.
+"""Stochastic dual descent for a mean on all data: steps on random rows.
 
 Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581),
-algorithm 1, for the system (K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, in which
-the matrix is H = I + W^1/2 K W^1/2: where all precisions are equal this is their algorithm with
-another unit of the step size, and elsewhere it keeps sites of low precision from limiting it. A
-step draws a batch I of B rows and, in terms of a,
+algorithm 1, for (K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, with the matrix H =
+I + W^1/2 K W^1/2: their algorithm for equal precisions, and otherwise not limited by sites of low
+precision. A step draws a batch I of B rows and, in terms of a, (D52)
 
-    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n, v <- rho v - eta g,
-    a <- a + v,    a_bar <- r a + (1 - r) a_bar                                          (D52)
+    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
+    v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
 
 | symbol | code | meaning | shape |
 |---|---|---|---|
-| eta | `rate` | step size: that of the settings over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
+| eta | `rate` | the setting over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
 | rho | `momentum` | | [] |
-| r | `keep` | 100 over the number of steps of a round, at most 1 | [] |
-| a_bar | `average` | what the descent returns | [N, L] |
+| r | `keep` | 100 over the steps of a round, at most 1 | [] |
+| a_bar | `average` | the result | [N, L] |
 
-Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the
-preconditioner tells. A row that is drawn moves by eta N/B H_nn / (1 - rho) times its error before
-its momentum is used up; the second term keeps this below 1, and beyond 2 the descent diverges. That
-term leads where B is small.
+Full steps are stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H, from the
+preconditioner. A drawn row moves by eta N/B H_nn / (1 - rho) times its error before its momentum is
+spent; the second term, which leads for small B, keeps this below 1 (it diverges beyond 2).
 """
 
 from __future__ import annotations
@@ -44,15 +42,15 @@ from .mean_solution import TIME_IS_UP, MeanSolution, Point, Report, best_of, che
 from .system import MeanSystem
 
 _AVERAGED = 100
-"""The average goes back over about one step in so many."""
+"""The average covers about the last step in this many."""
 _GROWTH = 10.0
-"""How far 1/2 r^T W r may rise above its least value before the step size is halved."""
+"""Growth of 1/2 r^T W r above its least value at which the step size is halved."""
 _SECONDS = 0.2
-"""Between two reports of progress."""
+"""Seconds between two reports of progress."""
 
 
 class _State(NamedTuple):
-    """Where a descent stands."""
+    """The state of a descent."""
 
     a: tf.Tensor
     """[N, L]"""
@@ -61,51 +59,45 @@ class _State(NamedTuple):
     average: tf.Tensor
     """[N, L]"""
     misfit: tf.Tensor
-    """[], the sum over steps of an estimate of 1/2 r^T W r at u, which is never below the gap
-    there, in nats.
-    """
+    """[], sum over steps of an estimate of 1/2 r^T W r at u, at least the gap there, in nats."""
 
 
 class _Constants(NamedTuple):
-    """What stays in a solve."""
+    """Constants of a solve."""
 
     weights: tf.Tensor
-    """w [N, L]"""
+    """w [N, L]."""
     target: tf.Tensor
-    """y~ [N, L]"""
+    """y~ [N, L]."""
     keep: tf.Tensor
-    """r, a scalar"""
+    """r, a scalar."""
 
 
 @dataclass
 class DualDescent:
-    """Solves one linear system after the other by (D52); a `Solve`.
+    """Solves linear systems in turn by (D52); a `Solve`.
 
-    A round has three parts, and rounds follow each other until the gap is small, or epochs or time
-    are used up:
+    Rounds follow until the gap is small, or epochs or time are used up:
 
-    1. A step of preconditioned conjugate gradients from where the last round ended. From zero it
-       leads to a multiple of the coefficients of inducing points, those of the preconditioner. It
-       settles the directions in which H is about 1, which hold most of the noise of y~, and for
-       which the descent alone would take about lambda_1 (1 - rho) steps.
-    2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an
-       unbiased estimate of 1/2 r^T W r, which the gap never exceeds. Where that has grown, or is
-       not finite, the step size is halved and the descent goes back to the average where it was
-       least. None of this is certified.
+    1. A preconditioned conjugate-gradient step from the last round's end; from zero, to a multiple
+    of the preconditioner's inducing-point solution. It settles directions with H about 1, which
+    hold most of the noise and would take the descent lambda_1 (1 - rho) steps.
+    2. Steps (D52). Once an epoch (N / B steps) the visited rows give an unbiased estimate of 1/2
+    r^T W r, at least the gap; if it has grown, the step size is halved and the descent returns to
+    its best average. None of this is certified.
     3. A product in full precision certifies the average.
 
-    What is returned has the highest bound of all that was certified, the start among them.
+    The result has the highest certified bound, the start included. Cost per step: B N D, and two
+    products with K per round.
 
-    :param tolerance: the gap in nats that is good enough.
-    :param epochs: at most so many passes over the rows.
+    :param tolerance: the wanted gap in nats.
+    :param epochs: most passes over the rows.
     :param correct_every: epochs of a round.
     :param batch_size: B.
-    :param step_size: eta in units of what the formula above gives.
+    :param step_size: eta in units of the formula above.
     :param momentum: rho.
     :param seed: of the rows.
-    :param dtype: tf.float32 for faster products; None is the dtype of the data.
-
-    Cost per step: B N D. Two products with K per round come on top.
+    :param dtype: tf.float32 for faster products; None is the data's.
     """
 
     tolerance: float
@@ -117,7 +109,7 @@ class DualDescent:
     seed: int
     dtype: tf.DType | None = None
     share: float = field(default=1.0, init=False)
-    """Of the step size, after halvings."""
+    """Share of the step size left after halvings."""
 
     def __post_init__(self) -> None:
         self.generator = np.random.default_rng(self.seed)
@@ -166,7 +158,7 @@ class DualDescent:
         return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
 
     def _end(self, now: Point, left: int, deadline: float) -> str:
-        """Why there is to be no further round, or nothing."""
+        """The reason not to begin another round, or ""."""
         if now.gap <= self.tolerance:
             return CONVERGED
         if left < 1:
@@ -176,9 +168,7 @@ class DualDescent:
     def _corrected(
         self, system: MeanSystem, now: Point, report: Callable[[float, float], None]
     ) -> tuple:
-        """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the
-        product.
-        """
+        """A preconditioned conjugate-gradient step: a [N, L], and its residual."""
         direction = system.precondition(now.residual)
         product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
         sizes = (tf.reduce_sum(direction * other, axis=0) for other in (now.residual, product))
@@ -197,13 +187,11 @@ class DualDescent:
         return self.share * self.step_size / (system.largest() + noise)
 
     def batch(self, system: MeanSystem) -> int:
-        """B, which is N at most."""
+        """B, at most N."""
         return min(self.batch_size, len(system.target))
 
     def compiled(self, system: MeanSystem) -> Compiled:
-        """A step, compiled once for all systems of a run: they differ in weights and target
-        alone.
-        """
+        """A step, compiled once for all systems of a run, which differ in weights and target."""
         if self._step is not None:
             return self._step
         kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
@@ -260,19 +248,18 @@ class _Descent:
 
     @property
     def epochs(self) -> int:
-        """Epochs that were begun."""
+        """Epochs begun."""
         return -(-self.taken // self.epoch)
 
     @property
     def passes(self) -> int:
-        """The rows of all batches, as products with K."""
+        """Rows of all batches, in products with K."""
         return -(-self.taken * self.batch // self.count)
 
     def run(self, goal: float) -> bool:
-        """Descend until the estimate of 1/2 r^T W r is below the goal, or time or steps are used
-        up.
+        """Descend until the estimate of 1/2 r^T W r is small, or time or steps are used up.
 
-        :return: whether an interrupt was what ended it.
+        :return: True if an interrupt ended it.
         """
         said, interrupted = time.perf_counter(), False
         try:
@@ -292,9 +279,7 @@ class _Descent:
         return interrupted
 
     def _look(self) -> float:
-        """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go
-        back.
-        """
+        """1/2 r^T W r in nats over the last epoch; if it has grown, halve the step and go back."""
         misfit = float(self.state.misfit) / self.epoch
         if not misfit <= _GROWTH * self.least:
             self.settings.share *= 0.5

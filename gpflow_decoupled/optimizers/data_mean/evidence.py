@@ -1,24 +1,22 @@
-"""Lower bounds of the log evidence for observations with normal noise, at given coefficients of a
-mean on all data.
+"""Lower bounds of the log evidence with normal noise, at given mean coefficients.
 
-The noise variances are D = W^-1, W = diag(w): w_n = 1 / s2 for Gaussian noise, and the precisions
-of the sites for another likelihood, whose means are then the observations. With A = L_b^-1 K_bx, Q
-= A^T A, and r = y - (K + D) a for any coefficients a,
+D = W^-1, W = diag(w): w_n = 1 / s2 for Gaussian noise, else the precisions of sites whose means are
+the observations. With A = L_b^-1 K_bx, Q = A^T A and r = y - (K + D) a for any a, (D31), (D32)
 
-    F = -1/2 [sum_n log(2 pi / w_n) + log|I + A W A^T| + T + r^T (Q + D)^-1 r + 2 a^T y - a^T (K +
-              D) a]                                            (D31), (D32)
+    F = -1/2 [sum_n log(2 pi / w_n) + log|I + A W A^T| + T
+              + r^T (Q + D)^-1 r + 2 a^T y - a^T (K + D) a]
 
 is a lower bound of log N(y | 0, K + D) for two choices of T:
 
 | bound | T |
 |---|---|
-| "elbo": that of q(f) with the best q(u), (D31) | tr(W (K - Q)) |
-| "evidence": Artemev, Burt & van der Wilk 2021 (arXiv:2102.08314), not an ELBO of q(f) | N log(1 + tr(W (K - Q)) / N) |
+| "elbo": q(f)'s, with the best q(u) | tr(W (K - Q)) |
+| "evidence": Artemev, Burt & van der Wilk 2021 | N log(1 + tr(W (K - Q)) / N) |
 
-The second one is never lower, and far higher where beta leaves much of the prior variance: it is
-what lets the noise variance fall. Both can be differentiated, also for points, and both hold for
-every a: so a may stay while kernel and noise move.
-"""  # noqa: E501
+The second (arXiv:2102.08314), no ELBO of q(f), is never lower, and far higher where beta leaves
+much prior variance: it lets the noise variance fall. Both are differentiable, in points too, and
+hold for every a, which may stay while kernel and noise move.
+"""
 
 from __future__ import annotations
 
@@ -54,22 +52,20 @@ def evidence_bound(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> tf.Tensor:
-    """One of the two bounds above in nats, a scalar; N^2 + N M^2, memory M^2 and a block of rows.
+    """Return one of the two bounds in nats, a scalar; N^2 + N M^2, memory M^2 and a block.
 
     :param kernel: the prior covariance.
-    :param beta: inducing points, of which Q is made.
-    :param mean: whose points are the N inputs.
+    :param beta: inducing points, which make Q.
+    :param mean: its points are the N inputs.
     :param y: observations less the mean function [N, L].
-    :param weights: w [N, L] or, for all latents alike, [N, 1], above zero. Sites may have negative
-        ones, with which the number is no bound of a density, but still depends on kernel and points
-        as the bound at these sites does.
+    :param weights: w [N, L], or [N, 1] for all latents, above zero. With negative ones, of sites,
+        the number bounds no density, but depends on kernel and points as the bound at these sites.
     :param a: coefficients [N, L].
     :param bound: "evidence" or "elbo".
-    :param dtype: tf.float32 for products with K and with A in single precision, several times
-        faster. The bound is then exact to some 1e-4 of its parts, which is enough to climb it, but
-        not to quote it.
-    :param group: whose replicas share out the product with K, and its gradient; each worker does
-    the part N M^2 for itself.
+    :param dtype: tf.float32 for products in single precision, several times faster, exact to about
+        1e-4 of its parts: enough to climb, not to quote.
+    :param group: its replicas share the product with K and its gradient; each worker does the part
+        N M^2.
     """
     K_a = gram_product(kernel, mean.points, None, a, dtype=dtype, group=group)
     r = y - K_a - a / weights
@@ -106,9 +102,7 @@ def _sums_over_rows(
     scaled: tf.Tensor,
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A W A^T [G or L, M, M] and A W r [M, L], of w and W r; the gradient computes each block of A
-    again and keeps none.
-    """
+    """A W A^T [G or L, M, M] and A W r [M, L], of w and W r; gradients recompute blocks of A."""
     chol = cholesky(gram_to_factor(kernel, beta)).chol
     inverse = tf.cast(
         solve(chol, tf.eye(chol.shape[-1], batch_shape=[chol.shape[0]], dtype=chol.dtype)), dtype
@@ -134,7 +128,5 @@ def _sums_over_rows(
 
 
 def _per_latent(columns: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """Columns [M, L] as right-hand sides of factors [G, M, M]: [1, M, L], or [L, M, 1] for G = L >
-    1.
-    """
+    """Columns [M, L] as right-hand sides of [G, M, M]: [1, M, L], or [L, M, 1] for G = L > 1."""
     return columns[None] if root.shape[0] == 1 else tf.transpose(columns)[..., None]
