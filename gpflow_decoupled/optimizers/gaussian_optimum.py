@@ -1,7 +1,6 @@
-"""The best q in closed form for models with Gaussian noise: the checks of model and likelihood; the
-basis does the rest.
+"""The best q in closed form for models with Gaussian noise: the checks, and the calls of the basis.
 
-The equations, (D26)-(D33), are in `bases/parts/optimum.py`.
+Equations (D26)-(D33) are in `bases/parts/optimum.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from .natural_gradient.bound_gradients import as_basis_model
 
 
 class Optimum(OptimalParameters):
-    """The best q of a model for its hyperparameters as they are, and the bound there.
+    """The best q of a model at its hyperparameters, and the bound there.
 
-    The fields are those of `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients`
-    [M_gamma, L] or None, and the
-    whitened `gaussians`, means [M, L] and roots [L, M, M]. Example::
+    Fields as in `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients` [M_gamma, L]
+    or None, and the whitened `gaussians`, means [M, L] and roots [L, M, M]. Example::
 
         optimum = optimal_parameters(model, (X, Y))
         optimum.assign(model)
@@ -41,8 +39,7 @@ class Optimum(OptimalParameters):
     __slots__ = ()
 
     def assign(self, model: BasisGP | SVGP) -> None:
-        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it
-        was computed for.
+        """Write the optimum to the Parameters of `model`, at the hyperparameters it belongs to.
 
         All Parameters are written, or none. Raises `NumericalError` for an optimum that is not
         finite.
@@ -54,14 +51,13 @@ class Optimum(OptimalParameters):
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     """The best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed form.
 
-    :param model: a model on inducing points whose basis has an optimum in closed form, or
-        `gpflow.models.SVGP`.
+    :param model: a model on inducing points whose basis has a closed form, or `gpflow.models.SVGP`.
     :param data: the whole data set, X [N, D] and Y [N, L].
-    :return: the optimum, which `Optimum.assign` writes to the model.
-    :raises ModelError: a `TypeError`, unless the likelihood is Gaussian with one noise variance,
-        the latents are not mixed, and the basis has an optimum in closed form.
-    :raises NumericalError: where the bound or a Parameter is not finite; the message names the
-        matrix. In a graph they have no values, and are not looked at.
+    :return: the optimum; `Optimum.assign` writes it to the model.
+    :raises ModelError: a `TypeError`, for other noise than Gaussian of one variance, mixed latents,
+        or a basis without a closed form.
+    :raises NumericalError: if the bound or a Parameter is not finite, with the matrix's name; not
+        checked inside a graph.
 
     Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma). Example::
 
@@ -76,28 +72,26 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 
 
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
-    """The bound at the best q(f) for Gaussian noise, (D31) or (D33): a scalar in nats.
+    """The bound at the best q(f) for Gaussian noise: a scalar in nats.
 
-    It is differentiable in the hyperparameters and the points, so that it can be maximised in the
-    place of the bound at a q
-    that is trained too. Arguments, errors and cost are those of `optimal_parameters`. Example::
+    Differentiable in hyperparameters and points: maximise it instead of a bound with a trained q.
+    Arguments, errors and cost as in `optimal_parameters`. Example::
 
         loss = lambda: -collapsed_elbo(model, (X, Y))
         gpflow.optimizers.Scipy().minimize(loss, model.kernel.trainable_variables)
     """
     view = as_basis_model(model)
     fixed = regression(view, data)
-    bound = view.basis.collapsed_elbo(view.kernel, fixed)
+    bound = view.basis.collapsed_elbo(view.kernel, fixed)  # (D31) or (D33)
     _check_finite(view, fixed, [bound])
     return bound
 
 
 def regression(model: BasisGP, data: RegressionData) -> Regression:
-    """X [N, D], Y [N, L] less the mean function, and the noise variance; ModelErrors as of
-    `optimal_parameters`.
+    """X [N, D], Y [N, L] less the mean function, and noise variance, for `basis.collapsed_elbo`.
 
-    It is what `basis.collapsed_elbo` takes, which returns NaN where `collapsed_elbo` raises
-    `NumericalError`. Example::
+    ModelErrors as in `optimal_parameters`. `basis.collapsed_elbo` returns NaN where
+    `collapsed_elbo` raises `NumericalError`. Example::
 
         bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
     """
@@ -118,7 +112,7 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
 
 
 def _described(likelihood: Likelihood) -> str:
-    """The class of a likelihood, and for Gaussian noise what its variance is."""
+    """The class of a likelihood, and the kind of variance of Gaussian noise."""
     name = type(likelihood).__name__
     if not isinstance(likelihood, GaussianNoise):
         return name
@@ -133,9 +127,7 @@ def _described(likelihood: Likelihood) -> str:
 
 
 def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:
-    """Raise `NumericalError` with the name of the matrix, unless what was found is finite; in a
-    graph it has no values.
-    """
+    """Raise `NumericalError` with the matrix's name unless all is finite; eager only."""
     if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
         return
     matrices = {

@@ -1,7 +1,6 @@
-"""The one place that runs SciPy's L-BFGS-B: maximises a function of a flat vector, within bounds.
+"""SciPy's L-BFGS-B: maximises a function of a flat vector, within bounds.
 
-Callers pack their variables into the vector, with `gpflow.optimizers.Scipy.pack_tensors` where
-these are tensors.
+Callers pack their variables into the vector, tensors with `gpflow.optimizers.Scipy.pack_tensors`.
 """
 
 from __future__ import annotations
@@ -22,19 +21,17 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 FAILED = "the line search failed"
 _PAIRS = 20
-"""Pairs of steps and gradient changes that L-BFGS remembers."""
+"""Pairs of steps and gradient changes in L-BFGS's memory."""
 _REFUSED = 1e30
-"""Stands for the loss at a point that is refused. Infinity would make the line search's next trial
-NaN.
-"""
+"""Loss at a refused point. Infinity would make the line search's next trial NaN."""
 _FLAT = 1e-8
-"""The share of the value that a Newton step would gain, at most, where a line search that fails has
-reached a maximum.
+"""A failed line search has reached a maximum if a Newton step gains at most this share of the
+value.
 """
 
 
 class LBFGSRun(NamedTuple):
-    """Where a run ended."""
+    """The end of a run."""
 
     x: np.ndarray
     """The best point [n]."""
@@ -44,19 +41,17 @@ class LBFGSRun(NamedTuple):
     """The value at the start."""
     evaluations: int
     converged: bool
-    """False where the evaluations ran out, where the line search failed far from a maximum, and
-    after an interrupt.
+    """False after the last evaluation, an interrupt, and a line search that failed far from a
+    maximum.
     """
     reason: str
-    """Why it ended: "converged", "evaluations done", "the line search failed" or "interrupted"."""
+    """"converged", "evaluations done", "the line search failed" or "interrupted"."""
 
 
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
-    """A rule that ends a run when the last `window` iterations together gained less than
-    `tolerance`.
+    """A rule that ends a run when its last `window` iterations gained less than `tolerance`.
 
-    With a window of one a run may end far from the optimum, since single iterations may gain little
-    by chance.
+    Single iterations may gain little far from the optimum, so use more than one.
     """
 
     def rule(values: list[float]) -> bool:
@@ -82,25 +77,24 @@ def lbfgs_ascent(
 ) -> LBFGSRun:
     """The best point that L-BFGS-B finds from `start`.
 
-    A point at which the value or the gradient is not finite is refused: the line search tries a
-    shorter step.
+    A point with a value or gradient that is not finite is refused, and the line search shortens its
+    step.
 
     :param function: the value to be maximised, and its gradient.
     :param start: [n].
-    :param stop: called after each iteration with the best value at the start and after each
-        iteration so far; True ends the run. See `settled`.
-    :param max_evaluations: of the function, about.
-    :param low: bounds from below [n], -inf where there is none.
-    :param high: bounds from above [n], inf where there is none.
-    :param record: called with the best value so far and the number of evaluations since the last
-        call: at the start, after each iteration, and at the end where a line search was given up.
-    :param keep: whether an interrupt ends the run with the best point so far, rather than being
-        raised.
-    :param advice: how the error for a start that is not finite ends: what the user can do.
-    :param matrix: what that error names as its cause.
+    :param stop: called after each iteration with the best values at the start and after each
+        iteration; True ends the run. See `settled`.
+    :param max_evaluations: approximate limit.
+    :param low: lower bounds [n], -inf for none.
+    :param high: upper bounds [n], inf for none.
+    :param record: called with the best value and the evaluations since the last call: at the start,
+        after each iteration, and after a failed line search.
+    :param keep: an interrupt ends the run with its best point and is not raised.
+    :param advice: end of the error for a start that is not finite: what the user can do.
+    :param matrix: the cause in that error.
     :param value_tolerance: SciPy's `ftol`, relative.
-    :param gradient_tolerance: SciPy's `gtol`, on the largest entry of the projected gradient.
-    :raises NumericalError: where the value or the gradient at the start is not finite.
+    :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
+    :raises NumericalError: if the value or the gradient at the start is not finite.
     """
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
     watched = _Watched(function, start, stop, record, unusable)
@@ -141,9 +135,7 @@ def lbfgs_ascent(
 
 
 class _Watched:
-    """A function while SciPy climbs it: the best point so far, what is recorded, and the rule that
-    ends the run.
-    """
+    """A function under SciPy's ascent: its best point, its record, and the stopping rule."""
 
     def __init__(
         self,
@@ -159,7 +151,7 @@ class _Watched:
         self.total, self.unreported, self.stopped = 0, 0, False
 
     def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Minus the value and the gradient [n] at x [n]; what is not finite is refused."""
+        """Negative value and gradient [n] at x [n]; refuses what is not finite."""
         value, gradient = self.function(x)
         self.total, self.unreported = self.total + 1, self.unreported + 1
         good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))
@@ -173,7 +165,7 @@ class _Watched:
         return (-value, -gradient) if good else (_REFUSED, np.zeros_like(x))
 
     def after_iteration(self, _: np.ndarray) -> None:
-        """Record the best value, and ask the rule."""
+        """Record the best value, and apply the rule."""
         self.values.append(self.value)
         self.report()
         self.stopped = self.stop(self.values)
@@ -181,24 +173,21 @@ class _Watched:
             raise StopIteration
 
     def report(self, only_new: bool = False) -> None:
-        """Record the best value and the evaluations since the last call; with `only_new` where
-        there are some.
-        """
+        """Record the best value and the evaluations since the last call, or `only_new` ones."""
         if self.record is not None and (self.unreported or not only_new):
             self.record(self.value, self.unreported)
         self.unreported = 0
 
     def free_gradient(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The gradient [n] at the best point, zero where a bound holds it."""
+        """The gradient [n] at the best point, zero where a bound is active."""
         held = (self.gradient < 0.0) & (self.x <= low) | (self.gradient > 0.0) & (self.x >= high)
         return np.where(held, 0.0, self.gradient)
 
 
 def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
-    """What a Newton step along `gradient` [n] would gain, by the curvature that L-BFGS has seen.
+    """Gain of a Newton step along `gradient` [n], by the curvature in L-BFGS's memory.
 
-    A line search fails in two cases: at a maximum, where round-off hides the rest of the gain and
-    this is next to nothing; and far from one, where values and gradients disagree or are not
-    finite.
+    A line search fails at a maximum, where round-off hides the remaining gain and this is tiny; or
+    far from one, where values and gradients disagree or are not finite.
     """
     return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

@@ -1,4 +1,4 @@
-"""What every run of an optimizer returns, and the record from which it is made."""
+"""The result of an optimizer's run, and the record of its steps."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ..summaries import html_table
 
 @dataclass(kw_only=True, repr=False)
 class RunResult:
-    """The fields that the results of all runs share; each optimizer adds its own.
+    """The fields that all results share; each optimizer adds its own.
 
-    `history` has arrays [steps] with one entry per recorded step, among them "step", "seconds"
-    (since the start of the run) and "elbo" (nats).
+    `history` has arrays [steps], one entry per recorded step, among them "step", "seconds" (since
+    the start) and "elbo" (nats).
     """
 
     elbo: float
-    """The bound of the model as the run left it, in nats; NaN where the run never computed it."""
+    """The model's bound after the run, in nats; NaN if never computed."""
     steps: int
     seconds: float
     """Wall-clock time of the run, compilation included."""
     history: dict[str, np.ndarray]
     converged: bool
-    """Whether the run ended because its tolerance was reached."""
+    """Whether the tolerance was reached."""
     reason: str
-    """Why the run ended, in words."""
+    """Why the run ended."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound and why the run ended."""
+        """One line: steps, time, bound and reason of the end."""
         return (
             f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped:"
             f" {self.reason}"
         )
 
     def __repr__(self) -> str:
-        """The same line with the name of the class, since the arrays of `history` fill pages."""
+        """`str` with the class name, since the arrays of `history` fill pages."""
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
@@ -54,9 +54,9 @@ Result = TypeVar("Result", bound=RunResult)
 
 
 class Recorder:
-    """The history of a run while it grows: one row per recorded step.
+    """The history of a running optimizer: one row per recorded step.
 
-    :param columns: names of what is recorded beside "step" and "seconds".
+    :param columns: names of columns beside "step" and "seconds".
     """
 
     def __init__(self, *columns: str) -> None:
@@ -74,9 +74,7 @@ class Recorder:
         return time.perf_counter() - self._began
 
     def append(self, step: int, **values: float) -> None:
-        """Record one step; `values` has an entry for every column, and NaN stands for what is not
-        known.
-        """
+        """Record one step; `values` has every column, NaN if unknown."""
         self.rows.append((step, self.seconds, *(float(values[name]) for name in self.columns[2:])))
 
     @property
@@ -88,13 +86,12 @@ class Recorder:
     def finish(
         self, kind: Callable[..., Result], elbo: float, reason: str, **own: object
     ) -> Result:
-        """The result of a run of which each row is a step, and which converged if that is the
-        reason.
+        """The result, each row a step; converged if `reason` says so.
 
         :param kind: the class of the result.
         :param elbo: the bound at the end, in nats.
         :param reason: why the run ended.
-        :param own: the fields that the class has beside those of `RunResult`.
+        :param own: fields of the class beside those of `RunResult`.
         """
         return kind(
             elbo=elbo,

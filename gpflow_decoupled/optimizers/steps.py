@@ -1,14 +1,12 @@
-"""What the step-wise optimizers share: step sizes, what happens at negative precisions, and the
-report of a step.
+"""Step sizes, policies for negative precisions, and the report of a step.
 
-Where a log likelihood is not concave, the best Gaussian site of an observation can have a negative
-precision, and then a full step need not end at a covariance. Each optimizer takes one of three
-policies for this:
+Where a log likelihood is not concave, the best Gaussian site can have a negative precision, and a
+full step may not end at a covariance. Policies:
 
-- "damp": halve the step until it ends at a covariance. The optimum is the same, and negative
-  precisions are allowed.
-- "clip": replace the negative precisions by zero. Every step then succeeds, but the optimum is
-  another, lower one.
+- "damp": halve the step until it ends at a covariance. Same optimum; negative precisions are
+  allowed.
+- "clip": replace negative precisions by zero. Every step succeeds, but the optimum is another,
+  lower one.
 - "raise": refuse the step with a `NumericalError`.
 """
 
@@ -31,14 +29,14 @@ from ..summaries import html_table, one_line, short_repr
 
 POLICIES = ("damp", "clip", "raise")
 MAX_HALVINGS = 30
-"""A step is halved at most so often; 2^-30 of it changes next to nothing."""
+"""Halvings of a step before it is given up: 2^-30 of a step changes nothing."""
 
 StepSize = float | Callable[[int], float]
-"""A number in (0, 1], or a function from the number of the step, 0, 1, ..., to one."""
+"""A number in (0, 1], or a function from the step number 0, 1, ... to one."""
 
 
 class StepReport(NamedTuple):
-    """What one step of `NaturalGradient`, `ConjugateComputation` or `MeanFieldCVI` did.
+    """Report of one step of `NaturalGradient`, `ConjugateComputation` or `MeanFieldCVI`.
 
     Example::
 
@@ -47,15 +45,13 @@ class StepReport(NamedTuple):
     """
 
     ok: tf.Tensor
-    """[], bool: whether the step was taken. It is not if a factorisation fails or a number is not
+    """[], bool: whether the step was taken; not if a factorisation fails or a number is not
     finite.
     """
     shortened: tf.Tensor
-    """[], int: how often, or for how many parts of q, the step was shortened to end at a
-    distribution.
-    """
+    """[], int: halvings of the step, or parts of q with a shortened step."""
     clipped: tf.Tensor
-    """[], int: how many negative precisions were replaced by zero, by the policy "clip"."""
+    """[], int: negative precisions replaced by zero, by the policy "clip"."""
 
     def __repr__(self) -> str:
         """One line, with arrays by their shape."""
@@ -67,11 +63,11 @@ class StepReport(NamedTuple):
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:
-    """The step size of step 0, 1, ..., a number in (0, 1].
+    """The size of step 0, 1, ..., in (0, 1].
 
-    :param step_size: that number, or a function of the step.
-    :param step: the number of the step.
-    :raises DataError: if it is anything else.
+    :param step_size: the number, or a function of the step.
+    :param step: the step number.
+    :raises DataError: for another value.
     """
     value = step_size(step) if callable(step_size) else step_size
     try:
@@ -86,11 +82,9 @@ def step_size_at(step_size: StepSize, step: int) -> float:
 
 
 def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """The derivatives h = dE/dvariance [N, L] as the policy has them, and how many were clipped, a
-    scalar.
+    """h = dE/dvariance [N, L] under the policy, and the number clipped, a scalar.
 
-    A full step gives observation n a site of precision -2 h_n, which is negative where h_n is
-    positive.
+    A full step gives observation n a site of precision -2 h_n, negative where h_n > 0.
     """
     if policy != "clip":
         return h, tf.constant(0)
@@ -100,12 +94,11 @@ def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
 def largest_feasible_step(
     feasible: Callable[[tf.Tensor], tf.Tensor], step_size: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, step_size / 4, ... that is feasible, and whether there
-    is one.
+    """The first feasible one of step_size, step_size / 2, step_size / 4, ..., if any.
 
-    :param feasible: a function of a step size []: whether the step ends at a distribution, [] bool.
-    :param step_size: [], the step that is wanted.
-    :return: the step size [], and [] bool; after `MAX_HALVINGS` halvings it gives up.
+    :param feasible: whether a step of size [] ends at a distribution, [] bool.
+    :param step_size: the wanted size [].
+    :return: the step size [], and whether it is feasible, [] bool, after at most `MAX_HALVINGS`.
     """
 
     def must_halve(step: tf.Tensor, ok: tf.Tensor) -> tf.Tensor:

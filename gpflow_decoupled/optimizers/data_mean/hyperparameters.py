@@ -1,6 +1,4 @@
-"""Kernel, likelihood, mean function and inducing points by bounds of the evidence, at a fixed mean
-on all data.
-"""
+"""Ascent of hyperparameters and inducing points at a fixed mean on all data."""
 
 from __future__ import annotations
 
@@ -30,15 +28,11 @@ from .row_posterior import Posterior, posterior_of, sites_of
 Data = tuple[tf.Tensor, tf.Tensor]
 
 _ROUNDING = 1.0
-"""The most that the trace of W^1/2 K W^1/2 times the machine epsilon may be for products in low
-precision.
-"""
+"""Largest trace of W^1/2 K W^1/2 times the machine epsilon at which products have low precision."""
 
 
 def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
-    """What is trainable beside q(f) and its mean points, which are the inputs whatever their flags
-    say.
-    """
+    """Trainable variables outside q(f) and the mean points, which are the training inputs."""
     parts = [parameter.unconstrained_variable for parameter in model.basis.gaussian_parameters()]
     of_q = {variable.ref() for variable in (*parts, *mean.variables)}
     return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
@@ -56,20 +50,16 @@ def climb(
     group: Group | None = None,
     show: Callable[[str], object] | None = None,
 ) -> LBFGSRun:
-    """Iterations of L-BFGS on some variables of a model.
+    """Climb an objective over some variables of a model by L-BFGS.
 
-    :param model: the model, whose log prior density of the hyperparameters is added to the
-        objective.
-    :param variables: what moves: for example `hyperparameters_of`.
-    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` or
-        `bound_at_sites`, for example.
-    :param evaluations: of the objective and its gradient, about.
-    :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
+    :param model: its log prior density of the hyperparameters is added to the objective.
+    :param variables: for example `hyperparameters_of`.
+    :param objective: returns nats [], for example `evidence_at` or `bound_at_sites`.
+    :param evaluations: approximate number of evaluations with gradient.
+    :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :param stop: ends the climb, see `lbfgs_ascent`.
-    :param keep: whether an interrupt ends the climb with the best that it has found, rather than
-        being raised.
-    :param group: the workers of the run, which all take the steps of the value and the gradient
-        that the first one has.
+    :param keep: an interrupt ends the climb with its best point and is not raised.
+    :param group: the workers, which all use the first one's value and gradient.
     :param show: shows a line after each iteration.
     :raises NumericalError: if the objective is not finite at the start.
     """
@@ -111,15 +101,14 @@ def evidence_at(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P]
-    that the mean has now.
+    """`evidence_bound` at the mean's coefficients a [N, P], as a function of hyperparameters.
 
     :param model: a model with Gaussian noise of one variance.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
-    :param dtype: tf.float32 for faster products with K, which is used where the noise is well above
-        its rounding errors.
-    :param group: whose replicas share out these products.
+    :param dtype: tf.float32 for faster products with K, where the noise is well above its rounding
+        errors.
+    :param group: whose replicas share these products.
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
@@ -148,18 +137,17 @@ def bound_at_sites(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """A function of the hyperparameters, in nats, with the gradient of the best bound where q(f) is
-    the best one now.
+    """A function of the hyperparameters whose gradient is the bound's, where q(f) is the best now.
 
-    The sites t_n(f), with precisions w and means y~, are those that the moments of q(f) suggest.
-    With them the bound is
+    The sites t_n(f), with precisions w and means y~, are fitted to the moments of q(f). The bound
+    is
 
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
-    where F is the bound "elbo" of `evidence_bound` for the observations y~. The function is the
-    first two terms, at moments that stay as they are: a change of q changes the last two terms by
-    nothing of first order, for so the sites are chosen. Any likelihood will do, and outputs may be
-    mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
+    F the bound "elbo" of `evidence_bound` for observations y~. The function, in nats, is the first
+    two terms at fixed moments: by the choice of the sites, a change of q changes the last two terms
+    only at second order. For any likelihood, and outputs mixed by `LinearCoregionalization`;
+    parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
@@ -179,11 +167,10 @@ def bound_at_sites(
 def _useful(
     dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
 ) -> tf.DType | None:
-    """`dtype`, or None where its rounding errors in W^1/2 K W^1/2 could outweigh the identity in I
-    + W^1/2 K W^1/2.
+    """`dtype`, or None where its rounding errors in I + W^1/2 K W^1/2 could outweigh the identity.
 
-    They are judged by the trace, which no eigenvalue exceeds: for noise so small, A W A^T in
-    float32 may not be positive.
+    The trace, an upper bound of all eigenvalues, decides: for very small noise A W A^T in float32
+    may not be positive.
     """
     if dtype is None:
         return None
@@ -193,7 +180,7 @@ def _useful(
 
 
 def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) -> Posterior:
-    """q(f) as the model has it."""
+    """The model's q(f)."""
     size = int(point_values(model.basis.beta)[0].shape[0])
     projections = project_rows(model.kernel, model.basis.beta, data[0], size)
     state = model.basis.factor(model.kernel, with_kl=False)

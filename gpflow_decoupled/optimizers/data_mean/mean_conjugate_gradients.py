@@ -19,38 +19,35 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    The posterior mean of a GP is a sum over all N training inputs, and its covariance may still
-    live on M inducing points beta. At the sites of q(f), which for Gaussian noise are the data
-    themselves, the coefficients solve (K + W^-1) a = y~. Each product with K is computed in blocks,
-    and K is never stored. The run ends when the bound is certified to be within `tolerance` nats of
-    its maximum over the mean: the gap (D32) is an upper bound of the distance, and not an estimate.
-    For other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and
-    updates of the sites take turns until a whole step raises the bound by less than `tolerance`.
-    The gap is then that of the last linear solve, at the sites as they were before it, and not the
-    distance of the bound from its optimum. A step that would lower the bound is shortened, which
-    takes no new solve. Ctrl-C ends a run with what it has found, see `MeanResult.certified`.
+    The posterior mean is a sum over all N training inputs, while its covariance may use M inducing
+    points beta. At the sites of q(f), for Gaussian noise the data, the coefficients solve (K +
+    W^-1) a = y~. Products with K are computed in blocks; K is never stored. The run ends when a
+    certified upper bound of the gap, the distance of the bound from its maximum over the mean, is
+    below `tolerance`.
 
-    :param tolerance: nats.
-    :param max_products: of a solve; the run ends there if the gap is not reached, and says so.
-    :param max_steps: at most so many solves, shortened steps among them, where one is not enough.
-    :param rank: R, points of the preconditioner, beta included; more points take fewer products.
-        None is 1000, or N / 4 if that is less. It costs N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and add them up in float64, two to four times
-        faster. This is for a SquaredExponential, Matern32 or Matern52; other kernels, and sums and
-        products of kernels, are computed in the dtype of the data all the same, and so are solves
-        in which rounding errors, measured on some rows, are more than a fifth of the noise
-        variance.
-    :param certify: end with a product in full precision, from which the gap is computed. Without it
-        the gap is an estimate, by the residual that conjugate gradients carry along; saves one or
-        two products in full precision per solve.
+    For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
+    updates of the sites until a whole step gains less than `tolerance`. The gap is then the last
+    solve's, at the sites before it, and not the bound's distance from its optimum. A step that
+    would lower the bound is shortened, without a new solve. Ctrl-C ends a run with its result so
+    far, see `MeanResult.certified`.
+
+    :param tolerance: in nats.
+    :param max_products: limit of a solve, reported if reached.
+    :param max_steps: limit of solves and shortened steps.
+    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). More
+        points take fewer products, at a cost of N R^2 per solve and N R numbers of memory.
+    :param float32: compute products in float32 and sum in float64, two to four times faster. Only
+        for SquaredExponential, Matern32 and Matern52 themselves, and where the rounding errors,
+        measured on some rows, are below a fifth of the noise variance.
+    :param certify: compute the gap from a product in full precision. False saves one or two such
+        products per solve, and the gap is an estimate from the residual of the recursion.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
-    Cost per product: N^2 D; memory N (R + L). `run(model, data, strategy=strategy)` shares the
-    products out to the replicas of a `tf.distribute` strategy: each computes N^2 D / replicas of a
-    product and sends 8 N L bytes; the preconditioner, N R^2,
-    is computed by each worker for itself. All workers have the same result, that of one process to
-    round-off. Example::
+    Cost per product: N^2 D; memory N (R + L). `run(model, data, strategy=strategy)` shares products
+    among the replicas of a `tf.distribute` strategy: each computes N^2 D / replicas and sends 8 N L
+    bytes per product. Each worker computes the preconditioner, N R^2. All have the result of one
+    process up to rounding. Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))
@@ -70,11 +67,11 @@ class ConjugateGradients(MeanOptimizer):
         check_whole(1, max_products=self.max_products)
 
     def rough(self, tolerance: float) -> ConjugateGradients:
-        """See `MeanOptimizer.rough`; nothing in full precision."""
+        """See `MeanOptimizer.rough`; without a product in full precision."""
         return replace(self, tolerance=max(self.tolerance, tolerance), certify=False)
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        """Conjugate gradients for one system after the other, from where the last one ended."""
+        """Conjugate gradients for successive systems, each from the end of the last."""
 
         def solve(
             system: MeanSystem,

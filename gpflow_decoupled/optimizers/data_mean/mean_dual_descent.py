@@ -19,40 +19,37 @@ from .mean_solution import Solve
 
 @dataclass(frozen=True)
 class StochasticDualDescent(MeanOptimizer):
-    """The mean on all data by steps on random rows of the kernel matrix, in rounds whose ends are
-    certified.
+    """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
-    What it solves, and what it leaves in the model, is that of `ConjugateGradients`. A step costs a
-    batch of rows and not a product with the whole matrix. A run goes in rounds of epochs, passes
-    over the rows: a step of preconditioned conjugate gradients, the epochs, and one product in
-    full, which certifies the gap. Between these products nothing is certified: what the progress
-    bar shows are estimates. The step size is chosen from the preconditioner, and is halved where
-    the residual grows; the run then goes back to an earlier average. Where the preconditioner is
-    good, conjugate gradients need fewer products; where it falls short, the first tens of products
-    bring the mean closer here.
+    The problem and the result are those of `ConjugateGradients`, but a step costs a batch of rows.
+    A round is a step of preconditioned conjugate gradients, some epochs (passes over the rows) and
+    a full product that certifies the gap; in between, the gaps shown are estimates. The step size
+    follows from the preconditioner; where the residual grows, it is halved and the run returns to
+    an earlier average. With a good preconditioner conjugate gradients need fewer products; with a
+    poor one, the first tens of products bring the mean closer here.
 
     Algorithm 1 of Lin et al. 2024, "Stochastic gradient descent for Gaussian processes done right"
-    (arXiv:2310.20581), in coordinates in which the noise is one, (D52). The rounds are ours:
-    directions of small eigenvalues need them.
+    (arXiv:2310.20581), in coordinates of unit noise. The rounds are ours, for directions of small
+    eigenvalues.
 
-    :param tolerance: nats. A solve ends once its gap is certified to be so small.
-    :param epochs: at most so many passes over the rows per solve.
-    :param correct_every: epochs of a round, each of which takes two products beside them.
-    :param batch_size: B, rows of a step. Small batches get further in an epoch, down to about
-        fifty, and large ones have less overhead.
-    :param step_size: 1 is chosen to be stable, see (D52), and 1.3 is about the limit. A step that
-        is too long costs an epoch per halving.
-    :param momentum: rho in [0, 1), as of Nesterov.
-    :param max_steps: at most so many solves, shortened steps among them, where one is not enough.
-    :param rank: R, points of the preconditioner, beta included. None is 1000, or N / 4 if that is
-        less. It costs N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and add them up in float64; the certificate is
-        always computed in full.
+    :param tolerance: largest certified gap, in nats.
+    :param epochs: limit of passes over the rows per solve.
+    :param correct_every: epochs of a round, which adds two products.
+    :param batch_size: B, rows of a step. Small batches, down to about fifty, get further per epoch;
+        large ones have less overhead.
+    :param step_size: 1 is chosen to be stable, and about 1.3 is the limit. Too long a step costs an
+        epoch per halving.
+    :param momentum: Nesterov's rho, in [0, 1).
+    :param max_steps: limit of solves and shortened steps.
+    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). It costs
+        N R^2 per solve and N R numbers of memory.
+    :param float32: compute products in float32 and sum in float64; the certificate has full
+        precision.
     :param seed: of the rows; same seed, same run.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
-    Cost per step: B N D; an epoch costs about twice a product, which is symmetric. Memory N (R +
+    Cost per step: B N D; an epoch costs about twice a product, which uses symmetry. Memory N (R +
     L). Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
@@ -89,7 +86,7 @@ class StochasticDualDescent(MeanOptimizer):
             )
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        """Descents for one system after the other, with rows of one generator."""
+        """Descents for successive systems, with one generator of rows."""
         return DualDescent(
             tolerance=self.tolerance,
             epochs=self.epochs,

@@ -1,10 +1,7 @@
-"""The best mean on all data for a model with `gamma="data"`, at fixed hyperparameters, whatever
-solves the linear systems.
+"""The best mean on all data at fixed hyperparameters, for any solver of the linear systems.
 
-1. `MeanOptimizer` is what `ConjugateGradients` and `StochasticDualDescent` share: the call, and the
-   settings of the loop.
-2. `_Run` is the loop. For Gaussian noise it is one solve; else solves and updates of the sites take
-turns.
+`MeanOptimizer` has the call and the settings of `ConjugateGradients` and `StochasticDualDescent`;
+`_Run` has the loop: one solve for Gaussian noise, else solves and updates of the sites in turn.
 """
 
 from __future__ import annotations
@@ -44,15 +41,15 @@ from .system import MeanSystem
 
 
 class MeanOptimizer(abc.ABC):
-    """What finds the mean of models with `gamma="data"`: linear solves, and updates of the sites
-    between them.
+    """Base class of optimizers for `gamma="data"`: linear solves and updates of the sites in turn.
 
-    Derived classes are frozen dataclasses with these fields, and say how a linear system is solved.
+    Derived classes are frozen dataclasses with these fields, and define `solver`.
 
-    :ivar tolerance: nats. :ivar max_steps: at most so many solves, shortened steps among them,
-    where one is not enough. :ivar rank: R, points of the preconditioner, beta included. None is
-    1000, or N / 4 if that is less. :ivar float32: compute products in float32 and add them up in
-    float64. :ivar progress: show a progress bar.
+    :ivar tolerance: in nats.
+    :ivar max_steps: limit of solves and shortened steps.
+    :ivar rank: R, points of the preconditioner, beta included; None is min(1000, N / 4).
+    :ivar float32: compute products in float32 and sum in float64.
+    :ivar progress: show a progress bar.
     """
 
     tolerance: float
@@ -61,11 +58,9 @@ class MeanOptimizer(abc.ABC):
     float32: bool
     progress: bool
     certify: bool = True
-    """Whether the gap is computed in full precision; a field of its own where it can be left
-    out.
-    """
+    """Whether the gap is computed in full precision; a field of classes where this is a choice."""
     not_on_replicas: ClassVar[str] = ""
-    """Why several replicas cannot share out the work, and what to use; empty where they can."""
+    """Why several replicas cannot share the work, with the alternative; "" if they can."""
 
     def __post_init__(self) -> None:
         check_rate(tolerance=self.tolerance)
@@ -75,20 +70,18 @@ class MeanOptimizer(abc.ABC):
 
     @property
     def settings(self) -> dict[str, object]:
-        """All fields that change a result, by name: what must be the same on all workers."""
+        """All fields that change a result, by name; equal on all workers."""
         return {name: value for name, value in vars(self).items() if name != "progress"}
 
     def rough(self, tolerance: float) -> MeanOptimizer:
-        """For solves between steps of the hyperparameters: to `tolerance` nats if that is more, and
-        without certificates.
-        """
+        """A copy for solves between hyperparameter steps: `tolerance` nats or more, uncertified."""
         return replace(
             cast(Any, self), tolerance=max(self.tolerance, tolerance)
         )  # the derived classes are dataclasses
 
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:
-        """What solves the linear systems of one run.
+        """The solver of a run's linear systems.
 
         :param dtype: tf.float32 for faster products; None is the dtype of the data.
         """
@@ -101,25 +94,22 @@ class MeanOptimizer(abc.ABC):
         deadline: float = float("inf"),
         strategy: tf.distribute.Strategy | None = None,
     ) -> MeanResult:
-        """Find the best q(f) at fixed hyperparameters; the model has it afterwards, also if the run
-        was interrupted.
+        """Find the best q(f) at fixed hyperparameters; leave it in the model, even if interrupted.
 
-        :param model: a model whose basis has `gamma="data"`.
-        :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they
-            are already, the run starts from their coefficients.
-        :param deadline: a value of `time.perf_counter`, before which the run should have ended,
-            judged by how long a product takes; after it no further product is begun but the one
-            that certifies the gap.
-        :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the
-            kernel matrix; the model must have been built in `strategy.scope()`. All workers pass
-            the same model, data and settings, and have the same result; the clock is the first
-            one's.
+        :param model: a model with `gamma="data"`.
+        :param data: all data, X [N, D] and Y [N, P]. The mean points become X; if they already are,
+            the run starts from their coefficients.
+        :param deadline: a value of `time.perf_counter`. No product begins that would end later,
+            judged by the last, except the one that certifies the gap.
+        :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
+            model in `strategy.scope()`. All workers pass the same model, data and settings and get
+            the same result; the first one's clock counts.
         :raises ModelError: for another model.
-        :raises DataError: for unusable data, for a `tf.data.Dataset`, and for workers that differ.
-        :raises UnknownOptionError: for a strategy where the method has no products to share out.
-        :raises WorkerError: if another worker of the strategy fails or is gone.
-        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The
-            model is left as it was, except that the data are its mean points.
+        :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
+        :raises UnknownOptionError: for a strategy, if the method has no products to share.
+        :raises WorkerError: if another worker fails or is gone.
+        :raises NumericalError: if a factorisation fails or the bound is not finite; the model then
+            keeps its q(f), with the data as mean points.
         """
         data_mean_of(model, type(self).__name__)
         refuse_streams(data)
@@ -134,9 +124,7 @@ class MeanOptimizer(abc.ABC):
             return self.run_on(group, model, data, deadline=deadline)
 
     def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
-        """Refuse a strategy of several replicas, where they cannot share out the work; raises
-        `UnknownOptionError`.
-        """
+        """Raise `UnknownOptionError` for several replicas if they cannot share the work."""
         if self.not_on_replicas and strategy is not None and strategy.num_replicas_in_sync > 1:
             raise UnknownOptionError(self.not_on_replicas)
 
@@ -149,11 +137,10 @@ class MeanOptimizer(abc.ABC):
         deadline: float = float("inf"),
         show: Callable[[str], object] | None = None,
     ) -> MeanResult:
-        """`run` on workers that are known to agree; inside of `group.scope()`.
+        """`run` on workers already checked to agree, inside `group.scope()`.
 
-        :param group: the workers of the run.
-        :param show: shows a line on where the run is; None is a progress bar of its own, if
-        `progress` asks for one.
+        :param group: the workers.
+        :param show: shows a line of progress; None is a progress bar if `progress` is set.
         """
         mean = data_mean_of(model, type(self).__name__)
         X, Y = model.checked(data)
@@ -168,20 +155,20 @@ class MeanOptimizer(abc.ABC):
 
 
 class _Full(NamedTuple):
-    """Where a whole step leads."""
+    """The end of a whole step."""
 
     a: tf.Tensor
     """Coefficients [N, L]."""
     K_a: tf.Tensor
     """K a [N, L]."""
     mean: tf.Tensor
-    """Of q(u), whitened [M, L]."""
+    """Mean of q(u), whitened [M, L]."""
     precision: tf.Tensor
-    """Of q(u), whitened [L, M, M]."""
+    """Precision of q(u), whitened [L, M, M]."""
 
 
 class _Run:
-    """One run: solves and what they have found so far; the climber of `ascend`."""
+    """One run: its solves and results; the climber of `ascend`."""
 
     def __init__(
         self,
@@ -206,7 +193,7 @@ class _Run:
         self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, settings.rank)
 
     def solve(self) -> MeanResult:
-        """Solve once where the sites are the data, else until they stay."""
+        """Solve once if the data are the sites, else until the sites converge."""
         now, kernel = self._start(), self.model.kernel
         if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(
             kernel, LinearCoregionalization
@@ -238,9 +225,7 @@ class _Run:
         )
 
     def propose(self, now: Posterior, step: int, share: float) -> Posterior:
-        """The posterior after a share of the step to the best q(f) at the sites that the moments of
-        `now` suggest.
-        """
+        """q(f) after a share of the step from `now` to the best q(f) at the sites of `now`."""
         self._share = share
         if self._step is None or self._step[0] is not now:
             self._step = now, self._whole_step(now)
@@ -255,7 +240,7 @@ class _Run:
         )
 
     def accept(self, now: Posterior, then: Posterior) -> bool:
-        """Whether the bound has not fallen by more than the solves are exact to."""
+        """Whether the bound fell by no more than the accuracy of the solves."""
         if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
             return False
         self._take(then)
@@ -263,20 +248,18 @@ class _Run:
         return True
 
     def converged(self, now: Posterior) -> bool:
-        """Whether the last step gained less than the tolerance, or would have if it had been a
-        whole one.
-        """
+        """Whether the last step, scaled to a whole one, gained less than the tolerance."""
         return abs(self._gain) < self.settings.tolerance
 
     def _steps(self) -> Iterator[int]:
-        """The numbers of the steps, until there is no time left."""
+        """Step numbers, until time is up."""
         for step in range(self.settings.max_steps):
             if self._over():
                 return
             yield step
 
     def _over(self) -> str:
-        """Why no further step is to be taken, or nothing."""
+        """Why no further step is taken, or ""."""
         if self.last is not None and self.last.reason == INTERRUPTED:
             return INTERRUPTED
         return TIME_IS_UP if self.group.is_over(self.deadline) else ""
@@ -300,7 +283,7 @@ class _Run:
         return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
 
     def _start(self) -> Posterior:
-        """q(f) as the model has it."""
+        """The model's q(f)."""
         basis, kernel = self.model.basis, self.model.kernel
         state = basis.factor(kernel, with_kl=False)
         K_a = tf.zeros_like(state.a)
@@ -319,16 +302,12 @@ class _Run:
         return now
 
     def _posterior(self, point: _Full) -> Posterior:
-        """q(f) and its bound, which is not a number where the precision of q(u) is not positive
-        definite.
-        """
+        """q(f) and its bound, NaN where the precision of q(u) is not positive definite."""
         inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
         return self._moments(point.a, point.K_a, inducing)
 
     def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
-        """See `posterior_of`; the bound is the one that the first worker has, which decides on
-        all.
-        """
+        """See `posterior_of`; with the first worker's bound, which decides for all."""
         found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
         return found._replace(elbo=self.group.first(found.elbo))
 

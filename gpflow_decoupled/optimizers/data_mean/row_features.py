@@ -1,10 +1,8 @@
-"""The whitened features of all rows at points that are nested: first the inducing points beta, then
-points that help to solve.
+"""Whitened features of all rows at nested points: beta first, then points of the preconditioner.
 
-A = L^-1 k(points, X) [G, R, N], where L is the Cholesky factor of the covariance at the points. A
-Cholesky factor of the first M points is the leading block of L, so that the first M rows of A are
-those of beta alone. A is computed and kept in blocks of rows of X, so that no second array of its
-size exists at any time.
+A = L^-1 k(points, X) [G, R, N], L the Cholesky factor at the points. The leading block of L
+factorises the first M points, so the first M rows of A are beta's features. A is computed and kept
+in blocks of rows of X, never in a second copy.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ class RowFeatures(NamedTuple):
     """A [G, R, N] in blocks."""
 
     blocks: tuple[tf.Tensor, ...]
-    """Each [G, R, n]; together they have all N columns."""
+    """Each [G, R, n], N columns together."""
     size: int
-    """M, the number of leading rows that belong to beta."""
+    """M, the leading rows, of beta."""
     prior: tf.Tensor
-    """The prior variances [G, N] of the rows."""
+    """Prior variances [G, N] of the rows."""
 
     def times(self, columns: tf.Tensor, rows: int | None = None) -> tf.Tensor:
-        """A v [R, L] for v [N, L], or the first `rows` rows of it; N R L.
+        """A v [R, L] for v [N, L], or its first `rows` rows; N R L.
 
-        `v` may have several columns for each latent, which are neighbours.
+        `v` may have several neighbouring columns per latent.
         """
         parts = tf.split(columns, [block.shape[-1] for block in self.blocks])
         return tf.add_n(
@@ -63,18 +61,14 @@ class RowFeatures(NamedTuple):
         )
 
     def transposed(self, columns: tf.Tensor) -> tf.Tensor:
-        """A^T u [N, L] for u [R, L], or for u [M, L] of the leading rows; N R L. Columns as of
-        `times`.
-        """
+        """A^T u [N, L] for u [R, L], or [M, L] of leading rows; N R L. Columns as in `times`."""
         rows = columns.shape[0]
         return tf.concat(
             [_applied(block[:, :rows], columns, adjoint=True) for block in self.blocks], axis=0
         )
 
     def precision(self, weights: tf.Tensor, rows: int | None = None) -> tf.Tensor:
-        """I + A diag(w) A^T [L, R, R] for w [N, L], or that of the first `rows` rows of A; N R^2
-        L.
-        """
+        """I + A diag(w) A^T [L, R, R] for w [N, L], or for the first `rows` rows of A; N R^2 L."""
         parts = tf.split(tf.transpose(weights), [block.shape[-1] for block in self.blocks], axis=1)
         product = tf.add_n(
             [symmetric_product(block[:, :rows], part) for block, part in zip(self.blocks, parts)]
@@ -82,7 +76,7 @@ class RowFeatures(NamedTuple):
         return tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)
 
     def variances(self, root: tf.Tensor) -> tf.Tensor:
-        """The variances (D20) of q(f) [N, L] for a root [L, M, M] of S~; N M^2 L."""
+        """Variances (D20) of q(f) [N, L] for a root [L, M, M] of S~; N M^2 L."""
         parts = tf.split(self.prior, [block.shape[-1] for block in self.blocks], axis=1)
         return tf.concat(
             [
@@ -98,7 +92,7 @@ def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: 
 
     :param kernel: the kernel.
     :param points: R points, beta first.
-    :param size: M, how many of them are beta.
+    :param size: M, the number of points of beta.
     :raises NumericalError: if the covariance at the points cannot be factorised.
     """
     chol, ok = cholesky(gram_to_factor(kernel, points))
@@ -118,9 +112,7 @@ def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: 
 def preconditioner_rows(
     kernel: Kernel, beta: InducingVariables, X: tf.Tensor, rank: int | None
 ) -> RowFeatures:
-    """A at inputs X [N, D] of beta and of rows of X, so many points in all as `preconditioner_rank`
-    says.
-    """
+    """A at inputs X [N, D] of beta and rows of X, `preconditioner_rank` points in all."""
     size = int(point_values(beta)[0].shape[0])
     return project_rows(
         kernel, with_rows(beta, X.numpy(), preconditioner_rank(rank, len(X))), X, size
@@ -128,12 +120,12 @@ def preconditioner_rows(
 
 
 def preconditioner_rank(rank: int | None, rows: int) -> int:
-    """R, the points of the preconditioner; None is 1000, or N / 4 if that is less."""
+    """R, the points of the preconditioner; None is min(1000, N / 4)."""
     return min(1000, rows // 4) if rank is None else rank
 
 
 def _applied(block: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """`apply_per_latent`, where each latent may have several columns, which are neighbours."""
+    """`apply_per_latent` for several neighbouring columns per latent."""
     if columns.shape[1] == block.shape[0] or block.shape[0] == 1:
         return apply_per_latent(block, columns, adjoint=adjoint)
     of_latents = tf.stack(tf.split(columns, block.shape[0], axis=1))
@@ -147,9 +139,7 @@ def _variances(A: tf.Tensor, prior: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
 
 
 def nested_points(beta: np.ndarray, X: np.ndarray, rank: int, seed: int = 0) -> np.ndarray:
-    """The points beta [M, D], and random rows of X [N, D] that differ from them, `rank` in all:
-    [R, D].
-    """
+    """The points beta [M, D] and random other rows of X [N, D], `rank` in all: [R, D]."""
     extra = max(0, min(rank, len(X)) - len(beta))
     rows = np.random.default_rng(seed).permutation(len(X))[: extra + len(beta)]
     candidates = np.unique(X[np.sort(rows)], axis=0)
@@ -159,7 +149,7 @@ def nested_points(beta: np.ndarray, X: np.ndarray, rank: int, seed: int = 0) -> 
 
 
 def with_rows(beta: InducingVariables, X: np.ndarray, rank: int) -> InducingVariables:
-    """The points beta of each latent, and random rows of X [N, D] after them, `rank` in all."""
+    """Each latent's points beta, then random rows of X [N, D], `rank` in all."""
     sets = [nested_points(np.asarray(values), X, rank) for values in point_values(beta)]
     count = min(
         len(one) for one in sets

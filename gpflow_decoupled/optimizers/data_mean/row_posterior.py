@@ -1,6 +1,4 @@
-"""The moments of q(f) at all rows for a mean on all data, the bound there, and the sites that they
-suggest.
-"""
+"""Moments of q(f) at all rows for a mean on all data, with the bound and the sites there."""
 
 from __future__ import annotations
 
@@ -17,13 +15,14 @@ from ...models import BasisGP
 from .row_features import RowFeatures
 
 _LEAST_WEIGHT = 1e-8
-"""The smallest precision of a site in the linear system, relative to the largest curvature. It
-changes the steps of the mean but not where they end; the covariance takes the curvatures as they
-are."""
+"""Smallest precision of a site in the linear system, relative to the largest curvature.
+
+It changes the steps of the mean and not their limit; the covariance uses the curvatures themselves.
+"""
 
 
 class Posterior(NamedTuple):
-    """q(f) at fixed hyperparameters, with what a step needs of it."""
+    """q(f) at fixed hyperparameters, with moments and derivatives for a step."""
 
     a: tf.Tensor
     """Coefficients [N, L]."""
@@ -32,9 +31,9 @@ class Posterior(NamedTuple):
     inducing: Gaussian
     """q(u), whitened."""
     mean: tf.Tensor
-    """Of f at the rows [N, L], without the mean function."""
+    """Mean of f at the rows [N, L], without the mean function."""
     variance: tf.Tensor
-    """Of f at the rows [N, L]."""
+    """Variance of f at the rows [N, L]."""
     g: tf.Tensor
     """dE/dmean [N, L]."""
     h: tf.Tensor
@@ -51,9 +50,9 @@ def posterior_of(
     K_a: tf.Tensor,
     inducing: Gaussian,
 ) -> Posterior:
-    """The moments (D19), (D20), the bound (D21) and its derivatives; N M^2 L.
+    """Moments (D19), (D20), bound (D21) and derivatives of q(f); N M^2 L.
 
-    :param model: whose likelihood and mean function are used.
+    :param model: provides likelihood and mean function.
     :param data: X [N, D], Y [N, P].
     :param projections: A of the rows.
     :param a: coefficients [N, L].
@@ -73,10 +72,10 @@ def posterior_of(
 
 
 def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The sites that the moments suggest, (C13), each [N, L].
+    """Sites (C13) fitted to the moments, each [N, L].
 
-    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as
-    they are, for the covariance.
+    :return: natural means g + w m; precisions w above zero, for the mean; precisions -2 h of any
+        sign, for the covariance.
     """
     precisions = -2.0 * now.h
     weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))

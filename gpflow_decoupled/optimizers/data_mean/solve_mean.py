@@ -1,6 +1,4 @@
-"""Conjugate gradients for a mean on all data, until its certified gap is small; and what that will
-take.
-"""
+"""Conjugate gradients for a mean on all data until the certified gap is small, and their cost."""
 
 from __future__ import annotations
 
@@ -27,20 +25,16 @@ from .row_features import preconditioner_rank, preconditioner_rows
 from .system import MeanSystem
 
 _SHARE = 0.5
-"""The gap that the recursion must reach, as a share of the tolerance, before a product in full
-precision is spent on it.
-"""
+"""Gap of the recursion, as a share of the tolerance, that earns a product in full precision."""
 _PROGRESS = 0.5
-"""If a round of products in low precision leaves more than this share of the gap, the next round
-has full precision.
-"""
+"""A round that leaves more than this share of the gap is followed by one in full precision."""
 _ROUNDING = 0.2
-"""The most that `MeanSystem.rounding` may be for products in low precision."""
+"""Largest `MeanSystem.rounding` for products in low precision."""
 _FULL = 3.0
-"""Products in single precision that one in double precision takes, about."""
+"""Approximate cost of a product in double precision, in products in single precision."""
 _TIMED, _TIMED_ROWS = 8192, 4096
-"""Rows of data for a product with K that is timed, where it is some 20 % slower than for many; and
-for the preconditioner.
+"""Rows for a timed product with K (some 20 % slower per pair than many), and for the
+preconditioner.
 """
 
 
@@ -58,33 +52,29 @@ def solve_mean(
 ) -> MeanSolution:
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
-    Rounds of conjugate gradients with products in `dtype` are followed by one product in full
-    precision, from whose residual the gap is certified, and from which the next round starts. The
-    gaps within a round are by the residual that the recursion carries along. They are enlarged by
-    how far it was off at the end, which assumes that it was off by no more before. On several
-    workers each has all vectors and computes its share of every product; the first one's numbers
-    and clock decide.
+    A round of conjugate gradients with products in `dtype` ends with a product in full precision,
+    which certifies the gap and starts the next round. Gaps within a round come from the recursion's
+    residual, enlarged by its drift at the end, assuming no larger drift before. Each worker has all
+    vectors and computes its share of every product; the first one's numbers and clock decide.
 
-    Where the weights are so large that the errors of products in `dtype` could outweigh the system,
-    all products are in full precision; and so are those of the rounds after one that left most of
-    the gap. A round starts where the bound is highest so far, and no result has a lower bound than
-    the start, by more than the tolerance.
+    All products have full precision where the errors of `dtype` could outweigh the system, and in
+    rounds after one that left most of the gap. A round starts from the highest bound so far; no
+    result is below the start by more than the tolerance.
 
-    An interrupt ends a round, and the product in full precision follows; if it comes in that
-    product, what the recursion knows is returned as it is. On several workers it is raised, because
-    the others have not stopped.
+    An interrupt ends a round, followed by the product in full precision; in that product, it
+    returns the recursion's result. With several workers it is raised, because the others go on.
 
     :param system: the system.
-    :param start: a [N, L], as found for a similar system, or zeros.
-    :param tolerance: the gap in nats that is good enough.
-    :param max_products: at most so many products, one more for the certificate.
-    :param K_start: K a of the start [N, L], where it is known; else it takes a product.
+    :param start: a [N, L], from a similar system, or zeros.
+    :param tolerance: largest gap, in nats.
+    :param max_products: limit of products, plus one for the certificate.
+    :param K_start: K a of the start [N, L], if known; else it takes a product.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
-    :param deadline: a value of `time.perf_counter`. No further product is begun if it would end
-        later, together with the certificate, judged by the last one.
+    :param deadline: a value of `time.perf_counter`. No product begins that would end later, with
+        its certificate, judged by the last.
     :param report: shows progress.
-    :param certify: False trusts the recursion's own residual, and ends after the first round.
-    :raises NumericalError: if the gap is not a finite number: a product has overflowed.
+    :param certify: False relies on the recursion's residual, and ends after the first round.
+    :raises NumericalError: if the gap is not finite: a product has overflowed.
     """
     run = _Rounds(system, tolerance, max_products, deadline, report, certify)
     points = [run.begin(start, K_start)]
@@ -110,7 +100,7 @@ def solve_mean(
 
 @dataclass
 class _Rounds:
-    """The rounds of one solve, and what they have come to; parameters are those of `solve_mean`."""
+    """The rounds of one solve and their results; parameters as in `solve_mean`."""
 
     system: MeanSystem
     tolerance: float
@@ -122,9 +112,9 @@ class _Rounds:
     products: int = 0
     gaps: list[float] = field(default_factory=list)
     reason: str = ""
-    """Why there is to be no further round, or nothing."""
+    """Why no further round follows, or ""."""
     _left: float = 0.0
-    """Seconds that another product, and the certificate after it, would take."""
+    """Estimated seconds of another product with its certificate."""
 
     def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> Point:
         """The start [N, L]."""
@@ -139,9 +129,9 @@ class _Rounds:
         return point
 
     def round(self, before: Point, dtype: tf.DType) -> Point | None:
-        """Where conjugate gradients with products in `dtype` lead to.
+        """The end of conjugate gradients with products in `dtype`.
 
-        :return: None where an interrupt came before there was anything.
+        :return: None if interrupted before the first step.
         """
         now = self.iterate(before, dtype)
         if now is None:
@@ -155,9 +145,9 @@ class _Rounds:
         return found
 
     def iterate(self, before: Point, dtype: tf.DType) -> Iterate | None:
-        """Conjugate gradients until the gap is small or something ends them.
+        """Conjugate gradients until the gap is small or a limit is reached.
 
-        :return: None where an interrupt came before there was anything.
+        :return: None if interrupted before the first step.
         """
 
         def apply(direction: Blocks) -> Blocks:
@@ -184,12 +174,10 @@ class _Rounds:
         return now
 
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
-        """The residual at a [N, L] in full precision; the gaps of the round `now` are enlarged by
-        the drift.
+        """The residual at a [N, L] in full precision; enlarges the gaps of `now` by the drift.
 
-        :param carried: the residual [N, L] of the recursion, which is another one after some
-            products.
-        :return: None where an interrupt came.
+        :param carried: the residual [N, L] of the recursion, which drifts.
+        :return: None if interrupted.
         """
         try:
             residual = self.system.target - self._product(a, a.dtype)
@@ -203,7 +191,7 @@ class _Rounds:
         return residual
 
     def solution(self, points: list[Point]) -> MeanSolution:
-        """The best of the points, with what the rounds took."""
+        """The best of the points, with the cost of the rounds."""
         best = best_of(points, self.tolerance)
         good = best.certified and best.gap <= self.tolerance
         reason = CONVERGED if good else self.reason or CONVERGED
@@ -233,7 +221,7 @@ class _Rounds:
         return self.reason != ""
 
     def _interrupted(self) -> None:
-        """Note an interrupt; on several workers raise it, because the others have not stopped."""
+        """Note an interrupt; with several workers raise it, because the others go on."""
         if self.system.group.workers > 1:
             raise KeyboardInterrupt
         self.reason = INTERRUPTED
@@ -242,17 +230,16 @@ class _Rounds:
 def seconds_of_solves(
     model: BasisGP, X: tf.Tensor, *, rank: int | None, dtype: tf.DType | None, group: Group
 ) -> tuple[float, float]:
-    """What a solve will take, by the clock of the first worker: seconds of a product with K, and of
-    all that is no product.
+    """Seconds of a product with K and of the rest of a solve, by the first worker's clock.
 
-    The latter is the preconditioner, and the certificate in full precision. Both are judged by some
-    rows of data.
+    The rest is the preconditioner and the certificate in full precision; both are measured on some
+    rows.
 
-    :param model: a model whose mean is on all data.
+    :param model: a model with a mean on all data.
     :param X: inputs [N, D].
-    :param rank: points of the preconditioner; None as of `preconditioner_rank`.
-    :param dtype: of the products; None is that of X.
-    :param group: the workers of the run.
+    :param rank: points of the preconditioner; None as in `preconditioner_rank`.
+    :param dtype: of the products; None is the dtype of X.
+    :param group: the workers.
     """
     rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]
@@ -286,15 +273,15 @@ def _seconds_of(function: Callable[[], object]) -> float:
 
 
 def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
-    """Products in `dtype` that one in full precision takes."""
+    """Products in `dtype` for the cost of one in full precision."""
     return 1.0 if dtype == full else _FULL
 
 
 def _sum_of_lengths(gap: float, drift: float) -> float:
-    """The gap of the sum of two residuals is at most this, by the triangle inequality."""
+    """Bound of the gap of a sum of two residuals, by the triangle inequality."""
     return (math.sqrt(max(gap, 0.0)) + math.sqrt(max(drift, 0.0))) ** 2
 
 
 def _inner(residual: Blocks, direction: Blocks) -> tf.Tensor:
-    """Inner products [1, L] of columns: each latent is a system of its own."""
+    """Inner products [1, L] of columns, one system per latent."""
     return tf.reduce_sum(residual[0] * direction[0], axis=0, keepdims=True)

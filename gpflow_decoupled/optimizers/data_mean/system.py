@@ -1,26 +1,24 @@
-r"""The linear system of a mean on all data, its preconditioner, and the certificate of its
-solutions.
+"""The linear system of a mean on all data, its preconditioner, and the certificate of a solution.
 
 With sites of precision w_n and pseudo-observations y~_n, W = diag(w) and D = W^-1, the bound is
-quadratic in the mean. Its maximum over the coefficients a and the mean of q(u) has (K + D) a = y~
-(D34). For any a, with q(u) at its best given a and the residual r = y~ - (K + D) a,
+quadratic in the mean. Its maximum over the coefficients a and the mean of q(u) solves (K + D) a =
+y~ (D34). For any a, with the best q(u) given a and residual r = y~ - (K + D) a,
 
-    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,    Q = K_xb K_b^-1 K_bx
-    (D32)
+    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,   (D32)
+    Q = K_xb K_b^-1 K_bx
 
 | symbol | meaning | shape |
 |---|---|---|
 | A | whitened features of all rows, Q = A^T A | [G, M, N] |
 | gap | 1/2 r^T (Q + D)^-1 r | nats |
 
-The gap bounds how far the bound at a is below its maximum: since Q <= K, the last two terms never
-exceed y~^T (K + D)^-1 y~. The preconditioner is (Q_R + D)^-1, where Q_R is like Q with more points.
-The vectors that it needs give the gap as well.
+The gap bounds the distance of the bound at a from its maximum: as Q <= K, the last two terms never
+exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 uses more points in Q; the vectors it
+needs also give the gap.
 
-The functions K(., X) a of a, and of the exact solution, differ by one whose norm in the space of
-the kernel is at most sqrt(r^T (K + D)^-1 r): nowhere by more than sqrt(2 gap k(x, x)). So the gap
-also says how good the values of a draw are, for which the y~ are drawn; a system may have several
-such right-hand sides.
+K(., X) a differs from the exact solution's function by at most sqrt(r^T (K + D)^-1 r) in the
+kernel's RKHS norm, thus nowhere by more than sqrt(2 gap k(x, x)). So the gap also bounds the error
+of a posterior draw, for which y~ is drawn; a system may have several such right-hand sides.
 """
 
 from __future__ import annotations
@@ -45,9 +43,7 @@ Progress = Callable[[float], None]
 
 _POWER_STEPS = 30
 _ROUNDED_ROWS, _ROUNDING_STEPS = 2048, 3
-"""Rows on which the errors of a product are measured: more than the thousand that are computed in
-full precision anyway.
-"""
+"""Rows for measuring the errors of a product: above the thousand always in full precision."""
 
 
 @dataclass
@@ -55,13 +51,12 @@ class MeanSystem:
     """(K + D) a = y~ for each latent.
 
     :param kernel: the kernel.
-    :param mean: whose points are the N training inputs.
+    :param mean: its points are the N training inputs.
     :param projections: A at beta and at the points of the preconditioner.
-    :param weights: w [N, L], above zero; afterwards w of each column of the target [N, L S].
+    :param weights: w [N, L], above zero; then w of each column of the target [N, L S].
     :param target: y~ [N, L S].
-    :param group: the workers of the run.
-    :param draws: S, right-hand sides of each latent, which are neighbouring columns. The
-        factorisation serves all of them.
+    :param group: the workers.
+    :param draws: S, right-hand sides per latent in neighbouring columns, with one factorisation.
     :raises NumericalError: if I + A W A^T cannot be factorised.
     """
 
@@ -71,10 +66,10 @@ class MeanSystem:
     weights: tf.Tensor
     target: tf.Tensor
     group: Group = field(default_factory=Group)
-    """Whose replicas share out the products; all else each worker does for itself."""
+    """Whose replicas share the products; each worker does all else."""
     draws: int = 1
     chol: tf.Tensor = field(init=False)
-    """The Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is that of beta."""
+    """Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is beta's."""
 
     def __post_init__(self) -> None:
         self.chol, ok = cholesky(self.projections.precision(self.weights))
@@ -95,9 +90,7 @@ class MeanSystem:
     def product(
         self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None
     ) -> tf.Tensor:
-        """(K + D) a [N, L S]; N^2 (D + L S). With `dtype` the kernel is computed in it, and added
-        up in that of a.
-        """
+        """(K + D) a [N, L S], K in `dtype` and sums in the dtype of a; N^2 (D + L S)."""
         points, group = self.mean.points, self.group
         return (
             gram_product(self.kernel, points, None, a, dtype=dtype, progress=progress, group=group)
@@ -111,10 +104,9 @@ class MeanSystem:
         return scaled - self.weights * self.projections.transposed(_columns(back))
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L
-        S.
+        """1/2 r^T (Q + D)^-1 r in nats, summed over latents, as the first worker has it; N R L S.
 
-        Of several draws it is the largest one.
+        The largest of several draws.
         """
         scaled, half = self._halfway(residual)
         known = tf.reduce_sum(tf.square(half[:, : self.projections.size]), axis=1)  # [L, S]
@@ -124,8 +116,9 @@ class MeanSystem:
         )  # np.max keeps what is not a number
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
-        """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30);
-        N M L.
+        """Best whitened mean of q(u) [M, L] given a; N M L.
+
+        It is A a + (I + A W A^T)^-1 A W r, from (D30).
         """
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]
@@ -135,17 +128,16 @@ class MeanSystem:
         )
 
     def inducing_precision(self) -> tf.Tensor:
-        """S~^-1 = I + A W A^T of beta [L, M, M]: (D26), (D46) with a full step."""
+        """S~^-1 = I + A W A^T of beta [L, M, M]: (D26), and (D46) with a full step."""
         size = self.projections.size
         chol = self.chol[:, :size, :size]
         return tf.matmul(chol, chol, transpose_b=True)
 
     def largest(self) -> tf.Tensor:
-        """The largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, or a little less, by power steps; R^2
-        L each.
+        """Largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, about, by power steps; R^2 L each.
 
-        It is at most that of I + W^1/2 K W^1/2, and close to it where R points represent the
-        smoothest functions.
+        Never above that of I + W^1/2 K W^1/2, and close to it if R points represent the smoothest
+        functions.
         """
         seed = tf.zeros([2], tf.int32)
         vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[
@@ -157,12 +149,11 @@ class MeanSystem:
         return tf.norm(vector, axis=1)[:, 0]
 
     def rounding(self, dtype: tf.DType) -> float:
-        """About the largest size of an eigenvalue of W^1/2 (K' - K) W^1/2, for the K' that is
-        computed in `dtype`.
+        """Approximate spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`.
 
-        No eigenvalue of I + W^1/2 K W^1/2 is below 1, so that K' serves as well as K where this is
-        well below 1. By power steps on some rows, whose rounding errors count as independent: the
-        size grows with the root of the number of rows.
+        As no eigenvalue of I + W^1/2 K W^1/2 is below 1, K' can replace K where this is well below
+        1. Power steps on some rows, whose rounding errors count as independent: the size grows with
+        the root of the number of rows.
         """
         if not follows_dtype(self.kernel, self.mean.points):
             return 0.0
@@ -192,5 +183,5 @@ class MeanSystem:
 
 
 def _columns(per_latent: tf.Tensor) -> tf.Tensor:
-    """[L, R, S] as columns [R, L S], those of one latent beside each other."""
+    """[L, R, S] as columns [R, L S], a latent's beside each other."""
     return tf.reshape(tf.transpose(per_latent, [1, 0, 2]), [per_latent.shape[1], -1])

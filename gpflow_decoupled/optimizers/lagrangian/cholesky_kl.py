@@ -1,13 +1,11 @@
-"""The bound itself as a function of the mean and a Cholesky factor of the covariance: Challis &
-Barber 2011.
+"""The bound as a function of mean and Cholesky factor of the covariance: Challis & Barber 2011.
 
-Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T:
+Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T: (V23)
 
     F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
-    (V23)
 
 Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for
-log-concave sites, but has N + N (N + 1) / 2 parameters per latent.
+log-concave sites, with N + N (N + 1) / 2 parameters per latent.
 """
 
 from __future__ import annotations
@@ -32,21 +30,20 @@ from .first_multipliers import NOT_FINITE, isolated_sites
 from .lagrangian_result import LagrangianRecord, LagrangianResult
 
 _LEAST = 1e-10
-"""The least diagonal entry of T."""
+"""Smallest diagonal entry of T."""
 
 
 class CholeskyKL:
-    """Maximises the bound over the mean and a Cholesky factor of the covariance by L-BFGS (Challis
-    & Barber 2011).
+    """Maximise the bound over mean and Cholesky factor by L-BFGS (Challis & Barber 2011).
 
-    It finds the same q as `LinearlyConstrainedLagrangian` with many more parameters, and is here
-    for comparison and for site losses that have no dual.
+    It finds the q of `LinearlyConstrainedLagrangian` with many more parameters: for comparison, and
+    for site losses without a dual.
 
-    :param whiten: use the coordinates of the prior, in which L-BFGS needs far fewer iterations.
-        False is the form that Khan 2014 compares with.
-    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise
-        is far smaller than the prior variance, progress is slow, and the bound may then still be
-        some nats below its maximum.
+    :param whiten: whitened coordinates, with far fewer iterations; False is the form compared in
+        Khan 2014.
+    :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
+        smaller than the prior variance progress is slow, and the bound may still be some nats too
+        low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -75,17 +72,15 @@ class CholeskyKL:
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Maximise the bound from the prior mean and a covariance that is narrower than the
-        prior's.
+        """Maximise the bound from the prior mean and a covariance narrower than the prior's.
 
-        The model is left at the multipliers (V11) of the best mean and factor, and the bound of the
-        result is theirs. That of mean and factor, which the history has, is the same where the run
-        has converged.
+        The model gets the multipliers of the best mean and factor, and the result has the bound
+        there; at convergence it equals the history's bound of mean and factor.
 
-        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
-        :raises NumericalError: where K is not positive definite, or the bound at the start is not
-            finite; unwhitened, for a model with form="weight".
+        :raises NumericalError: if K is not positive definite, or the bound at the start not finite;
+            unwhitened, for a model with form="weight".
         """
         require_model("CholeskyKL.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
@@ -135,9 +130,8 @@ class CholeskyKL:
     def _write(
         self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor
     ) -> float | None:
-        """The bound at multipliers with this mean and variances, where the model is left: two alpha
-        are tried.
-        """
+        """The bound at multipliers of this mean and variance, left in the model; of two alpha."""
+        # multipliers by (V11)
         mean, deviation = _moments(problem, A, self.whiten, t, T)
         loss = problem.expand(mean, deviation)
         lam = loss.d_s / deviation  # (V11)
@@ -147,7 +141,7 @@ class CholeskyKL:
 
 
 def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:
-    """A mean of zero [p, L], and a diagonal T [L, p, p] that is narrower than the prior."""
+    """A mean of zero [p, L], and a diagonal T [L, p, p] narrower than the prior."""
     h, sigma = isolated_sites(problem)
     precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
     power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)
@@ -163,7 +157,7 @@ def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray
 def _by_latent(
     apply: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], A: tf.Tensor, columns: tf.Tensor
 ) -> tf.Tensor:
-    """A function of A [G, ...] and columns [L, p, 1] on columns [p, L]."""
+    """Apply a function of A [G, ...] and columns [L, p, 1] to columns [p, L]."""
     wide = tf.transpose(columns)[..., None]
     return tf.transpose(apply(A, wide)[..., 0])
 

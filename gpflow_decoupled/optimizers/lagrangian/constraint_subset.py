@@ -1,9 +1,7 @@
-"""Multipliers of M observations alone: the linearly constrained Lagrangian's q at a cost that does
-not grow with N^3.
+"""Multipliers of M observations: the linearly constrained Lagrangian's q without N^3 cost.
 
-alpha and lambda are zero outside of a subset of the observations, so that V = (K^-1 + Lambda)^-1
-differs from the prior by a matrix of rank M. The losses of all N observations stay in the bound
-(V26).
+alpha and lambda are zero outside a subset, so V = (K^-1 + Lambda)^-1 differs from the prior by rank
+M. The losses of all N observations stay in the bound (V26).
 """
 
 from __future__ import annotations
@@ -34,41 +32,36 @@ from .lagrangian_result import LagrangianRecord, LagrangianResult
 from .subset_bound import SubsetBound, SubsetPoint
 
 _CHECKS = 10
-"""How often a run on batches computes the bound of all data."""
+"""Times a run on batches computes the bound of all data."""
 _NEWTON_STEPS = 5
-"""Newton steps in alpha on all data before the first batch: Adam alone is too slow where there are
-many observations.
+"""Newton steps in alpha on all data before the first batch: Adam is too slow for many
+observations.
 """
 _LEAST = 1e-6
-"""The least lambda at the start of a run on batches, relative to the largest."""
+"""Smallest lambda at the start of a run on batches, relative to the largest."""
 
 
 class ConstraintSubset:
-    """Finds the best multipliers of M observations of an `LCLGP`, with zeros elsewhere; for
-    log-concave likelihoods.
+    """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
-    :param size: M; the observations are drawn at random. Those of a smaller size with the same seed
-        are among them.
-    :param batch_size: the number of observations per step of Adam; None for all, and SciPy's
-        L-BFGS-B.
-    :param steps: of Adam, or evaluations of L-BFGS-B at most.
-    :param learning_rate: of Adam; it falls to zero.
+    :param size: M; the subset is random, and contains smaller ones of the same seed.
+    :param batch_size: observations per step of Adam; None is all, by SciPy's L-BFGS-B.
+    :param steps: of Adam, or most evaluations of L-BFGS-B.
+    :param learning_rate: of Adam; it decays to zero.
     :param seed: of the subset and the batches.
     :param rows: the subset [M], instead of a size.
     :param tolerance: L-BFGS-B ends when six iterations together gain less, in nats.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    The bound is that of all data: a lower bound of log p(y) for every subset. Its maximum does not
-    fall where rows are added, and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N
-    it is lower, because q differs from the prior by rank M only, and the maximum need not be
-    unique. (Leaving the losses of the other observations out as well would give an upper bound of
-    the objective, not a lower one.) Lambda is kept at 0 or above.
+    The bound has the losses of all data, a lower bound of log p(y) for every subset. Its maximum
+    does not fall as rows are added, and is that of `LinearlyConstrainedLagrangian` at M = N; below,
+    q differs from the prior by rank M, and the maximum may not be unique. (Without the losses of
+    other observations it would be an upper bound of the objective.) Lambda stays non-negative.
 
     Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
-    = N, in blocks. No N x N
-    matrix is formed. A dozen passes over all data, of N M^2 each, find a start; a run on batches
-    makes ten more. Example::
+    = N, in blocks. No N x N matrix is formed. A start takes a dozen passes over all data of N M^2
+    each, a run on batches ten more. Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = ConstraintSubset(200, batch_size=500).run(model)
@@ -110,19 +103,18 @@ class ConstraintSubset:
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Find the best multipliers of the subset, and leave the model there: [N, L], zeros outside
-        of the subset.
+        """Find the best multipliers of the subset; leave the model there: [N, L], zero elsewhere.
 
-        The run begins at the model's multipliers where all that are not zero belong to the subset,
-        else at a start of its own. The bound of a run on batches is computed at the start, at the
-        end and a few times between, and the best is kept. `LinearlyConstrainedLagrangian` cannot
-        continue from multipliers of zero that lie outside of S.
+        Starts at the model's multipliers if the subset contains all that are not zero, else at a
+        new start. A run on batches computes the bound at the start, the end and a few times
+        between, and keeps the best. `LinearlyConstrainedLagrangian` cannot continue from zeros
+        outside S.
 
-        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
-        :raises DataError: for a size, rows or a batch size that do not fit the data, and for
-            likelihoods that are not log-concave, or Laplace priors of weights.
-        :raises NumericalError: where no start has a finite bound.
+        :raises DataError: for size, rows or batch size that do not fit the data, likelihoods that
+            are not log-concave, or Laplace priors of weights.
+        :raises NumericalError: if no start has a finite bound.
         """
         require_model("ConstraintSubset.run", model, LCLGP)
         rng = np.random.default_rng(self.seed)
@@ -144,7 +136,7 @@ class ConstraintSubset:
         return result
 
     def _checked_rows(self, model: LCLGP, rng: np.random.Generator) -> np.ndarray:
-        """The subset [M]: drawn at random, or what the user gave."""
+        """The subset [M], random or the user's."""
         count = model.basis.num_data
         if self.size is not None:
             if self.size > count:
@@ -188,9 +180,7 @@ class ConstraintSubset:
     def _maximise_on_all(
         self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
     ) -> tuple[np.ndarray, np.ndarray, bool, str]:
-        """L-BFGS-B on all data, over R^T alpha with R from `SubsetBound.precision`, and lambda in
-        units of its start.
-        """
+        """L-BFGS-B on all data, over R^T alpha (R of `SubsetBound.precision`) and scaled lambda."""
         root, unit = (
             bound.precision(alpha, lam),
             tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12),
@@ -231,9 +221,7 @@ class ConstraintSubset:
         record: LagrangianRecord,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adam over R^T alpha and log lambda, with checks on all data; the best multipliers among
-        these.
-        """
+        """Adam over R^T alpha and log lambda: the best multipliers of checks on all data."""
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12
@@ -262,9 +250,7 @@ class ConstraintSubset:
     def _make_step(
         self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
     ) -> Callable[[tf.Tensor], None]:
-        """One step of Adam on a batch of rows, which changes nothing where the bound or its
-        gradient is not finite.
-        """
+        """A step of Adam on a batch; no change where the bound or its gradient is not finite."""
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -282,9 +268,7 @@ class ConstraintSubset:
         return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Batches of one size without end: passes in random order, whose last rows are left out
-        where they do not fill one.
-        """
+        """Endless batches of one size: passes in random order, without incomplete batches."""
         size = int(self.batch_size or count)
         while True:
             order = rng.permutation(count)
@@ -292,9 +276,7 @@ class ConstraintSubset:
 
 
 def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
-    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the losses'
-    curvatures under the prior.
-    """
+    """First alpha and lam [M, L]: the model's, or scaled curvatures of the losses at the prior."""
     alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
     used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
@@ -311,9 +293,7 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-    """alpha [M, L] after Newton steps on all data with one Hessian R R^T, shortened by half where
-    the bound would fall.
-    """
+    """alpha [M, L] after Newton steps on all data with Hessian R R^T, halved if the bound falls."""
     at, share = bound.evaluate(alpha, lam), 1.0
     for _ in range(_NEWTON_STEPS):
         new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))

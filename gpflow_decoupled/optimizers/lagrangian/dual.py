@@ -1,17 +1,15 @@
-"""The dual of a subproblem as a function of the multipliers, its gradient, and the bounds that it
-lies between.
+"""The dual of a subproblem as a function of the multipliers, with gradient and bounds.
 
-K is the prior covariance at the observations, m_0 the mean function there, m and v mean and
-variance of the marginals of q(f), f the loss of a site, and h_k, sigma_k where the subproblem was
-made:
+K is the prior covariance at the observations, m_0 the mean function there, m and v the marginal
+means and variances of q(f), f the loss of a site, h_k and sigma_k the point where the subproblem
+touches the bound:
 
-    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*
-    (V14) Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
-          s_k = sigma_k / 2 + v / (2 sigma_k)
-          (V13)
+    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                (V14)
+    Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
+          s_k = sigma_k / 2 + v / (2 sigma_k)                                       (V13)
 
-The dual D_k is at least max Q_k, and Q_k is at most the bound F for log-concave sites: D_k - Q_k is
-the duality gap of the subproblem, and says how much a better solution of it could gain.
+For log-concave sites D_k >= max Q_k and Q_k <= F, the bound. The duality gap D_k - Q_k limits the
+gain of a better solution of the subproblem.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class Marginals(NamedTuple):
-    """The marginals of q at some multipliers, and the bound; they do not depend on a subproblem."""
+    """Marginals of q at some multipliers, and the bound; independent of a subproblem."""
 
     alpha: tf.Tensor
     """[N, L]"""
@@ -43,13 +41,13 @@ class Marginals(NamedTuple):
     """[N, L]"""
     state: DualState
     mean: tf.Tensor
-    """Of q(f) at the observations, with the mean function [N, L]."""
+    """Means of q(f) at the observations, with the mean function [N, L]."""
     deviation: tf.Tensor
     """Standard deviations [N, L]."""
     divergence: tf.Tensor
     """KL, [] nats."""
     bound: tf.Tensor
-    """F, [] nats: (V10)."""
+    """F, [] nats (V10)."""
     ok: tf.Tensor
     """[], bool: whether V exists and F is finite."""
 
@@ -71,9 +69,8 @@ class DualPoint(NamedTuple):
 class DualProblem:
     """The dual of a model's bound, as compiled functions of the multipliers.
 
-    :param model: its kernel matrix and mean function are read here, and again by `refresh`.
-    :param compile: False runs the functions eagerly, which is faster where they run only a few
-        times.
+    :param model: its kernel matrix and mean function are read here, and by `refresh`.
+    :param compile: False runs eagerly, faster for few calls.
 
     Cost per latent of `marginals`: 2/3 N^3, or N p^2 in weight space; of `point`: a few passes over
     the site losses.
@@ -92,11 +89,11 @@ class DualProblem:
         self.sweep = self.compiled(self._sweep)
 
     def compiled(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        """The function, compiled unless this problem is not."""
+        """The function, compiled if this problem is."""
         return Compiled(function, reduce_retracing=True) if self.compile else function
 
     def refresh(self) -> None:
-        """Read the kernel and the mean function again; nothing is compiled anew."""
+        """Read the kernel and the mean function again, without recompilation."""
         self.prior.assign(self.geometry.prior(self.model.kernel))
         self.prior_mean.assign(self.model.prior_mean())
 
@@ -105,11 +102,11 @@ class DualProblem:
         return self._of_state(self.geometry.state_at(self.prior, alpha, lam))
 
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
-        """The marginals after a step of the site fixed point (V22).
+        """Marginals after a step of the site fixed point (V22).
 
-        Multipliers are Gaussian sites with precision lambda and natural mean b = lambda u - alpha.
-        Both move by a share [] of the way to the derivatives of the losses at the marginals. The
-        alpha that this gives need not lie in S.
+        Multipliers are Gaussian sites of precision lambda and natural mean b = lambda u - alpha.
+        Both move by a share [] towards the derivatives of the losses at the marginals. The new
+        alpha may lie outside S.
         """
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
@@ -131,9 +128,7 @@ class DualProblem:
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
     def write_best(self, candidates: list[tuple[tf.Tensor, tf.Tensor]]) -> float | None:
-        """The greatest bound of candidates (alpha, lam), [N, L] each, at which the model is left;
-        None if none is finite.
-        """
+        """The best bound of candidates (alpha, lam) [N, L], left in the model, or None."""
         found = [self.marginals(alpha, lam) for alpha, lam in candidates]
         best = max(found, key=lambda at: float(at.bound) if bool(at.ok) else -math.inf)
         if not bool(best.ok):
@@ -143,9 +138,7 @@ class DualProblem:
         return float(best.bound)
 
     def prior_sums(self, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """diag K, sum_j K_nj^2 and t_n (K t)_n, [N, L] each; t_n = +-1 is where observation n pulls
-        at `mean` [N, L].
-        """
+        """diag K, sum_j K_nj^2 and t_n (K t)_n, each and `mean` [N, L]; t_n = +-1, n's pull."""
         geometry, prior, shape = self.geometry, self.prior, tf.shape(mean)
         diagonal, squares = (
             tf.broadcast_to(tf.transpose(part), shape)
@@ -155,7 +148,7 @@ class DualProblem:
         return diagonal, squares, t * geometry.product(prior, t)
 
     def _point(self, sub: Subproblem, at: Marginals, h: tf.Tensor, sigma: tf.Tensor) -> DualPoint:
-        """The subproblem at `at`, its sites maximised from a start h, sigma [N, L]."""
+        """The subproblem at `at`, with sites maximised from h, sigma [N, L]."""
         alpha, lam = at.alpha, at.lam
         sites = maximise(self.loss, sub, alpha, lam, h, sigma)
         centred = at.mean - self.prior_mean
@@ -176,7 +169,7 @@ class DualProblem:
         )
 
     def _primal(self, sub: Subproblem, at: Marginals) -> tf.Tensor:
-        """Q_k at the marginals, [] nats: (V13)."""
+        """Q_k at the marginals, [] nats (V13)."""
         tangent = 0.5 * (sub.sigma + at.state.variance / sub.sigma)
         moved = tangent - sub.sigma
         losses = self.loss.value(at.mean, tangent) + 0.5 * sub.rho * tf.square(moved)

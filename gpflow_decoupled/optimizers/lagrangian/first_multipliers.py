@@ -1,9 +1,7 @@
-"""The first multipliers of a run: those of the model after a check, or where they are all zero, a
-start of its own.
+"""The first multipliers of a run: the model's, checked, or a new start if all are zero.
 
-A start of its own treats each observation by itself (`isolated_sites`), which also works where the
-prior is so broad that expectations under it overflow, and improves the result by a few steps of the
-site fixed point (V22).
+A new start fits each observation alone (`isolated_sites`), which also works under a prior so broad
+that expectations under it overflow, and improves by a few steps of the site fixed point (V22).
 """
 
 from __future__ import annotations
@@ -22,34 +20,33 @@ from .newton import MARGIN, box_of
 from .subproblem import EXCESS
 
 NOT_FINITE = "use a kernel with a smaller variance."
-"""What a user can do about a start at which the bound is not finite."""
+"""Advice for a start at which the bound is not finite."""
 _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
 _MODERATE = 5.0
-"""Start at the prior mean unless its loss exceeds the site's own by more than this, in nats;
-likewise for the deviation.
+"""Start at the prior mean unless its loss is this far, in nats, above the site's own; also
+sigma.
 """
 _LEAST_SHARE = 0.05
-"""The least share of its prior variance that an observation keeps for its mean, where its
-neighbours pull the other way.
+"""Smallest share of its prior variance that an observation keeps where neighbours pull against
+it.
 """
 
 
 def first_marginals(
     problem: DualProblem, sweeps: int, tolerance: float, project: bool = False
 ) -> tuple[Marginals, tuple[tf.Tensor, tf.Tensor]]:
-    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a
-    start of its own.
+    """Marginals at the model's multipliers, or at a new start if all are zero.
 
-    :param sweeps: how many site fixed points (V22) improve a start at most, while each gains more
-        than `tolerance` nats.
+    :param sweeps: most site fixed points (V22) to improve a start, while each gains more than
+        `tolerance`.
     :param tolerance: in nats.
-    :param project: move the model's multipliers into S, which moves with the likelihood's
+    :param project: move the model's multipliers into S, which depends on the likelihood's
         parameters.
-    :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
-    :raises DataError: for multipliers outside of S, or at which V does not exist.
-    :raises NumericalError: where no start with a finite bound is found.
+    :return: the marginals, and (h, sigma) [N, L] from which to maximise the sites.
+    :raises DataError: for multipliers outside S, or at which V does not exist.
+    :raises NumericalError: if no start has a finite bound.
     """
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)
@@ -85,7 +82,7 @@ def first_marginals(
 
 
 def inside(problem: DualProblem, at: Marginals) -> Marginals:
-    """The marginals with every alpha [N, L] in S; where it is not, it is replaced by f_h."""
+    """The marginals with every alpha [N, L] in S; f_h replaces those outside."""
     low, high = box_of(problem.loss, MARGIN)
     keep = (at.alpha > low) & (at.alpha < high)
     slope = problem.expand(at.mean, at.deviation).d_h
@@ -93,18 +90,17 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 
 
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means and standard deviations [N, L] of each observation by itself, with the prior that its
-    neighbours leave it.
+    """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
-    Let t_n = +-1 be the direction in which observation n pulls its latent away from the prior mean.
-    If all observations pulled equally hard, c_n = t_n (K t)_n would be the prior variance that is
-    effective for the mean at n; and r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow
-    the posterior there. With k = K_nn, each observation maximises
+    Let t_n = +-1 be the direction in which observation n pulls its latent from the prior mean. If
+    all pulled equally, c_n = t_n (K t)_n would be the effective prior variance for the mean at n;
+    r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow the posterior there. With k =
+    K_nn, each observation maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 
-    by Newton's method. This is concave for log-concave sites, and exact where observations are
-    independent a priori. Cost N^2 per latent.
+    by Newton's method: concave for log-concave sites, exact for observations independent a priori.
+    Cost N^2 per latent.
     """
     mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)
@@ -134,11 +130,10 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First h and sigma [N, L] for `isolated_sites`: the prior mean, and a share of the prior's
-    standard deviation.
+    """First h and sigma [N, L] of `isolated_sites`: prior mean and a share of the prior deviation.
 
-    Where the loss there is much larger than at the point that the site prefers, h starts at that
-    point, and sigma at most at 1.
+    Where the loss there far exceeds its value at the site's preferred point, start at that point
+    with sigma at most 1.
     """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
@@ -150,9 +145,7 @@ def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
-    """The marginals after some site fixed points (V22), each shortened by half where the bound
-    would fall.
-    """
+    """Marginals after site fixed points (V22), each halved while the bound would fall."""
     share = 1.0
     for _ in range(sweeps):
         new = problem.sweep(at, tf.constant(share, at.alpha.dtype))
@@ -169,7 +162,7 @@ def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -
 
 
 def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
-    """The marginals at multipliers of the user; raises where these are out of range."""
+    """Marginals at the user's multipliers; raises if out of range."""
     lower, upper = (
         tf.convert_to_tensor(problem.loss.lower),
         tf.convert_to_tensor(problem.loss.upper),
@@ -201,7 +194,7 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
-    """The error for a start at which V does not exist, or the bound is not finite."""
+    """The error for a start where V does not exist or the bound is not finite."""
     of_prior = None if bool(at.state.ok) else problem.geometry.diagnosis(problem.prior)
     of_data = unusable_observation(problem.model, None, (at.mean, tf.square(at.deviation)))
     # multipliers that are not finite come from an observation, if there is one that explains them

@@ -1,4 +1,4 @@
-"""What a run of an optimizer of the multipliers returns, and the record from which it is made."""
+"""Result and record of a run over multipliers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class LagrangianResult(RunResult):
-    """The record of a run of `LinearlyConstrainedLagrangian`, `CholeskyKL`, `OpperArchambeau` or
-    `ConstraintSubset`.
+    """Result of the optimizers of an `LCLGP`, such as `LinearlyConstrainedLagrangian`.
 
-    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1],
-    whose first entry is the start: "step", "seconds", "elbo" (the bound in nats), "inner_steps"
-    (Newton steps, or evaluations of the bound, since the entry before) and "gap" (the duality gap
-    of the subproblem in nats, NaN where there is none). `elbo` is the bound at
-    which the model was left, the best one that the run found. Example::
+    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1] that
+    begin with the start: "step", "seconds", "elbo" (nats), "inner_steps" (Newton steps or
+    evaluations since the entry before) and "gap" (duality gap of the subproblem in nats, NaN for
+    none). `elbo` is the model's bound, the best of the run. Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
         print(result.elbo, result.converged, result.history["elbo"])
@@ -30,11 +28,11 @@ class LagrangianResult(RunResult):
 
     @property
     def inner_steps(self) -> int:
-        """Newton steps, or evaluations of the bound, in all."""
+        """Total Newton steps, or evaluations of the bound."""
         return int(np.sum(self.history["inner_steps"]))
 
     def __str__(self) -> str:
-        """One line: steps, time, bound and why the run ended."""
+        """One line: steps, time, bound and reason of the end."""
         return (
             f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO"
             f" {self.elbo:.6g}, stopped: {self.reason}"
@@ -42,19 +40,17 @@ class LagrangianResult(RunResult):
 
 
 class LagrangianRecord(Recorder):
-    """The history of a run over multipliers while it grows."""
+    """The history of a running optimizer of multipliers."""
 
     def __init__(self) -> None:
         super().__init__("elbo", "inner_steps", "gap")
 
     def add(self, elbo: float, inner_steps: int = 0, gap: float = float("nan")) -> None:
-        """Record the bound in nats, and what it took since the entry before."""
+        """Record the bound in nats, and the cost since the entry before."""
         self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
     def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
-        """What the run returns; `elbo` is the bound of the model, where it is not the best one of
-        the history.
-        """
+        """The result; `elbo` is the model's bound if not the best of the history."""
         history = self.history
         best = elbo
         if best is None:
@@ -70,10 +66,9 @@ class LagrangianRecord(Recorder):
 
 
 def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
-    """Warn where no step raised the bound any more although the last subproblem has not been
-    solved.
+    """Warn if the bound stopped rising before the last subproblem was solved.
 
-    :param tolerance: of the run; a duality gap up to it needs no warning, in nats.
+    :param tolerance: in nats; no warning for a duality gap up to it.
     """
     gaps = result.history["gap"]
     last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])

@@ -1,6 +1,4 @@
-"""The dual of a subproblem by L-BFGS-B, as in the paper: for data that Newton's method is too large
-for.
-"""
+"""The dual of a subproblem by L-BFGS-B, as in the paper, for data too large for Newton's method."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ def lbfgs_solve(
     box: Box,
     finished: Callable[[Marginals, DualPoint], bool],
 ) -> tuple[Marginals, DualPoint, int]:
-    """The point with the least D_k that L-BFGS-B finds from `at`, and the number of evaluations.
+    """The least D_k that L-BFGS-B finds from `at`, and the number of evaluations.
 
     Coordinates are scaled by the diagonal of the Hessian (V18) at the start. Where V does not exist
-    D_k is infinite, and the line search backtracks. Cost of an evaluation: that of
-    `DualProblem.marginals` and `DualProblem.point`.
+    D_k is infinite, and the line search backtracks. Cost of an evaluation: `DualProblem.marginals`
+    and `DualProblem.point`.
 
-    :param at: where to begin, alpha and lam [N, L] in the box, and `point` the subproblem there.
+    :param at: the start, alpha and lam [N, L] in the box, and `point` the subproblem there.
     :param finished: whether the duality gap is small enough.
     """
     if finished(at, point):

@@ -1,10 +1,9 @@
-"""The outer iterations of the linearly constrained Lagrangian: a sequence of convex duals that lead
-to the best q.
+"""Outer iterations of the linearly constrained Lagrangian: convex duals that lead to the best q.
 
-Khan 2014, Algorithm 1, as a minorise-maximise scheme. Let sigma_k be the standard deviations of the
-marginals at the start of an outer iteration, and rho = theta lambda. The subproblem (V13) made
-there touches the bound from below, so that its solution has a greater bound: from any start where
-the likelihood is log-concave, and with the terms (V20) where it is not.
+Khan 2014, Algorithm 1, as a minorise-maximise scheme. With sigma_k the marginal standard deviations
+at the start of an outer iteration and rho = theta lambda, the subproblem (V13) touches the bound
+from below, so its solution raises the bound: from any start for a log-concave likelihood, and with
+the terms (V20) for others.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from .site_maximiser import check_dual
 from .subproblem import Policy, make_subproblem, more_cautious, moved_into
 
 _GAP = 0.5
-"""A subproblem is solved when its duality gap is below this share of what it has gained."""
+"""A subproblem is solved when its duality gap is below this share of its gain."""
 _LARGEST_NEWTON = 3000
-"""The number of observations up to which "auto" uses Newton's method, where its steps form N x N
-matrices.
-"""
+"""Observations up to which "auto" uses Newton's method, whose steps form N x N matrices."""
 _NEAR, _RETRY = 0.02, 0.1
-"""Newton steps on (V11) are tried below this duality gap, in nats per observation. Where one fails,
-they are tried again below this share of the gap at which it failed."""
+"""Newton steps on (V11) begin below this duality gap, in nats per observation.
+
+After a failure they are tried again below the second share of the gap at which it happened.
+"""
 _REGULAR = 100.0
-"""A series of falling changes is extrapolated once a change is below this many tolerances."""
+"""Falling changes are extrapolated once one is below this many tolerances."""
 _LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
-"""The shortest step of the site fixed point, and how many lengths are tried."""
+"""Shortest step of the site fixed point, and the number of lengths tried."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
 
 
 class Prepared(NamedTuple):
-    """The compiled functions of runs on one model: see `LinearlyConstrainedLagrangian.prepare`."""
+    """Compiled functions of runs on one model, see `LinearlyConstrainedLagrangian.prepare`."""
 
     problem: DualProblem
     direction: Direction
@@ -62,36 +61,33 @@ class Prepared(NamedTuple):
 
 
 class LinearlyConstrainedLagrangian:
-    """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained
-    Lagrangian (LCL) of Khan 2014.
+    """Find the best q of an `LCLGP` at fixed hyperparameters by the LCL of Khan 2014.
 
-    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take
-        longer steps. After a subproblem that did not raise the bound it is 1.
-    :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B),
-        or "auto", which is Newton for up to 3000 observations, and always for models with
-        form="weight".
-    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in
-        the paper; or when a falling series of changes leaves less to gain.
-    :param accelerate: near the solution use Newton steps on the optimality conditions (V27), which
-        double the digits; where one would lower the bound, a subproblem takes its place. Also use
-        site fixed points (V22) that gain more than the last subproblem, where sites are not
-        log-concave or a subproblem found no step. It has no effect with `trust_region`, with
-        `augmented`, or, for sites that are not log-concave, without `curvature`.
-    :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 +
-        |lambda|; None for no limit.
-    :param augmented: use the paper's (19)-(20), an extra term in sigma whose weight grows where a
-        step is refused.
-    :param curvature: use the terms (V20) at sites that are not log-concave; without them a run need
-        not converge.
-    :param sweeps: how many site fixed points (V22) improve a start of the method's own, at most.
-    :param max_outer: the number of outer iterations at most.
-    :param compile: False runs eagerly, which is faster for few or very large steps.
+    :param theta: the proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
+        It is 1 after a subproblem that did not raise the bound.
+    :param inner: minimiser of the dual: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up
+        to 3000 observations, and for form="weight".
+    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, or a
+        falling series of changes leaves less to gain.
+    :param accelerate: near the solution, Newton steps on the optimality conditions, which double
+        the digits, with a subproblem instead where one would lower the bound; also site fixed
+        points that gain more than the last subproblem, for sites that are not log-concave or after
+        a subproblem without a step. No effect with `trust_region`, `augmented` or, for sites that
+        are not log-concave, without `curvature`.
+    :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|;
+        None for none.
+    :param augmented: the paper's (19)-(20), a term in sigma whose weight grows after a refused
+        step.
+    :param curvature: concave terms for sites that are not log-concave; without them a run may not
+        converge.
+    :param sweeps: most site fixed points to improve a new start.
+    :param max_outer: most outer iterations.
+    :param compile: False runs eagerly, faster for few or very large steps.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another `inner`.
 
-    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3. With
-    form="weight" some 30 N p^2, or
-    N p^2, and N p memory. Example::
+    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
+    form="weight" some 30 N p^2, or N p^2, and N p memory. Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = LinearlyConstrainedLagrangian().run(model)
@@ -111,6 +107,7 @@ class LinearlyConstrainedLagrangian:
         max_outer: int = 100,
         compile: bool = True,
     ) -> None:
+        # accelerate: (V27) and (V22); curvature: (V20); sweeps: (V22)
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
         if not is_number(theta) or theta < 0.0:
             raise DataError(
@@ -136,10 +133,9 @@ class LinearlyConstrainedLagrangian:
         return settings_line(self)
 
     def prepare(self, model: LCLGP) -> Prepared:
-        """The functions that runs on a model compile, for runs that alternate with steps of its
-        hyperparameters.
+        """Functions that runs on a model compile, for runs alternating with hyperparameter steps.
 
-        :param model: as of `run`, which also says what is raised.
+        :param model: as in `run`, with the same errors.
         """
         require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
         problem = DualProblem(model, self.compile)
@@ -165,20 +161,20 @@ class LinearlyConstrainedLagrangian:
     ) -> LagrangianResult:
         """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
-        The run begins at the model's multipliers, or at a start of its own where they are all zero.
-        Where it raises, nothing has changed.
+        Starts at the model's multipliers, or at a new start if all are zero. On an error nothing
+        changes.
 
-        :param model: an `LCLGP`, or what `LCLGLM` returns.
-        :param prepared: of `prepare(model)`, for runs that alternate with steps of the
-            hyperparameters. Nothing is compiled twice; kernel and likelihood are read anew; and
-            multipliers that left S because the likelihood changed are moved back into it.
+        :param model: an `LCLGP`, or the result of `LCLGLM`.
+        :param prepared: `prepare(model)`, for runs alternating with hyperparameter steps: nothing
+            is compiled twice, kernel and likelihood are read again, and multipliers that left S
+            with the likelihood's change are moved back.
         :param progress: show a progress bar.
         :raises ModelError: for a model of another class.
-        :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a
-            penalty; for site losses without a dual, which are the piecewise bound, and straight
-            lines by quadrature; for `prepared` of another model.
-        :raises NumericalError: where the posterior does not exist at the start, or the bound there
-            is not finite; the message names the observation.
+        :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
+            site losses without a dual, the piecewise bound and straight lines by quadrature;
+            `prepared` of another model.
+        :raises NumericalError: if the posterior does not exist at the start, or the bound there is
+            not finite; the message names the observation.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None
@@ -210,21 +206,21 @@ class LinearlyConstrainedLagrangian:
 
 
 class _Iteration(NamedTuple):
-    """What one outer iteration found."""
+    """Result of one outer iteration."""
 
     new: Marginals
     start: tuple[tf.Tensor, tf.Tensor]
-    """(h, sigma) [N, L] from which the sites are maximised next."""
+    """(h, sigma) [N, L], the next start of the sites' maximisation."""
     inner: int
     """Newton steps, or evaluations."""
     gap: float
-    """NaN where no subproblem was solved."""
+    """NaN without a subproblem."""
     violation: float = 0.0
     """The largest |sigma* - sqrt v|."""
 
 
 class _Run:
-    """One run: what its outer iterations read, and what changes from one to the next."""
+    """One run: its constants, and the state of its outer iterations."""
 
     def __init__(
         self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord
@@ -258,9 +254,7 @@ class _Run:
     def iterate(
         self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
     ) -> LagrangianResult:
-        """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L]
-        each.
-        """
+        """Outer iterations from marginals `at`, with sites maximised from `start`, [N, L] each."""
         best, refused, converged, reason = at, 0, False, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
             # 1) The fastest step that applies here.
@@ -289,9 +283,7 @@ class _Run:
         return self.record.result(converged, reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
-        """A Newton step on (V11), where the last duality gap was small; None elsewhere, or where
-        the bound would fall.
-        """
+        """A Newton step on (V11) after a small duality gap; None if the bound would fall."""
         if not self.fast or abs(self.gap) > self.near:
             return None
         new = stationary_step(
@@ -303,11 +295,10 @@ class _Run:
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
     def _swept(self, at: Marginals) -> _Iteration | None:
-        """A site fixed point (V22) that gains more than the last subproblem did; None where there
-        is none.
+        """A site fixed point (V22) that gains more than the last subproblem, or None.
 
-        It is tried where sites are not log-concave, so that subproblems move little, and where a
-        subproblem found no step.
+        Tried for sites that are not log-concave, where subproblems move little, and after a
+        subproblem without a step.
         """
         if not self.fast or not (self.not_concave or self.stuck):
             return None
@@ -323,14 +314,12 @@ class _Run:
         return None
 
     def _may_sweep(self, at: Marginals) -> bool:
-        """Whether to try site fixed points where a subproblem found no step; not twice at the same
-        bound.
-        """
+        """Whether to try site fixed points after a subproblem without a step; once per bound."""
         self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
         return self.fast and self.stuck
 
     def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
-        """One subproblem, solved until its duality gap is small beside what it has gained."""
+        """One subproblem, solved until its duality gap is small beside its gain."""
         problem, rule = self.problem, self.rule
         sub, box = make_subproblem(problem, at, self.policy)
         floor, before = _GAP * rule.tolerance, float(at.bound)
@@ -352,9 +341,7 @@ class _Run:
         return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
     def _settled(self, change: float) -> bool:
-        """Whether less than the tolerance is left to gain: by the last change, or by two changes as
-        a geometric series.
-        """
+        """Whether less than the tolerance is left to gain, by the last changes."""
         tolerance, last = self.rule.tolerance, self.change
         if abs(change) < tolerance:
             return True
@@ -362,9 +349,7 @@ class _Run:
         return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
 
     def _accepts(self, found: _Iteration, change: float) -> bool:
-        """Whether the run goes on from an outer iteration: the bound has not fallen, or it is
-        allowed to fall.
-        """
+        """Whether to continue from an outer iteration: the bound rose, or may fall."""
         smaller, self.violation = found.violation <= self.violation, found.violation
         if not bool(found.new.ok):
             return False

@@ -1,7 +1,7 @@
-"""Projected Newton steps on the dual of a subproblem, within a box of multipliers: (V18).
+"""Projected Newton steps on the dual of a subproblem, within a box of multipliers (V18).
 
-The Hessian has the blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and
-diag dh*/dlambda between them. The geometry of the basis solves with it.
+The Hessian has blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and diag
+dh*/dlambda between them. The geometry of the basis solves with it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .dual import DualPoint, DualProblem, Marginals
 from .site_maximiser import Subproblem
 
 MARGIN = 1e-10
-"""How far alpha stays inside of S: a share of the width of S, or of 1 where S is wider."""
+"""Distance of alpha from the ends of S, as a share of its width, or of 1 if wider."""
 _ROUND_OFF = 4.0
-"""The least such distance, in machine epsilons of the end of S."""
+"""Smallest such distance, in machine epsilons of the end of S."""
 _NEAREST = 0.99
-"""The share of the way to a bound that one step may go."""
+"""Largest share of the distance to a bound in one step."""
 _SUFFICIENT = 1e-4
-"""The share of the predicted decrease that a step must achieve (Armijo's rule)."""
+"""Armijo's rule: share of the predicted decrease that a step must achieve."""
 _MAX_HALVINGS = 40
 
 Direction = Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""Steps of alpha and of lam [N, L], and whether the Hessian was positive definite []."""
+"""Returns steps of alpha and lam [N, L], and whether the Hessian was positive definite []."""
 
 
 class Box(NamedTuple):
@@ -58,10 +58,9 @@ class Box(NamedTuple):
 
 
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
-    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where
-    it is wider.
+    """Ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 if wider.
 
-    By 4 machine epsilons of an end at least, or alpha could be rounded to it.
+    At least 4 machine epsilons of an end, or alpha could be rounded to it.
     """
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
     distance, epsilon = (
@@ -87,14 +86,13 @@ def newton_direction(
     box: Box,
     ridge: tf.Tensor | float = RIDGE,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
+    """Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
 
-    Multipliers at a bound that the descent would cross stay where they are. Cost per latent: 2 N^3,
-    or in weight space 3 N p^2 in each of some ten iterations, and N p memory.
+    Multipliers stay at a bound that the descent would cross. Cost per latent: 2 N^3, or in weight
+    space 3 N p^2 in each of some ten iterations, and N p memory.
 
-    :param ridge: added to the diagonal of the Hessian, in machine epsilons of it []. The Hessian is
-        singular where no site bends, as sites of Laplace noise do not while their sigma* is held at
-        sigma_k / 2.
+    :param ridge: added to the Hessian's diagonal, in machine epsilons of it []. The Hessian is
+        singular where no site is curved, as for Laplace noise with sigma* at sigma_k / 2.
     """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),
@@ -136,10 +134,9 @@ def newton_solve(
     direction: Direction,
     max_steps: int = 50,
 ) -> tuple[Marginals, DualPoint, int]:
-    """Newton steps on D_k with a line search until `finished`: the last point, and how many steps
-    were taken.
+    """Newton steps on D_k with a line search until `finished`: the last point, number of steps.
 
-    :param at: where to begin, alpha and lam [N, L] in the box, and `point` the subproblem there.
+    :param at: the start, alpha and lam [N, L] in the box, and `point` the subproblem there.
     :param finished: whether the duality gap is small enough.
     :param direction: `newton_direction`, compiled.
     """
@@ -160,7 +157,7 @@ def newton_solve(
 
 
 def round_off(point: DualPoint) -> float:
-    """The change of D_k, in nats, below which it is round-off."""
+    """Change of D_k, in nats, that is round-off."""
     return 1e-14 * (1.0 + abs(float(point.dual)))
 
 
@@ -172,7 +169,7 @@ def _line_search(
     box: Box,
     steps: tuple[tf.Tensor, tf.Tensor],
 ) -> tuple[Marginals, DualPoint] | None:
-    """The first of 1, 1/2, 1/4, ... of a step that lowers D_k enough; None where none does."""
+    """The first of 1, 1/2, 1/4, ... of a step that lowers D_k enough, or None."""
     length, slack = 1.0, round_off(point)
     for _ in range(_MAX_HALVINGS):
         alpha = newton_step(at.alpha, length * steps[0], box.alpha_low, box.alpha_high)
@@ -192,9 +189,7 @@ def _line_search(
 def _predicted(
     at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The maximisers (h, sigma) [N, L] at `to`, to first order by (V17); those at `point` where the
-    change is large.
-    """
+    """Maximisers (h, sigma) [N, L] at `to`, to first order; those at `point` if far."""
     sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
     d_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam  # (V17)
     d_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam  # (V17)

@@ -1,12 +1,11 @@
-"""The bound itself as a function of alpha and lambda, maximised by L-BFGS: Opper & Archambeau 2009.
+"""The bound as a function of alpha and lambda, maximised by L-BFGS: Opper & Archambeau 2009.
 
-With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals,
+With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals, (V21)
 
     dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
-    (V21)
 
-This bound is not concave, and both gradients are multiplied by covariances, so that L-BFGS is slow
-where K is badly conditioned. The dual of `LinearlyConstrainedLagrangian` has neither drawback.
+This bound is not concave, and both gradients are multiplied by covariances, so L-BFGS is slow for a
+badly conditioned K. The dual of `LinearlyConstrainedLagrangian` has neither drawback.
 """
 
 from __future__ import annotations
@@ -30,15 +29,14 @@ from .lagrangian_result import LagrangianRecord, LagrangianResult
 
 
 class OpperArchambeau:
-    """Maximises the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau` is
-    trained.
+    """Maximise the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau`.
 
-    It finds the same q as `LinearlyConstrainedLagrangian`, more slowly, and is here for comparison
-    and for site losses that have no dual.
+    It finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site
+    losses without a dual.
 
-    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise
-        is far smaller than the prior variance, progress is slow, and the bound may then still be
-        some nats below its maximum.
+    :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
+        smaller than the prior variance progress is slow, and the bound may still be some nats too
+        low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -65,15 +63,14 @@ class OpperArchambeau:
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Maximise the bound from the model's multipliers, or from a start of its own where they
-        are all zero.
+        """Maximise the bound from the model's multipliers, or from a new start if all are zero.
 
         The model is left at the best multipliers.
 
-        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
-        :raises DataError: for multipliers outside of their range.
-        :raises NumericalError: where no start with a finite bound is found.
+        :raises DataError: for multipliers out of range.
+        :raises NumericalError: if no start has a finite bound.
         """
         require_model("OpperArchambeau.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
@@ -118,7 +115,7 @@ class OpperArchambeau:
 def _value_and_gradient(
     problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """F and its gradient in alpha and lam [N, L]: (V21). F is NaN where V does not exist."""
+    """F and its gradient in alpha and lam [N, L] (V21); F is NaN where V does not exist."""
     at = problem._marginals(alpha, lam)
     loss = problem.expand(at.mean, at.deviation)
     geometry, prior = problem.geometry, problem.prior

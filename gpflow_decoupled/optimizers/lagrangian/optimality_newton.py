@@ -1,13 +1,12 @@
-"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma, (V11): fast
-near the solution.
+"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma (V11).
 
-It is the Newton step of a subproblem with rho = -lambda, the sign at which the Lagrangian of
-Robinson 1972 converges quadratically. The dual need not have a minimum then, but its Newton system
-can be solved. At the marginals,
+Fast near the solution: the Newton step of a subproblem with rho = -lambda, the sign with which the
+Lagrangian of Robinson 1972 converges quadratically. The dual may then have no minimum, but its
+Newton system has a solution. At the marginals, (V27)
 
-    (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),   G = blockdiag(K, 1/2 V
-    * V), H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)
-    (V27)
+    (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),
+    G = blockdiag(K, 1/2 V * V),
+    H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)
 """
 
 from __future__ import annotations
@@ -43,11 +42,10 @@ def stationary_direction(
 def stationary_step(
     problem: DualProblem, at: Marginals, direction: Direction, slack: float
 ) -> Marginals | None:
-    """The marginals after the first of 1, 1/2, 1/4 of a step that does not lower the bound; None
-    where each does.
+    """Marginals after the first of 1, 1/2, 1/4 of a step that does not lower the bound, or None.
 
     :param direction: `stationary_direction` of the problem, compiled.
-    :param slack: a decrease of the bound, in nats, that is round-off.
+    :param slack: decrease of the bound, in nats, that is round-off.
     """
     d_alpha, d_lam, ok = direction(at)
     if not ok:

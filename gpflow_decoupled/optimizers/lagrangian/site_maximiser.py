@@ -1,14 +1,11 @@
-"""Maximises over mean and standard deviation of each site inside the dual: two-dimensional
-problems, all at once.
+"""Maximise over mean and standard deviation of each site inside the dual, all sites at once.
 
-    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2
-    (sigma - sigma_k)^2
-                         - kappa / 2 (h - h_k)^2
-                           (V15)
+    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2)
+                         - rho / 2 (sigma - sigma_k)^2 - kappa / 2 (h - h_k)^2             (V15)
 
-`likelihoods` states (V15) and knows its maximum in closed form for some losses; for the others it
-is found here. sigma may have either sign: f is even in it, and jointly convex for log-concave
-sites, so that no barrier is needed.
+`likelihoods` states (V15), with the maximum in closed form for some losses; it is found here for
+the others. sigma may have either sign: f is even in it, and jointly convex for log-concave sites,
+so no barrier is needed.
 """
 
 from __future__ import annotations
@@ -26,33 +23,29 @@ from ...likelihoods.sites.site_loss import dual_objective, log_normaliser
 
 _MAX_STEPS = 60
 _DECREMENT = 1e-12
-"""A site is done after a full Newton step whose decrement, relative to 1 + |value|, is below
-this.
-"""
+"""A site is done after a full Newton step with a decrement below this, relative to 1 + |value|."""
 _ROUND_OFF = 1e-13
 
 
 class Subproblem(NamedTuple):
-    """Where a subproblem touches the bound, and its proximal weights; all [N, L]."""
+    """Point where a subproblem touches the bound, and its proximal weights; all [N, L]."""
 
     h: tf.Tensor
-    """h_k, the means there."""
+    """h_k, the means."""
     sigma: tf.Tensor
-    """sigma_k, the standard deviations there."""
+    """sigma_k, the standard deviations."""
     rho: tf.Tensor
     """Weight of the move of sigma."""
     kappa: tf.Tensor | None = None
-    """None stands for zero, for which some losses know the maximum in closed form."""
+    """None is zero, for which some losses have the maximum in closed form."""
     delta: tf.Tensor | None = None
-    """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands
-    for zero.
-    """
+    """Weight of -delta / 2 (sigma - sigma_k)^4, the paper's augmented term (19); None is zero."""
     precision: tf.Tensor | None = None
-    """c of the Gaussians that the loss subtracts, (V31), to be added to rho and kappa; None stands
-    for zero.
+    """c of the Gaussians that the loss subtracts (V31), to be added to rho and kappa; None is
+    zero.
     """
     centre: tf.Tensor | None = None
-    """mu of these Gaussians; needed together with `precision`."""
+    """mu of these Gaussians, required with `precision`."""
 
 
 class _Loop(NamedTuple):
@@ -62,14 +55,12 @@ class _Loop(NamedTuple):
     h: tf.Tensor
     sigma: tf.Tensor
     length: tf.Tensor
-    """Step length per site; 0 where the site is done."""
+    """Step length per site, 0 if done."""
     at: Expansion
 
 
 class _Model(NamedTuple):
-    """Gradient and negative Hessian of (V15) per site, the latter shifted to be positive
-    definite.
-    """
+    """Gradient of (V15) per site, and negative Hessian, shifted to be positive definite."""
 
     g_h: tf.Tensor
     g_s: tf.Tensor
@@ -79,8 +70,7 @@ class _Model(NamedTuple):
 
 
 def check_dual(loss: SiteLoss) -> None:
-    """Refuse a loss for which (V15) cannot be maximised: one that is not convex, or has no second
-    derivatives.
+    """Refuse a loss without a dual: not convex, or without second derivatives.
 
     :raises DataError: for such a loss.
     """
@@ -120,9 +110,9 @@ def maximise(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """The maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
+    """Maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
 
-    In closed form where the loss has one, else by Newton's method with a step length per site and a
+    In closed form if the loss has one, else by Newton's method with a step length per site and a
     Levenberg shift: about three expansions of the loss from a warm start.
     """
     if loss.reference is not None:
@@ -164,9 +154,7 @@ def _without_reference(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """The maximisers for a loss less those of Gaussians N(mu, 1 / c), by the loss itself at other
-    multipliers: (V31).
-    """
+    """Maximisers for a loss less Gaussians N(mu, 1 / c), at other multipliers: (V31)."""
     if sub.precision is None or sub.centre is None:
         raise ValueError("a loss with a reference needs a Subproblem with its precision and centre")
     c, mu = sub.precision, sub.centre
@@ -184,7 +172,7 @@ def _by_parts(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """The maximisers of each part's rows, one part after the other."""
+    """Maximisers of each part's rows, in turn."""
     found, first = [], 0
     for part in parts:
         rows = slice(first, first + int(part.Y.shape[0]))
@@ -199,7 +187,7 @@ def _by_parts(
 def _advance(
     loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop
 ) -> _Loop:
-    """One trial step of every site that is not done: it is accepted, or quartered."""
+    """One trial step of every unfinished site, accepted or quartered."""
     m = _model(sub, alpha, lam, loop.h, loop.sigma, loop.at)
     det = m.hh * m.ss - tf.square(m.hs)
     p_h, p_s = (m.ss * m.g_h - m.hs * m.g_s) / det, (m.hh * m.g_s - m.hs * m.g_h) / det
@@ -234,9 +222,7 @@ def _value(
     sigma: tf.Tensor,
     loss: tf.Tensor,
 ) -> tf.Tensor:
-    """What (V15) maximises [N, L], at (h, sigma) with the loss given, less the augmented term of
-    the paper's (19).
-    """
+    """The objective of (V15) [N, L] at (h, sigma), less the paper's augmented term (19)."""
     value = dual_objective(
         loss, h, sigma, alpha, lam, sub.sigma, sub.rho, sub.kappa, sub.h
     )  # (V15)
@@ -248,7 +234,7 @@ def _value(
 def _model(
     sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion
 ) -> _Model:
-    """Gradient and shifted Hessian of (V15) and the augmented term."""
+    """Gradient and shifted Hessian of (V15) with the augmented term."""
     moved = sigma - sub.sigma
     g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved
     hh, ss = at.d_hh, at.d_ss + sub.rho

@@ -1,9 +1,7 @@
-"""How a subproblem is made where it touches the bound: its proximal weights, and the box of its
-multipliers.
+"""A subproblem that touches the bound: its proximal weights, and the box of its multipliers.
 
-The weights decide how far one outer iteration moves. rho penalises moves of the standard
-deviations, kappa those of the means, and delta is the extra term of the paper's augmented
-Lagrangian.
+The weights limit the move of an outer iteration: rho penalises moves of the standard deviations,
+kappa of the means, and delta is the extra term of the paper's augmented Lagrangian.
 """
 
 from __future__ import annotations
@@ -21,34 +19,30 @@ from .newton import MARGIN, Box, box_of
 from .site_maximiser import Subproblem
 
 EXCESS = 1.05
-"""By what factor the curvature terms exceed the least that makes sites concave."""
+"""Factor of the curvature terms over the least that make sites concave."""
 _LARGEST_RIDGE, _GROWTH = 1e11, 100.0
-"""The ridge of Newton steps grows by this factor where they find no step, to 1e-4 in float64."""
+"""Growth of the ridge after Newton steps without progress, to 1e-4 in float64."""
 _INSIDE = 1.0 - 1e-6
-"""How far from the end of the box multipliers are that were outside."""
+"""Where multipliers from outside the box are put, as a share of the way to its end."""
 
 
 class Policy(NamedTuple):
-    """What decides the weights of a subproblem; it changes from one outer iteration to the next."""
+    """Settings of a subproblem's weights; they change between outer iterations."""
 
     theta: float
-    """rho is theta lambda where the likelihood is log-concave."""
+    """rho is theta lambda for a log-concave likelihood."""
     curvature: bool
     """Whether sites that are not log-concave get the terms (V20)."""
     delta: float | None
-    """Weight of the augmented term; None for none."""
+    """Weight of the augmented term, or None."""
     radius: float
-    """Delta_k: how far a lambda may move, as a multiple of 1 + |lambda|; infinite for no trust
-    region.
-    """
+    """Delta_k: limit of the move of a lambda, in units of 1 + |lambda|; infinite for none."""
     ridge: float = RIDGE
-    """Of Newton steps, in machine epsilons; infinite where L-BFGS takes their place."""
+    """Of Newton steps, in machine epsilons; infinite where L-BFGS replaces them."""
 
 
 def more_cautious(policy: Policy) -> Policy | None:
-    """The policy of the next subproblem after one that was refused, or found no step; None where no
-    setting allows it.
-    """
+    """The policy after a refused subproblem, or one without a step; None if no setting is left."""
     if policy.delta is not None:
         return policy._replace(delta=max(1.0, 4.0 * policy.delta))  # the paper's (20)
     if policy.radius < math.inf:
@@ -61,11 +55,10 @@ def more_cautious(policy: Policy) -> Policy | None:
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its
-    multipliers.
+    """The subproblem that touches the bound at marginals `at`, [N, L], and its multipliers' box.
 
-    Where the loss subtracts Gaussians, `rho` and `kappa` are those of the loss without them, and
-    the box is that of (V31).
+    For a loss that subtracts Gaussians, `rho` and `kappa` refer to the loss without them, and the
+    box is that of (V31).
     """
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
     if (
@@ -105,12 +98,11 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
 
 
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
-    """The marginals at multipliers inside the box, with the means of the weights that have sites of
-    their own as in `at`.
+    """Marginals at multipliers inside the box, with the weights' means kept as in `at`.
 
-    Where the loss subtracts no Gaussians, the multipliers are in the box already. Else let beta =
-    alpha + c (h_k - mu), as in (V31). At h_k the beta of the weights is -X^T alpha of the
-    observations, so that scaling all beta by one number keeps the weights' means.
+    Without subtracted Gaussians the multipliers already lie in the box. Else let beta = alpha + c
+    (h_k - mu), as in (V31). At h_k the weights' beta is -X^T alpha of the observations, so scaling
+    all beta by one number keeps the weights' means.
     """
     if sub.precision is None or sub.centre is None:
         return at

@@ -1,18 +1,17 @@
-"""The bound of an `LCLGP` whose multipliers are zero outside of M of its N observations.
+"""The bound of an `LCLGP` whose multipliers are zero outside M of its N observations.
 
-Let S be the subset, alpha and lambda the multipliers of its rows alone, and n any observation;
-(V7)-(V10) at zeros elsewhere:
+With S the subset, alpha and lambda the multipliers of its rows, and n any observation, (V7)-(V10)
+give (V26)
 
     KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2
-    (V26) m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
-    (V26)
+    m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
 
-With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), with sums over all n:
+With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed over all n:
 
-    dF / dalpha = K_SN f_h - K_SS alpha,   dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS *
-    V_SS) lambda
+    dF / dalpha = K_SN f_h - K_SS alpha
+    dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS * V_SS) lambda
 
-It is computed without division by lambda and without an N x N matrix.
+computed without division by lambda and without an N x N matrix.
 """
 
 from __future__ import annotations
@@ -35,13 +34,11 @@ from ...linalg.triangular import solve
 from ...models import LCLGP
 
 _BLOCK = 1024
-"""How many observations a pass over all data takes at once."""
+"""Observations in a block of a pass over all data."""
 
 
 class SubsetState(NamedTuple):
-    """What the subset says at some multipliers: all that moments of other observations need, and
-    the divergence.
-    """
+    """The subset at some multipliers: terms of other observations' moments, and the divergence."""
 
     alpha: tf.Tensor
     """[M, L]"""
@@ -54,9 +51,9 @@ class SubsetState(NamedTuple):
     divergence: tf.Tensor
     """KL, [] nats"""
     g_alpha: tf.Tensor
-    """The gradient of -KL in alpha [M, L]"""
+    """Gradient of -KL in alpha [M, L]"""
     g_lam: tf.Tensor
-    """The gradient of -KL in lambda [M, L]"""
+    """Gradient of -KL in lambda [M, L]"""
     ok: tf.Tensor
     """[], bool"""
 
@@ -65,7 +62,7 @@ class SubsetPoint(NamedTuple):
     """The bound and its gradient."""
 
     bound: tf.Tensor
-    """[] nats; NaN where it is not defined."""
+    """[] nats; NaN where undefined."""
     g_alpha: tf.Tensor
     """[M, L]"""
     g_lam: tf.Tensor
@@ -73,15 +70,14 @@ class SubsetPoint(NamedTuple):
 
 
 class SubsetBound:
-    """The bound F as a function of the multipliers of some observations: on all data, or an
-    unbiased estimate from a batch.
+    """The bound F as a function of a subset's multipliers, on all data or estimated from a batch.
+
+    Estimates are unbiased. Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 +
+    B M memory. A pass over all data has B = N, in blocks.
 
     :param model: the kernel matrix of the subset is formed here, once.
     :param rows: the subset [M], distinct.
     :param compile: False runs eagerly.
-
-    Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 + B M memory. A pass over
-    all data has B = N, in blocks.
     """
 
     def __init__(self, model: LCLGP, rows: np.ndarray, compile: bool = True) -> None:
@@ -104,9 +100,7 @@ class SubsetBound:
         return _point(state, losses, g_alpha, g_lam)
 
     def estimate(self, alpha: tf.Tensor, lam: tf.Tensor, batch: tf.Tensor) -> SubsetPoint:
-        """An unbiased estimate of F and its gradient from a batch of rows [B]: the sum of its
-        losses counts N / B times.
-        """
+        """Unbiased estimate of F and its gradient from rows [B], with losses times N / B."""
         state = self.state(alpha, lam)
         weight = tf.cast(self.num_data, alpha.dtype) / tf.cast(tf.shape(batch)[0], alpha.dtype)
         return _point(state, *(weight * term for term in self.part(state, batch)))
@@ -130,9 +124,7 @@ class SubsetBound:
         return SubsetState(alpha, chol, scale, half, divergence, -K_alpha, g_lam, ok)
 
     def part(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The sum of the losses of some rows [B], and the gradient of minus that sum in alpha and
-        lam, [M, L] each.
-        """
+        """Sum of losses of rows [B], and its negative gradient in alpha and lam, [M, L] each."""
         K, T, mean, variance = self._moments(state, batch)
         sigma = tf.sqrt(variance)
         loss = self._expand(batch, mean, sigma)
@@ -142,15 +134,16 @@ class SubsetBound:
         return tf.reduce_sum(loss.value), apply_per_latent(K, loss.d_h), g_lam
 
     def precision(self, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-        """The Cholesky factor [L, M, M] of minus the second derivative of F in alpha: K_SS + K_SN
-        diag(f_hh) K_NS.
+        """Cholesky factor [L, M, M] of F's negative Hessian in alpha; N M^2 + M^3.
+
+        The Hessian is K_SS + K_SN diag(f_hh) K_NS.
         """
         state = self._head(alpha, lam)
         total = self.K + sum(self.spread(state, b) for b in self._blocks())
         return cholesky(add_jitter(total)).chol
 
     def spread(self, state: SubsetState, batch: tf.Tensor) -> tf.Tensor:
-        """K_SB diag(f_hh) K_BS of some rows [B], [L, M, M]."""
+        """K_SB diag(f_hh) K_BS of rows [B], [L, M, M]."""
         K, _, mean, variance = self._moments(state, batch)
         weights = tf.transpose(self._expand(batch, mean, tf.sqrt(variance)).d_hh)
         return tf.matmul(tf.maximum(weights, 0.0)[:, None] * K, K, transpose_b=True)
@@ -165,7 +158,7 @@ class SubsetBound:
     def _moments(
         self, state: SubsetState, batch: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """K_SB [G, M, B], L_B^-1 Lambda^1/2 K_SB [L, M, B], and mean and variance [B, L]; (V26)."""
+        """K_SB [G, M, B], L_B^-1 Lambda^1/2 K_SB [L, M, B], mean and variance [B, L]; (V26)."""
         X = tf.gather(self.X, batch)
         own = tf.constant(self.rows)[:, None] == tf.cast(batch, self.rows.dtype)
         # between two arrays of inputs a kernel such as White does not know which rows are one

@@ -1,9 +1,8 @@
-"""Mean-field conjugate computation on factor graphs, by messages between factors and variables
-(Khan & Lin 2017, section 5).
+"""Mean-field conjugate computation on factor graphs, by messages (Khan & Lin 2017, section 5).
 
-`mean_field_cvi` has `MeanFieldCVI` and is where to begin; `messages` computes one step as a pure
-function of the messages; `message_runs` repeats steps on all data, where the bound is watched, and
-on minibatches. The model is `models.FactorGraph`, and the families of its variables are in
+Begin with `mean_field_cvi`, which has `MeanFieldCVI`. `messages` computes one step as a pure
+function of the messages; `message_runs` repeats steps, on all data, where the bound is watched, or
+on minibatches. The model is `models.FactorGraph`, with variables' families in
 `distributions.families`.
 """
 

@@ -1,21 +1,18 @@
 """Mean-field conjugate computation on factor graphs.
 
-Khan & Lin 2017 (arXiv:1703.04265), section 5. A joint density is a product of factors f, and q is a
+Khan & Lin 2017 (arXiv:1703.04265), section 5. A joint density is a product of factors f, and q a
 product of one exponential family per variable z_k. Each factor sends a message to each of its
-variables, and the natural parameter lambda_k of q(z_k) is the sum of the messages that z_k
-receives. A step of size rho for some variables goes in three stages:
+variables; the natural parameter lambda_k of q(z_k) is the sum of its messages. A step of size rho:
 
-1. Sum the messages, which gives the natural parameters of q.
-2. For each factor of these variables, differentiate E_q log f with respect to mu_k, the expectation
-   parameters of q(z_k).
-3. Move the messages towards these gradients:
+1. Sum the messages: the natural parameters of q.
+2. For each factor, differentiate E_q log f in mu_k, the expectation parameters of q(z_k).
+3. Move the messages towards these gradients: (C32)
 
        lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
-       (C32)
 
-A gradient in expectation parameters is a natural gradient, so that this is a natural-gradient step
-on the bound. With rho = 1, one variable after the other and conjugate factors, it is variational
-message passing, and the bound rises in every step.
+A gradient in expectation parameters is a natural gradient, so this is a natural-gradient step on
+the bound. With rho = 1, variables in turn and conjugate factors it is variational message passing,
+and every step raises the bound.
 """
 
 from __future__ import annotations
@@ -39,20 +36,17 @@ from .messages import Moved, diagnose_messages, move_groups
 class MeanFieldCVI(tf.Module):
     """Mean-field conjugate-computation VI for `models.FactorGraph`.
 
-    The posterior to which it converges does not depend on the step size. A step that would leave
-    the domain of a family is halved until it does not. Cost of a step: the gradient of each factor
-    for each of its variables, and the solution of a linear system with the Fisher matrix of each
-    variable.
+    The limit does not depend on the step size. A step that would leave a family's domain is halved.
+    Cost of a step: each factor's gradient for each of its variables, and a linear solve with each
+    variable's Fisher matrix.
 
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
-    :param schedule: "sequential" moves one variable after the other, in the order of the graph;
-        "parallel" moves all at once, and then the step size should be below 1.
-    :param update: on minibatches, "local" gives each part of the data a message of its own (C20);
-        "global" lets messages shrink and gain the scaled gradient (C19), which is stochastic
-        variational inference.
-    :param local_step_size: on minibatches, the step size of variables that have one row per
-        observation.
-    :param local_sweeps: on minibatches, how often these move before the others do.
+    :param schedule: "sequential" moves one variable after the other, in the graph's order;
+        "parallel" moves all at once, with a step size below 1.
+    :param update: on minibatches, "local" gives each part of the data its own message; "global"
+        shrinks messages and adds the scaled gradient: stochastic variational inference.
+    :param local_step_size: on minibatches, step size of variables with one row per observation.
+    :param local_sweeps: on minibatches, moves of these before the others.
     :param seed: of draws and minibatches.
     :raises DataError: for step sizes outside (0, 1], and `local_sweeps` below 1.
     :raises UnknownOptionError: for unknown options.
@@ -75,6 +69,7 @@ class MeanFieldCVI(tf.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        # update: "local" is (C20), "global" is (C19)
         check_option("schedule", schedule, ("sequential", "parallel"))
         check_option("update", update, ("local", "global"))
         if not 0.0 < local_step_size <= 1.0:
@@ -97,7 +92,7 @@ class MeanFieldCVI(tf.Module):
         return step_size_at(self.step_size, step)
 
     def groups(self, names: list[str]) -> list[list[str]]:
-        """Which of the variables move together."""
+        """The groups of variables that move together."""
         return (
             [[name] for name in names]
             if self.schedule == "sequential"
@@ -107,16 +102,17 @@ class MeanFieldCVI(tf.Module):
         )
 
     def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
-        """Take one step of all variables on all data. The bound is not computed; it may fall, and
-        `run` is the safe way.
+        """Take one step of all variables on all data.
 
-        :param graph: the model, which has its own data.
-        :param step: the number of the step, which sets step size and draws.
-        :return: whether the step was taken, and how often it was halved. Inside `tf.function`
-            nothing can be raised: read its `ok`.
+        The bound is not computed, and may fall; `run` watches it.
+
+        :param graph: the model, with its data.
+        :param step: the step number, which sets step size and draws.
+        :return: whether the step was taken, and its halvings. `tf.function` cannot raise: read
+            `ok`.
         :raises ModelError: for another kind of model.
-        :raises NumericalError: if the step fails; the message names factor and variable, and
-        nothing is changed.
+        :raises NumericalError: if the step fails, with the names of factor and variable; nothing
+            changes.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
         seed = tf.constant([self.seed, step], tf.int32)
@@ -143,23 +139,23 @@ class MeanFieldCVI(tf.Module):
     ) -> ConjugateResult:
         """Take steps until the messages have converged.
 
-        On all data, a step after which the bound is lower is taken back and halved, and later steps
-        grow back to the step size. The bound is not watched with sampled factors, where it is an
-        estimate, nor on minibatches: use a step size below 1, or one that decays. Minibatches are a
-        fixed division of the rows, visited in random order.
+        On all data, a step that lowers the bound is undone and halved; later steps grow back. The
+        bound is not watched with sampled factors, where it is an estimate, nor on minibatches: use
+        a step size below 1, or a decaying one. Minibatches are a fixed division of the rows, in
+        random order.
 
-        :param graph: the model, which is left at the last messages that were accepted.
-        :param steps: at most so many steps, those that were taken back included.
-        :param tolerance: stop when the squared distance of the messages to where a full step leads
-            is below this share of their squared length.
-        :param batch_size: rows per minibatch; None takes all data. Runs on minibatches take all
+        :param graph: the model, left at the last accepted messages.
+        :param steps: limit of steps, undone ones included.
+        :param tolerance: stop when the squared distance to the end of a full step is below this
+            share of the messages' squared length.
+        :param batch_size: rows per minibatch; None is all data. Runs on minibatches take all
             `steps`.
         :param progress: show a progress bar.
-        :return: the record of the run.
+        :return: the result.
         :raises ModelError: for another kind of model.
-        :raises DataError: for a batch size that does not fit the data, and for a step size outside
-            (0, 1].
-        :raises NumericalError: if a step fails; the message names factor and variable.
+        :raises DataError: for a batch size that does not fit the data, and a step size outside (0,
+            1].
+        :raises NumericalError: if a step fails, with the names of factor and variable.
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)
         check_whole(1, steps=steps)

@@ -21,7 +21,7 @@ from .messages import Moved, diagnose_messages, move_groups
 
 
 class MessageRule(Protocol):
-    """What a run needs of a `MeanFieldCVI`."""
+    """The settings of a `MeanFieldCVI` that a run uses."""
 
     update: str
     local_step_size: float
@@ -29,14 +29,14 @@ class MessageRule(Protocol):
     seed: int
 
     def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1 and so on."""
+        """The size of step 0, 1, ..."""
 
     def groups(self, names: list[str]) -> list[list[str]]:
-        """Which of the variables move together."""
+        """The groups of variables that move together."""
 
 
 class _Point(NamedTuple):
-    """Messages, their bound, and the step that led there."""
+    """Messages, their bound, and the step to them."""
 
     messages: Messages
     elbo: float
@@ -44,16 +44,16 @@ class _Point(NamedTuple):
     ok: bool
     """Whether the messages are in their domains and the bound is finite."""
     seed: tf.Tensor
-    """Of the step [2]."""
+    """Seed of the step [2]."""
     step_size: float
     change: float
     """Squared length of a full step from the messages before."""
     shortened: int
-    """How often the step was halved to stay in the domains."""
+    """Halvings of the step to stay in the domains."""
 
 
 class _MessageClimber:
-    """Steps of a rule on all data, for `ascend`."""
+    """Steps on all data, for `ascend`."""
 
     def __init__(self, rule: MessageRule, graph: FactorGraph, tolerance: float, bar: tqdm) -> None:
         self.rule, self.graph, self.tolerance, self.bar = rule, graph, tolerance, bar
@@ -74,7 +74,7 @@ class _MessageClimber:
         self._step = step
 
     def start(self) -> _Point:
-        """The messages of the graph."""
+        """The graph's messages."""
         graph, seed = self.graph, _seed(self.rule, 0)
         messages = graph.current()
         elbo = float(graph.bound(graph.naturals(messages), graph.data, seed))
@@ -89,7 +89,7 @@ class _MessageClimber:
         return _Point(then.messages, elbo, ok, seed, size, float(then.change), int(then.shortened))
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether q exists and, where it is not an estimate, the bound has not fallen."""
+        """Whether q exists and the bound, if exact, has not fallen."""
         if not then.ok or not (self.sampled or not has_fallen(now.elbo, then.elbo)):
             self.record.shortened += 1
             return False
@@ -100,16 +100,14 @@ class _MessageClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the last full step would have been short in comparison with the messages."""
+        """Whether the last full step was short relative to the messages."""
         return now.change <= self.tolerance * (1.0 + _squared(now.messages))
 
 
 def run_whole(
     rule: MessageRule, graph: FactorGraph, steps: int, tolerance: float, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow
-    back.
-    """
+    """Steps on all data; one that lowers the bound is halved, later ones grow back."""
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _MessageClimber(rule, graph, tolerance, bar)
     start = climber.start()
@@ -124,7 +122,7 @@ def run_whole(
 def run_batches(
     rule: MessageRule, graph: FactorGraph, steps: int, batch_size: int, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on the parts of a fixed division of the rows, in random order."""
+    """Steps on the parts of a fixed division of the rows, in random order."""
     if graph.num_data is None:
         raise DataError(
             f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=."
@@ -156,11 +154,9 @@ def run_batches(
 
 
 class _Memory:
-    """The messages of a run on minibatches: those for all rows, those for single rows, and the
-    parts of blocks of rows.
+    """Messages of a run on minibatches: for all rows, for single rows, and the blocks' parts.
 
-    A step reads and writes the rows of its block alone; it is compiled once for each size of a
-    block.
+    A step reads and writes the rows of its block alone, and is compiled once per block size.
     """
 
     def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
@@ -178,7 +174,7 @@ class _Memory:
         self._step = self._compiled(rule)
 
     def _compiled(self, rule: MessageRule) -> Callable[..., Moved]:
-        """A step on one block: first the variables of its rows, then those for all rows."""
+        """A step on one block: first the variables of its rows, then the shared ones."""
         graph = self.graph
         inner = rule.groups([name for name in graph.families if name in graph.local])
         outer = rule.groups([name for name in graph.families if name not in graph.local])
@@ -204,7 +200,7 @@ class _Memory:
         return step
 
     def step(self, block: int, step_size: float, seed: tf.Tensor) -> Moved:
-        """Move on one block; raises `NumericalError` if that fails, with nothing changed."""
+        """Move on one block; on failure raises `NumericalError` and changes nothing."""
         rows = self.blocks[block]
         data = {
             key: tuple(tf.gather(array, rows) for array in arrays)
@@ -234,7 +230,7 @@ class _Memory:
         return self.graph.bound(self.graph.naturals(self.whole()), self.graph.data, seed)
 
     def whole(self) -> Messages:
-        """All messages, those of all rows included."""
+        """All messages, of all rows."""
         return _merge(self.shared, tf.nest.map_structure(tf.constant, self.rows))
 
 

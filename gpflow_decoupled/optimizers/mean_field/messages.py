@@ -22,15 +22,13 @@ class Moved(NamedTuple):
 
     messages: Messages
     parts: Messages
-    """For messages of factors that minibatches divide: the part of them that the present minibatch
-    contributes.
-    """
+    """The minibatch's part of messages from factors that minibatches divide."""
     change: tf.Tensor
-    """[]: squared distance of the messages to where a full step leads, before the step."""
+    """[]: squared distance from the messages to the end of a full step, before the step."""
     shortened: tf.Tensor
-    """[], int: how often the step was halved to stay in the domain."""
+    """[], int: halvings of the step to stay in the domain."""
     ok: tf.Tensor
-    """[], bool: false if no step stays in the domain; then the messages are of no use."""
+    """[], bool: false if no step stays in the domain; the messages are then invalid."""
 
     @classmethod
     def at(cls, messages: Messages, parts: Messages | None = None) -> Moved:
@@ -49,17 +47,17 @@ def move(
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """Move all messages to some variables towards the gradients at the messages as they are: (C32).
+    """Move all messages to some variables towards the gradients at the present messages (C32).
 
-    On a minibatch, a factor with `parts` moves its part of the message alone (C20); the gradients
-    of other factors that minibatches divide count `scale` times (C19). All variables have the same
-    step size, which is halved until the posterior of each of them exists.
+    On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
+    other factors that minibatches divide count `scale` times (C19). All variables share one step
+    size, halved until the posterior of each exists.
 
     :param graph: the model.
     :param now: the messages.
     :param names: the variables.
     :param step_size: rho [].
-    :param data: of each factor, all rows or those of a minibatch.
+    :param data: of each factor, all rows or a minibatch.
     :param seed: of sampled factors [2].
     :param scale: N/B on a minibatch.
     """
@@ -101,7 +99,7 @@ def move_groups(
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """One `move` for each group of variables, one after the other; step_size is [] and seed [2]."""
+    """One `move` for each group of variables in turn; step_size is [] and seed [2]."""
     for place, names in enumerate(groups):
         now = move(graph, now, names, step_size, data, tf.random.fold_in(seed, place), scale)
     return now
@@ -110,7 +108,7 @@ def move_groups(
 def _goal(
     graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float
 ) -> Natural:
-    """Where a full step takes a message."""
+    """The end of a full step of a message."""
     if name in now.parts.get(key, {}):
         old, part = now.messages[key][name], now.parts[key][name]
         return tuple(total + (g - share) for total, g, share in zip(old, gradient, part))  # (C20)
@@ -120,7 +118,7 @@ def _goal(
 
 
 def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
-    """The messages `old`, of which those that have a goal are moved towards it."""
+    """The messages `old`, moved towards their goals, if any."""
 
     def moved(key: str, name: str) -> Natural:
         if name not in goals.get(key, {}):
@@ -146,9 +144,7 @@ def _feasible(
     drifts: Mapping[str, Natural],
     step_size: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, ... that keeps all variables in their domains, and
-    whether there is one.
-    """
+    """The first of step_size, step_size / 2, ... with all variables in their domains, if any."""
 
     def inside(step: tf.Tensor) -> tf.Tensor:
         reached = {
@@ -165,9 +161,7 @@ def _feasible(
 def diagnose_messages(
     graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor
 ) -> NumericalError:
-    """The error for a step from these messages that failed: names the factor or the variable, and
-    the fix; seed is [2].
-    """
+    """The error for a failed step from these messages, with factor or variable; seed is [2]."""
     naturals = graph.naturals(messages)
     beliefs = {name: Belief.at(family, naturals[name]) for name, family in graph.families.items()}
     for key, value in graph.expected(beliefs, data, seed).items():

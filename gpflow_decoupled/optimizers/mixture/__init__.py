@@ -1,9 +1,8 @@
-"""Mixtures of Gaussians as q(w), a rival of affine-independent inference on the same models.
+"""Mixtures of Gaussians as q(w), an alternative to affine-independent inference on its models.
 
-`mixture_ascent` finds the mixture; read it first. `entropy` has lower bounds of the entropy of a
-mixture, which has no closed form, and an estimate of it; `mixture_objective` is the bound as a
-function of one vector, which L-BFGS climbs; `mixture_posterior` predicts with the mixture, and
-`mixture_result` is what a run returns.
+Read `mixture_ascent` first, which finds the mixture. `entropy` has lower bounds of a mixture's
+entropy, which has no closed form, and an estimate; `mixture_objective` is the bound as a function
+of one vector, for L-BFGS; `mixture_posterior` predicts, and `mixture_result` is the result.
 """
 
 __all__: list[str] = []

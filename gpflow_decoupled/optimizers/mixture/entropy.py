@@ -1,17 +1,17 @@
-"""The entropy of a mixture of Gaussians: two lower bounds in closed form, and an unbiased estimate.
+"""The entropy of a mixture of Gaussians: two lower bounds in closed form, an unbiased estimate.
 
 For q(w) = sum_j pi_j N(w | m_j, S_j), with S = (S_j + S_l) / 2 for a pair of components,
 
-    H[q] >= sum_j pi_j H_j - sum_j pi_j log sum_l pi_l C_jl,   C_jl = int N_j^(1/2) N_l^(1/2) dw
-    (A30) log C_jl = -1/8 (m_j - m_l)^T S^-1 (m_j - m_l) - 1/2 log|S| + 1/4 log|S_j| + 1/4 log|S_l|
-    H[q] >= -sum_j pi_j log sum_l pi_l N(m_j | m_l, S_j + S_l)
-    (A31) H[q] = sum_j pi_j (H_j - log pi_j) + sum_j pi_j E_j log r_j(w),   r_j = pi_j N_j / q
-    (A32)
+    H[q] >= sum_j pi_j H_j - sum_j pi_j log sum_l pi_l C_jl,                          (A30)
+    C_jl = int N_j^(1/2) N_l^(1/2) dw,
+    log C_jl = -1/8 (m_j - m_l)^T S^-1 (m_j - m_l) - 1/2 log|S| + 1/4 log|S_j| + 1/4 log|S_l|
+    H[q] >= -sum_j pi_j log sum_l pi_l N(m_j | m_l, S_j + S_l)                        (A31)
+    H[q] = sum_j pi_j (H_j - log pi_j) + sum_j pi_j E_j log r_j(w),  r_j = pi_j N_j / q  (A32)
 
-(A30) is the bound of Kolchinsky & Tracey 2017 by Bhattacharyya coefficients, their alpha = 1/2. It
-is exact for one component, for components that are all the same, and for components that do not
-overlap. (A31) follows from Jensen's inequality (Gershman, Hoffman & Blei 2012); for one component
-it is D/2 (1 - log 2) too low. In (A32) only the last term, which is never above zero, needs draws.
+(A30), Kolchinsky & Tracey 2017 with Bhattacharyya coefficients (alpha = 1/2), is exact for one
+component, equal components, and components that do not overlap. (A31) is Jensen's inequality
+(Gershman, Hoffman & Blei 2012), D/2 (1 - log 2) too low for one component. In (A32) only the last
+term, never positive, needs draws.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Te
 
 
 def jensen_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
-    """The lower bound (A31) in nats, a scalar, of log weights [J], means [J, D] and roots
-    [J, D, D]; cost J^2 D^3.
+    """The lower bound (A31) in nats, a scalar; cost J^2 D^3.
+
+    For log weights [J], means [J, D] and roots [J, D, D].
     """
     distance, log_det = _pairs(means, roots)
     log_density = -0.25 * distance - 0.5 * (
@@ -81,7 +82,7 @@ ENTROPIES: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "bhattacharyya": bhattacharyya_entropy,
     "jensen": jensen_entropy,
 }
-"""The lower bounds by the names that `MixtureAscent` takes."""
+"""The lower bounds by their names in `MixtureAscent`."""
 
 
 def sampled_entropy(
@@ -91,13 +92,13 @@ def sampled_entropy(
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """An unbiased estimate of the entropy by (A32), and its standard error, in nats.
+    """Unbiased estimate of the entropy by (A32), and its standard error, in nats.
 
     :param log_weights: log pi [J], normalised.
     :param means: m [J, D].
     :param roots: roots of S, [J, D, D].
-    :param draws: from each component.
-    :param rng: draws them.
+    :param draws: per component.
+    :param rng: the generator.
     """
     D = means.shape[1]
     log_dets = np.linalg.slogdet(roots)[1]

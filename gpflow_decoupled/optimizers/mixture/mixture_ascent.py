@@ -1,11 +1,9 @@
-"""Variational inference with a mixture of Gaussians as q(w), for the models of affine-independent
-inference.
+"""Variational inference with a mixture of Gaussians q(w), for affine-independent models.
 
-Challis & Barber 2012 name such mixtures (Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman,
-Hoffman & Blei 2012) as what comes before their own family, and as what needs a further bound, since
-the entropy of a mixture has no closed form. The expectations of the sites are exact here, (A33),
-and the entropy is bounded from below by (A30) or (A31). The objective is therefore a lower bound of
-log Z, and the same at every evaluation, which an estimate from draws would not be.
+Challis & Barber 2012 mention such mixtures (Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman,
+Hoffman & Blei 2012) as predecessors that need a further bound, because their entropy has no closed
+form. Here the sites' expectations are exact (A33) and the entropy is bounded by (A30) or (A31), so
+the objective is a lower bound of log Z without sampling noise.
 """
 
 from __future__ import annotations
@@ -31,40 +29,34 @@ from .mixture_posterior import MixturePosterior
 from .mixture_result import MixtureResult
 
 _NEAR, _FAR = 0.1, 0.8
-"""Standard deviations, in units of those of the best Gaussian, of the means at the first start and
-at the others.
-"""
+"""Standard deviations of the means at the first and the other starts, of the best Gaussian's."""
 _SCALES = 0.3
-"""The logarithms of the first start's scales reach from minus this to this."""
+"""The first start's log scales reach from minus this to this."""
 
 
 class MixtureAscent:
-    """Finds a mixture of J Gaussians for an `AffineIndependentGP` or `AffineIndependentGLM`, at
-    fixed hyperparameters.
+    """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    The run has three steps:
+    1. Find the Gaussian q of the greatest bound, as `AffineIndependentAscent`.
+    2. Climb over weights, means and covariances by L-BFGS, from one start with components of
+    different widths at nearly the Gaussian's mean, and others with narrower components at random
+    places from it.
+    3. Keep the best end; or the Gaussian, if its bound is greater and the entropy is
+    "bhattacharyya".
 
-    1. The Gaussian q with the greatest bound, as in `AffineIndependentAscent`.
-    2. L-BFGS on weights, means and covariances, from several starts about that Gaussian: one with
-       components of different widths in nearly the same place, and others with narrower components
-       at places drawn from it.
-    3. The best of the ends is kept; or the Gaussian, where that has the greater bound and the
-       entropy is "bhattacharyya".
-
-    The bound has many local optima, and another seed or more starts may find a better one. The
-    model's base distribution and its A and b are neither used nor changed.
+    The bound has many local optima; another seed or more starts may find a better one. The model's
+    base distribution, A and b are neither used nor changed.
 
     :param components: J.
-    :param entropy: the lower bound of the entropy: "bhattacharyya", (A30), which is exact for J = 1
-        and for components that do not overlap; or "jensen", (A31), that of Gershman, Hoffman & Blei
-        2012, which is lower: by D/2 (1 - log 2) for J = 1.
-    :param starts: from how many points to climb; one is enough for J = 1.
-    :param tolerance: in nats; a climb ends when six iterations of L-BFGS gain less than this.
-    :param max_evaluations: at most so many evaluations of the bound and its gradient, per climb.
-    :param draws: from each component, for `elbo_estimate` of the result; 0 leaves it out.
-    :param seed: of the starts and of these draws.
+    :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not
+        overlap; or "jensen" (Gershman, Hoffman & Blei 2012), lower by D/2 (1 - log 2) for J = 1.
+    :param starts: number of climbs; one is enough for J = 1.
+    :param tolerance: in nats; a climb ends when six iterations of L-BFGS gain less.
+    :param max_evaluations: limit of evaluations of the bound and its gradient, per climb.
+    :param draws: per component, for the result's `elbo_estimate`; 0 for none.
+    :param seed: of the starts and draws.
     :raises DataError: for settings out of range.
-    :raises UnknownOptionError: for another name of an entropy.
+    :raises UnknownOptionError: for another entropy.
 
     Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
     Example::
@@ -86,6 +78,7 @@ class MixtureAscent:
         draws: int = 10_000,
         seed: int = 0,
     ) -> None:
+        # entropy: (A30) or (A31)
         check_whole(1, components=components, starts=starts, max_evaluations=max_evaluations)
         check_whole(0, draws=draws, seed=seed)
         check_rate(tolerance=tolerance)
@@ -99,13 +92,13 @@ class MixtureAscent:
         return settings_line(self)
 
     def run(self, model: AffineIndependentGP) -> MixtureResult:
-        """Find the mixture. The model is not changed.
+        """Find the mixture; the model does not change.
 
-        :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
+        :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
         :return: bounds, history, and the mixture as `posterior`.
         :raises ModelError: for a model of another family.
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the
-        observation.
+        :raises NumericalError: if the Gaussian bound is not finite at the start, with the
+            observation.
         """
         require_model("MixtureAscent", model, AffineIndependentGP)
         recorder, rng = Recorder("elbo", "evaluations", "stage"), np.random.default_rng(self.seed)
@@ -154,7 +147,7 @@ class MixtureAscent:
         )
 
     def _starts(self, objective: MixtureObjective, rng: np.random.Generator) -> list[np.ndarray]:
-        """The points [n] from which to climb."""
+        """The starts [n]."""
         J, shape = self.components, (self.components, objective.size)
         if J == 1:
             return [objective.start(np.zeros(shape), np.ones(1))]
@@ -171,9 +164,7 @@ class MixtureAscent:
     def _estimate(
         self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
     ) -> tuple[float, float]:
-        """The bound with an estimate of the entropy in the place of its lower bound, and the
-        standard error, in nats.
-        """
+        """The bound with the entropy estimated from draws, and its standard error, in nats."""
         if not self.draws:
             return float("nan"), float("nan")
         log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)

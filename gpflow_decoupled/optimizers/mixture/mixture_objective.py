@@ -1,15 +1,13 @@
-"""The bound of a mixture of Gaussians as a function of one vector, in the coordinates of the best
-Gaussian.
+"""The bound of a mixture of Gaussians over one vector, in the best Gaussian's coordinates.
 
-With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j with L~_j
-lower triangular, in which the bound curves alike in all directions. The vector has the J logits of
-the weights, the m~_j, and the entries of the L~_j, those of the diagonal as logarithms. For the
-sites g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2,
+With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j, L~_j lower
+triangular: the bound is then about equally curved in all directions. The vector has the J logits of
+the weights, the m~_j, and the L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n =
+phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33)
 
     E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
-    (A33)
 
-which is exact, and with a lower bound of the entropy the sum is a lower bound of log Z.
+is exact; with a lower bound of the entropy the sum is a lower bound of log Z.
 """
 
 from __future__ import annotations
@@ -44,17 +42,15 @@ class Mixture(NamedTuple):
 class MixtureObjective:
     """The lower bound of log Z, and its gradient.
 
-    Cost of a value and its gradient: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an
-    expectation.
+    Cost of both: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
 
     :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the
-        sites.
-    :param constant: what to add to the bound, in nats.
-    :param integration: how expectations of sites without a closed form are computed.
-    :param frame: the mean b [D] and the lower triangular root C [D, D] of the best Gaussian.
+    :param gaussian: [D], 1 for a weight with a Gaussian prior, 0 if its prior is a site.
+    :param constant: added to the bound, in nats.
+    :param integration: rule of expectations without a closed form.
+    :param frame: mean b [D] and lower triangular root C [D, D] of the best Gaussian.
     :param components: J.
-    :param entropy: the name of the lower bound of the entropy, one of `entropy.ENTROPIES`.
+    :param entropy: lower bound of the entropy, a name in `entropy.ENTROPIES`.
     """
 
     def __init__(
@@ -85,9 +81,7 @@ class MixtureObjective:
         return float(value), gradient.numpy().astype(np.float64)
 
     def start(self, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """The vector [n] of equal weights, of means m~ [J, D] and of L~_j = scale_j I, for scales
-        [J].
-        """
+        """The vector [n] of equal weights, means m~ [J, D] and L~_j = scale_j I, scales [J]."""
         diagonal = np.log(scales)[:, None, None] * np.eye(self.size)
         lower = tfp.math.fill_triangular_inverse(diagonal).numpy()
         return np.concatenate([np.zeros(len(scales)), means.ravel(), lower.ravel()]).astype(
@@ -134,7 +128,7 @@ class MixtureObjective:
         return energy + self.constant + self.entropy(*self._parts(x)) + volume
 
     def _expected(self, group: SiteGroup, m: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-        """The sum of E g_n over a group under one component m [D], root [D, D]: (A33)."""
+        """Sum of E g_n over a group under one component m [D], root [D, D]: (A33)."""
         mean = group.offset + tf.linalg.matvec(group.features, m)
         variance = tf.reduce_sum(tf.square(tf.matmul(group.features, root)), axis=1)
         variance = variance if group.noise is None else variance + group.noise

@@ -1,6 +1,4 @@
-"""A mixture of Gaussians as the posterior of a model with an affine-independent basis, and its
-predictions.
-"""
+"""A mixture of Gaussians as the posterior of an affine-independent model, and its predictions."""
 
 from __future__ import annotations
 
@@ -24,14 +22,11 @@ tfd = tfp.distributions
 
 
 class MixturePosterior:
-    """q(w) = sum_j pi_j N(w | m_j, S_j) of the whitened w of a model, and the predictions of f and
-    of labels with it.
+    """q(w) = sum_j pi_j N(w | m_j, S_j) of a model's whitened w, with predictions of f and labels.
 
-    Under each component f(x) is normal, so that every prediction is a sum over J of those with a
-    Gaussian q.
+    Under each component f(x) is normal, so a prediction is a sum over J Gaussian predictions.
 
-    :param model: whose prior, data and likelihood the mixture belongs to; its own q is neither read
-        nor changed.
+    :param model: provides prior, data and likelihood; its q is neither read nor changed.
     :param log_weights: log pi [J], normalised.
     :param means: m [J, D].
     :param roots: lower triangular roots of S, [J, D, D].
@@ -56,7 +51,7 @@ class MixturePosterior:
         )
 
     def __repr__(self) -> str:
-        """One line: the numbers of components and of whitened coordinates."""
+        """One line: components and whitened coordinates."""
         return one_line(
             self, components=int(self.means.shape[0]), coordinates=int(self.means.shape[1])
         )
@@ -73,7 +68,7 @@ class MixturePosterior:
 
     @property
     def distribution(self) -> tfp.distributions.Distribution:
-        """q(w) of the whitened w [D] as a distribution of TensorFlow Probability."""
+        """q(w) of the whitened w [D] in TensorFlow Probability."""
         components = tfd.MultivariateNormalTriL(self.means, self.roots)
         return tfd.MixtureSameFamily(tfd.Categorical(logits=self._log_weights), components)
 
@@ -107,9 +102,7 @@ class MixturePosterior:
         return self._of_all(*self._moments(self.model.inputs(Xnew)))
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
-        """The density of f(x) at Xnew [N, D] for values [G], or [N, G] with a row for each input;
-        [N, G].
-        """
+        """Density of f(x) [N, G] at Xnew [N, D] for values [G], or [N, G] with a row per input."""
         mean, variance = self._moments(self.model.inputs(Xnew))
         values = tf.cast(as_array(grid, "grid"), mean.dtype)
         if values.shape.rank not in (1, 2) or (
@@ -123,8 +116,9 @@ class MixturePosterior:
         return tf.einsum("j,jng->ng", self.weights, each)
 
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each; the mean of binary labels is the
-        class probability.
+        """Mean and variance of labels at Xnew [N, D], [N, 1] each.
+
+        The mean of binary labels is the class probability.
         """
         X, likelihood = self.model.inputs(Xnew), self.model.likelihood
         check_moments(likelihood)
@@ -145,7 +139,7 @@ class MixturePosterior:
         return tf.reduce_logsumexp(self._log_weights[:, None] + tf.stack(densities), axis=0)
 
     def _of_all(self, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
-        """Mean and variance [N, 1] of a mixture of variables with these moments [J, N]."""
+        """Mean and variance [N, 1] of a mixture with component moments [J, N]."""
         weights = self.weights[:, None]
         whole = tf.reduce_sum(weights * mean, axis=0)
         spread = tf.reduce_sum(weights * (variance + tf.square(mean - whole)), axis=0)

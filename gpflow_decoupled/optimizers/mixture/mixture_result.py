@@ -14,12 +14,11 @@ from .mixture_posterior import MixturePosterior
 
 @dataclass(kw_only=True, repr=False)
 class MixtureResult(StagedResult):
-    """The result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats, with a lower
-    bound of the entropy.
+    """Result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats.
 
-    `history` has arrays [steps]: "step", "seconds", "elbo" (the best bound so far in this stage),
-    "evaluations" (since the entry before) and "stage" (0 while q is one Gaussian, then 1, 2, ...
-    for each start). `gain` is below zero only for the entropy "jensen".
+    `history` has arrays [steps]: "step", "seconds", "elbo" (best so far in this stage),
+    "evaluations" (since the entry before) and "stage" (0 for the Gaussian, then 1, 2, ... per
+    start). `gain` is negative only for the entropy "jensen".
 
     Example::
 
@@ -29,19 +28,21 @@ class MixtureResult(StagedResult):
     """
 
     elbo_estimate: float
-    """The bound of the same mixture with its entropy estimated from draws, in nats: unbiased, and a
-    lower bound of log Z up to its standard error. NaN without draws."""
+    """The mixture's bound with its entropy estimated from draws, in nats.
+
+    Unbiased: a lower bound of log Z up to its standard error. NaN without draws.
+    """
     standard_error: float
     """Of `elbo_estimate`, in nats."""
     start_elbos: np.ndarray
-    """The bound at the end of the climb from each start, in nats, [starts]."""
+    """The bound at the end of each climb, in nats, [starts]."""
     kept: str
-    """Which q is in `posterior`: "mixture", or "gaussian" where that one has the greater bound."""
+    """The q in `posterior`: "mixture", or "gaussian" if its bound is greater."""
     posterior: MixturePosterior
-    """q(w) and its predictions; the model itself is as it was before the run."""
+    """q(w) and its predictions; the run leaves the model unchanged."""
 
     def __str__(self) -> str:
-        """One line: bounds, evaluations, time and why the run ended."""
+        """One line: bounds, evaluations, time and reason of the end."""
         return (
             f"ELBO {self.elbo:.6g} ({self.kept} kept; estimated as {self.elbo_estimate:.6g} +-"
             f" {self.standard_error:.2g}, Gaussian {self.gaussian_elbo:.6g}), {self.evaluations}"

@@ -1,6 +1,4 @@
-"""One pass through the bound: its value, and the derivatives that natural gradients and ordinary
-ones need.
-"""
+"""One pass through the bound: its value, and derivatives for natural and ordinary gradients."""
 
 from __future__ import annotations
 
@@ -29,44 +27,39 @@ from .held_sites import SiteSums, gradient_at_sites, site_sums
 class BoundGradients(NamedTuple):
     """The bound at the current Parameters, and its derivatives.
 
-    On several replicas the bound, the gradients and the target are those of the whole batch, the
-    same on each of them, and what is said of the data is said of a replica's own rows.
+    On several replicas bound, gradients and target are for the whole batch, equal on all; what
+    concerns data is for the replica's own rows.
     """
 
     elbo: tf.Tensor
     """[], nats of the whole data set."""
     state: State
-    """What the basis's `factor` returned, a NamedTuple of its own type."""
+    """Result of the basis's `factor`, a NamedTuple of its own type."""
     features: Features
-    """Of the basis at the data."""
+    """The basis's features at the data."""
     variance: tf.Tensor
-    """Of q(f) at the data [N, L]."""
+    """Variance of q(f) at the data [N, L]."""
     g: tf.Tensor
-    """dE/dmean [N, L], where E is the expected log density, scaled to the whole data set."""
+    """dE/dmean [N, L], E the expected log density scaled to the whole data set."""
     h: tf.Tensor
-    """dE/dvariance [N, L], the mean held fixed."""
+    """dE/dvariance [N, L], at fixed mean."""
     gradients: list[tf.Tensor | None]
-    """Of the bound plus the log prior, one per variable that was asked for; None where it does not
-    depend on the variable.
-    """
+    """Gradients of bound plus log prior, one per variable asked for; None if independent of it."""
     scale: tf.Tensor
-    """[], the factor of the data term, which is the number of all observations over that of the
-    whole batch.
-    """
+    """[], factor of the data term: number of all observations over the whole batch's."""
     target: tuple[tf.Tensor, tf.Tensor] | None = None
-    """theta* [M, L] and P* [L, M, M], where a full step takes the first Gaussian part, if that was
-    asked for.
+    """theta* [M, L] and P* [L, M, M], the end of a full step of the first Gaussian part, if asked
+    for.
     """
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
-    """The model itself, or a `BasisGP` that shares all Parameters with a plain
-    `gpflow.models.SVGP`.
+    """The model, or a `BasisGP` with all Parameters of a plain `gpflow.models.SVGP`.
 
-    :param model: what a user passed.
-    :param method: the name of what was called, for the message.
-    :raises ModelError: for other models, for an SVGP with a diagonal covariance, and for a model
-        whose `update` has taken in data that would be forgotten.
+    :param model: the user's model.
+    :param method: the method's name, for the message.
+    :raises ModelError: for other models, an SVGP with a diagonal covariance, and a model whose
+        `update` has taken in data that would be forgotten.
     """
     if isinstance(model, BasisGP):
         if model.memory is not None:
@@ -109,18 +102,17 @@ def evaluate(
 ) -> BoundGradients:
     """The bound and all derivatives, from one forward and one backward pass.
 
-    On several replicas of `tf.distribute`, each with its own rows, there are two messages: of one
-    number, and of all sums.
+    On several replicas of `tf.distribute`, each with its own rows, two messages: of one number, and
+    of all sums.
 
     :param model: a model on inducing points.
     :param data: X [N, D], Y [N, P].
-    :param variables: what to differentiate with respect to, besides the moments of q(f).
+    :param variables: what to differentiate in, besides the moments of q(f).
     :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
-    :param hold_sites: differentiate while the sites of q's Gaussians stay as they are, (C28),
-        instead of the Parameters.
+    :param hold_sites: differentiate at fixed sites of q's Gaussians (C28), not fixed Parameters.
     :param with_target: compute `BoundGradients.target` too.
-    :param low: compute products with rows of data, and the gradient of whitened rows, in this
-        precision, for a basis that `mixes_precision`; what is returned is in that of the model.
+    :param low: precision of products with rows of data and of the gradient of whitened rows, for a
+        basis that `mixes_precision`; results have the model's.
     """
     X, Y = model.as_tensors(data)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -160,11 +152,10 @@ def gradients_of(
     weights: tf.Tensor | None,
     low: tf.DType | None,
 ) -> list[tf.Tensor | None]:
-    """The gradients of an objective, a scalar, one per variable.
+    """The gradients of a scalar objective, one per variable.
 
-    :param tape: that has recorded it.
-    :param held: where sites stay as they are, each Gaussian part with what whitens it and its sums
-        over the batch.
+    :param tape: its recording.
+    :param held: for fixed sites, each Gaussian part with its whitener and its sums over the batch.
     :param weights: see `gradient_at_sites`, as `low`.
     """
     targets, upstream = [objective], [tf.ones_like(objective)]
@@ -177,9 +168,7 @@ def gradients_of(
 
 
 def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
-    """The features at X [N, D], in its precision, of a state whose products with rows are in
-    `low`.
-    """
+    """Features at X [N, D], in its precision, of a state whose products with rows are in `low`."""
     if low is None:
         return model.basis.features(state, model.kernel, X)
     found = model.basis.features(model.basis.lowered(state, low), model.kernel, X)
@@ -187,7 +176,7 @@ def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None
 
 
 def added_up(own: BoundGradients) -> BoundGradients:
-    """The evaluation with bound, gradients and target of all replicas, in one message."""
+    """The evaluation with all replicas' bound, gradients and target, in one message."""
     found = [gradient for gradient in own.gradients if gradient is not None]
     target = [] if own.target is None else [own.target[1], own.target[0]]
     elbo, *sums = replicas.total([own.elbo, *target, *found], symmetric=[1] if target else [])
@@ -207,9 +196,7 @@ def local_gradient(
     data: RegressionData,
     scale: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """dE/dmean and dE/dvariance [N, L] of `local_expansion`, whose parameters these are; X is
-    [N, D] and Y is [N, P].
-    """
+    """dE/dmean and dE/dvariance [N, L] of `local_expansion`; X is [N, D] and Y [N, P]."""
     return local_expansion(model, mean, variance, data, scale)[1:]
 
 
@@ -220,10 +207,9 @@ def local_expansion(
     data: RegressionData,
     scale: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """E [], dE/dmean and dE/dvariance [N, L] at given moments, from one pass through the likelihood
-    and back.
+    """E [], dE/dmean and dE/dvariance [N, L] at given moments; one pass through the likelihood.
 
-    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param model: provides likelihood, mean function and mixing of outputs.
     :param mean: of q(f) at the data [N, L], less the mean function.
     :param variance: of q(f) at the data [N, L].
     :param data: X [N, D], Y [N, P].

@@ -1,29 +1,26 @@
-"""How q follows when the kernel moves: its sites stay, and not its mean and covariance.
+"""q while the kernel moves: its sites stay fixed, and not its mean and covariance.
 
-Adam, Chang, Khan & Solin 2021 (arXiv:2111.03412), the M-step of conjugate-computation VI, for any
-whitened Gaussian part. q(u) is p(u) times a Gaussian site, and in whitened coordinates the site has
-the precision P - I and the linear term theta = P m~, where P = S~^-1. When the kernel moves, p(u)
-changes and its Cholesky factor L_old becomes L_new. With T = L_old^-1 L_new, the same site under
-the new kernel is
+The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
+whitened Gaussian part. q(u) is p(u) times a Gaussian site, with whitened precision P - I and linear
+term theta = P m~, where P = S~^-1. When the kernel moves, the Cholesky factor of p(u) changes from
+L_old to L_new. With T = L_old^-1 L_new, the same site under the new kernel is (C28)
 
     theta <- T^T theta,   P <- I + T^T (P - I) T
-    (C28)
 
-The bound then falls far less than if the whitened m~ and S~ stayed. The gradient for the kernel is
-that of the bound at fixed sites. For a small change of the kernel matrix dK, dT = phi(X) with X =
-L^-1 dK L^-T, where phi takes the lower triangle and half of the diagonal. With P* = I - 2 A diag(h)
-A^T, the gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
+The bound then falls far less than with fixed whitened m~ and S~. The kernel's gradient is the
+bound's at fixed sites. For a small change dK, dT = phi(X) with X = L^-1 dK L^-T, phi the lower
+triangle with half of the diagonal. With P* = I - 2 A diag(h) A^T, the gradient g_m = A g - m~ and u
+= S~ g_m, fixed sites add
 
     dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-to what fixed m~ and S~ give. It vanishes where q is optimal. What these give through A = L^-1 K_ux,
-whose own change is -phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies A
-in the mean of q(f): w = m~ for a coupled basis. Both together are
+to the gradient at fixed m~ and S~; it vanishes at the optimal q. The latter's part through A = L^-1
+K_ux, whose change is -phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies
+A in the mean of q(f): w = m~ for a coupled basis. Together, (C69)
 
     dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
-    (C69)
 
-which needs no product of matrices as wide as the batch: P* is known from the natural gradient.
+which needs no product as wide as the batch: P* is known from the natural gradient.
 """
 
 from __future__ import annotations
@@ -49,9 +46,7 @@ from .natural_parameters import Natural
 
 
 class SiteSums(NamedTuple):
-    """What the rows of a batch add up to for a Gaussian part; on several replicas those of this
-    one, with its share of I.
-    """
+    """Sums over the rows of a batch for a Gaussian part; a replica's own, with its share of I."""
 
     precision: tf.Tensor
     """P* = I - 2 A diag(h) A^T [L, M, M]"""
@@ -69,21 +64,18 @@ def site_sums(
     low: tf.DType | None = None,
     before: tuple | None = None,
 ) -> SiteSums:
-    """The sums over the rows of a batch that all steps of a Gaussian part are made of; cost M^2 N
-    per latent.
+    """Sums over a batch that all steps of a Gaussian part use; cost M^2 N per latent.
 
-    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole
-    mean.
+    A^T m~ is this part's share of the mean at the data; g and h are taken at the whole mean.
 
     :param part: q(u), whitened, with or without a mean.
     :param A: L^-1 K_ux [G, M, N].
     :param g: dE/dmean [N, L].
     :param h: dE/dvariance [N, L].
-    :param low: the precision of the product with M^2 N multiplications; None is that of A. Entry
-        (i, j) of the sum is rounded in units of the root of entries (i, i) and (j, j), so that
-        directions in which little is known keep their digits.
-    :param before: an h and the P* that it gave with the same A, taken where h has not changed, as
-    for Gaussian noise.
+    :param low: precision of the product of cost M^2 N; None is A's. Entry (i, j) is rounded
+        relative to the root of entries (i, i) and (j, j), so poorly determined directions keep
+        their digits.
+    :param before: an h and its P* with the same A, reused while h is equal, as for Gaussian noise.
     """
 
     def target() -> tf.Tensor:
@@ -113,16 +105,14 @@ def gradient_at_sites(
     weights: tf.Tensor | None = None,
     low: tf.DType | None = None,
 ) -> tf.Tensor:
-    """The gradient with respect to X, the tangent of L, at fixed sites; cost 2 M^3 per latent.
+    """Gradient in X, the tangent of L, at fixed sites; cost 2 M^3 per latent.
 
     :param part: q(u), whitened.
-    :param sums: of the batch; the result is linear in them, so that those of a replica give its
-        part of the gradient.
+    :param sums: of the batch; the result is linear in them, so a replica's sums give its part.
     :param tangent: see `linalg.whitening`; gives the shape of the result.
-    :param weights: w [M, L] of (C69), for the gradient with its part through A. None leaves that
-        part out.
-    :param low: the precision of the products of matrices; None is that of the tangent.
-    :return: [G, M, M], of which the lower triangle counts.
+    :param weights: w [M, L] of (C69), for the gradient with its part through A; None omits it.
+    :param low: precision of the matrix products; None is the tangent's.
+    :return: [G, M, M], lower triangle.
     """
     dtype = tangent.dtype if low is None else low
     covariance, precision = lower_gram(tf.cast(part.root, dtype)), tf.cast(sums.precision, dtype)
@@ -159,5 +149,5 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
 
 
 def _columns_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The outer product per latent of columns [M, L] and [M, L], an [L, M, M]."""
+    """Outer product per latent of columns [M, L] and [M, L], an [L, M, M]."""
     return tf.transpose(left)[:, :, None] * tf.transpose(right)[:, None, :]

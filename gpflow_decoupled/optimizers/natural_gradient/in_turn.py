@@ -1,16 +1,14 @@
-"""A step in which q moves first, and all else by its gradient at where q went.
+"""A training step in which q moves first, and all else by its gradient at the new q.
 
-At the old q the gradient for kernel and likelihood answers for what q has yet to learn of the
-batch, which is mostly noise: on houses, with 90 points and batches of 256, it ends 230 nats lower
-after 1,500 steps. Both gradients belong to the same kernel, so that the projections A = L^-1
-k(beta, x) of the rows serve them both:
+At the old q, the gradient of kernel and likelihood reflects what q has not yet learnt of the batch,
+mostly noise: on houses, with 90 points and batches of 256, it ends 230 nats lower after 1,500
+steps. Both gradients are at the same kernel, so they share the projections A = L^-1 k(beta, x) of
+the rows:
 
-1. The moments at the rows under the old q, and the derivatives of the likelihood there, give the
-   step of q: (D46).
-2. The moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), and the
-   variance is made from R_new^T A, with the new root R_new.
-3. The bound there is differentiated with respect to everything but q, at its sites or at its mean
-and root.
+1. Moments and derivatives at the rows under the old q give the step of q: (D46).
+2. Moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), the variance uses
+R_new^T A with the new root R_new.
+3. The bound there is differentiated in all but q, at fixed sites or at fixed mean and root.
 """
 
 from __future__ import annotations
@@ -35,9 +33,7 @@ from .natural_gradient import NaturalGradient
 
 
 def can_move_first(basis: InducingBasis, natural: NaturalGradient) -> bool:
-    """Whether q may move first: its Parameters do not depend on the kernel, and no solver moves
-    mean coefficients with it.
-    """
+    """Whether q may move first: Parameters independent of the kernel, no solver of coefficients."""
     return (
         basis.whiten
         and basis.replaces_gaussians
@@ -54,18 +50,17 @@ def evaluate_in_turn(
     hold_sites: bool = False,
     low: tf.DType | None = None,
 ) -> tuple[BoundGradients, Move]:
-    """The bound at q as it is, where q goes, and the gradients there; M^2 N for the new variances
-    besides one pass.
+    """The bound at q, the move of q, and gradients at the new q; M^2 N besides one pass.
 
-    On several replicas of `tf.distribute` there are three messages: of bound and target, of
-    gradients, and what `agreed` asks.
+    On several replicas of `tf.distribute` three messages: bound and target, gradients, and
+    `agreed`.
+
     :param model: a model whose basis `can_move_first`.
     :param data: X [N, D], Y [N, P].
     :param natural: the rule by which q moves.
-    :param variables: what to differentiate with respect to, none of them a Parameter of q.
+    :param variables: what to differentiate in, no Parameter of q among them.
     :param rows: indices [m], see `evaluate`, as `hold_sites` and `low`.
-    :return: the evaluation, whose gradients are those at the new q, and the move, which is not
-    written.
+    :return: the evaluation, with gradients at the new q, and the move, not yet written.
     """
     (X, Y), basis = model.as_tensors(data), model.basis
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -112,9 +107,7 @@ def _evaluation(
     with_target: bool,
     low: tf.DType | None,
 ) -> tuple[BoundGradients, SiteSums | None]:
-    """The bound at q as it is, its derivatives in q alone, and the sums of its first part, those of
-    this replica.
-    """
+    """The bound at q, its derivatives in q, and its first part's sums on this replica."""
     variance, scale = model.basis.variance(features, model.kernel, data[0]), model.scale(data[0])
     expected, g, h = local_expansion(model, features.mean, variance, data, scale)
     elbo, sums = expected - replicas.share(model.basis.prior_kl(state)), None
@@ -127,9 +120,7 @@ def _evaluation(
 def _under(
     features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None
 ) -> Features:
-    """The features at the same rows after the Gaussian parts were replaced, with slopes through A
-    alone.
-    """
+    """Features at the same rows for new Gaussian parts, with slopes through A alone."""
     mean, plus = features.mean, list(features.plus)
     for k, (was, now, A) in enumerate(zip(old, new, features.minus)):
         if was.mean is not None and now.mean is not None:

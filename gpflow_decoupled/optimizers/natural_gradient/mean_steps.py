@@ -1,11 +1,10 @@
-"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and
-Newton's by conjugate gradients.
+"""Steps of the mean coefficients: steepest ascent in scaled coordinates, Newton's by CG.
 
 With weights w = -2 h >= 0 and W = diag(w), the Hessian of the negative bound over the coefficients
-a of the mean points and the whitened mean m~ of q(u) is
+a and the whitened mean m~ of q(u) is (D49)
 
-    [ C_g + C_gx W C_xg    C_gx W A^T  ] [ A W C_xg             I + A W A^T ]
-    (D49)
+    [ C_g + C_gx W C_xg    C_gx W A^T  ]
+    [ A W C_xg             I + A W A^T ]
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ...linalg.triangular import symmetric_product
 from ...linalg.woodbury import woodbury_factor, woodbury_solve
 
 Pair = tuple[tf.Tensor, tf.Tensor]
-"""One block for the coefficients [M_gamma, L], one for the whitened mean of q(u) [M_beta, L]."""
+"""A block for the coefficients [M_gamma, L], and one for the whitened mean of q(u) [M_beta, L]."""
 
 
 def steepest_step(
@@ -36,19 +35,17 @@ def steepest_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A step of the scaled coefficients along their gradient d; cost N M + M^2.
 
-    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the
-    rule (D42). Its metric is that of the prior, so that a step of size one overshoots, by (D43).
-    The step is therefore shortened to the maximum of the local quadratic model along the gradient,
-    |d|^2 / d^T H d, which never overshoots.
-
-    On several replicas the data's part of d^T H d is a message of one number.
+    In whitened coordinates the gradient is the natural gradient (D41), in diagonal ones the rule
+    (D42). The prior's metric makes a step of size one overshoot (D43), so it is shortened to the
+    maximum of the local quadratic model along the gradient, |d|^2 / d^T H d. On several replicas
+    the data's part of d^T H d is a message of one number.
 
     :param operator: between mean coefficients and the mean at the data.
     :param scaling: the coordinates of the coefficients.
     :param gradient: d [M, L], in these coordinates.
-    :param h: dE/dvariance [N, L]; entries above zero count as zero.
-    :param step: the step size that is wanted, [].
-    :return: the change of the scaled coefficients [M, L], and [] bool whether it was shortened.
+    :param h: dE/dvariance [N, L]; positive entries count as zero.
+    :param step: the wanted step size, [].
+    :return: the change of the scaled coefficients [M, L], and whether it was shortened, [] bool.
     """
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
@@ -59,14 +56,12 @@ def steepest_step(
 
 
 class NewtonOptions(NamedTuple):
-    """How the Newton system is solved."""
+    """Settings of the solution of the Newton system."""
 
     rank: int | None = None
-    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None takes the basis's own
-    scaling.
-    """
+    """Rank of the pivoted Cholesky preconditioner of C_g (D47); None is the basis's scaling."""
     iterations: int = 50
-    """At most so many."""
+    """Limit of iterations."""
     tolerance: float = 1e-8
     """Relative residual at which the iteration ends."""
 
@@ -79,7 +74,7 @@ def newton_direction(
     h: tf.Tensor,
     options: NewtonOptions,
 ) -> Pair:
-    """The Newton direction over the raw coefficients and the whitened mean of q(u): (D49).
+    """Newton direction over raw coefficients and the whitened mean of q(u): (D49).
 
     Cost: N (M_gamma + M_beta) + M_gamma^2 per iteration of conjugate gradients, and M_beta^3 once.
 
@@ -87,9 +82,8 @@ def newton_direction(
     :param scaling: the coordinates of the coefficients, as a preconditioner.
     :param A: L_b^-1 K_bx [G, M_beta, N].
     :param gradient: of the bound, [M_gamma, L] and [M_beta, L].
-    :param h: dE/dvariance [N, L]; entries above zero count as zero, so that the system stays
-        positive definite.
-    :param options: how the system is solved.
+    :param h: dE/dvariance [N, L]; positive entries count as zero, for a positive definite system.
+    :param options: settings of the solution.
     """
     weights = tf.maximum(-2.0 * h, 0.0)
 
@@ -139,5 +133,5 @@ def _coefficient_preconditioner(
 
 
 def _dot(x: Pair, y: Pair) -> tf.Tensor:
-    """The inner product of two pairs of blocks, over all latents."""
+    """Inner product of two pairs of blocks, over all latents."""
     return tf.reduce_sum(x[0] * y[0]) + tf.reduce_sum(x[1] * y[1])

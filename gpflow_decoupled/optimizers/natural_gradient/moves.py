@@ -1,4 +1,5 @@
-"""Where a natural-gradient step goes: the mean coefficients first, then each Gaussian part of q.
+"""The end of a natural-gradient step: mean coefficients first, then each Gaussian part of q.
+
 Nothing is written here.
 """
 
@@ -29,26 +30,24 @@ from .natural_parameters import Natural
 
 
 class Move(NamedTuple):
-    """Where a step goes."""
+    """The end of a step."""
 
     state: State
-    """Of the basis, at the new coefficients."""
+    """State of the basis, at the new coefficients."""
     naturals: tuple[Natural, ...]
     """The new Gaussian parts."""
     coefficients: tf.Tensor | None
-    """The new mean coefficients [M_gamma, L] in the basis's coordinates; None if they stay."""
+    """New mean coefficients [M_gamma, L] in the basis's coordinates; None if they stay."""
     ok: tf.Tensor
-    """[], bool: whether all of it is finite and positive definite."""
+    """[], bool: whether all is finite and positive definite."""
     shortened: tf.Tensor
-    """[], int: how many parts of the step were shortened."""
+    """[], int: number of shortened parts of the step."""
     clipped: tf.Tensor
-    """[], int: how many observations had a negative precision clipped."""
+    """[], int: observations with a clipped negative precision."""
 
 
 class DataMoments(NamedTuple):
-    """Moments of q(f) at the data without the mean function, and the derivatives of the expected
-    log density there.
-    """
+    """Moments of q(f) at the data, without mean function, and derivatives of E log p there."""
 
     mean: tf.Tensor
     """[N, L]"""
@@ -59,7 +58,7 @@ class DataMoments(NamedTuple):
     h: tf.Tensor
     """dE/dvariance [N, L]."""
     scale: tf.Tensor
-    """[], the factor of the data term."""
+    """[], factor of the data term."""
 
     @classmethod
     def at(
@@ -75,7 +74,7 @@ class DataMoments(NamedTuple):
 
     @classmethod
     def of(cls, evaluation: BoundGradients) -> DataMoments:
-        """Those of an evaluation."""
+        """The moments of an evaluation."""
         return cls(
             evaluation.features.mean,
             evaluation.variance,
@@ -86,28 +85,26 @@ class DataMoments(NamedTuple):
 
 
 class MeanMove(NamedTuple):
-    """Where the mean coefficients go, and what the Gaussian parts are moved from after that."""
+    """The end of the mean coefficients' step, and the start of the Gaussian parts'."""
 
     state: State
-    """Of the basis, at the new coefficients."""
+    """State of the basis, at the new coefficients."""
     moments: DataMoments
-    """At the new coefficients, or for a Newton step at the old ones."""
+    """At the new coefficients; for a Newton step at the old ones."""
     coefficients: tf.Tensor | None = None
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
     inducing_mean: tf.Tensor | None = None
-    """The new whitened mean of q(u) [M_beta, L] where it is solved for jointly; None where it
-    follows from (D46).
-    """
+    """New whitened mean of q(u) [M_beta, L] of a joint solution; None if it follows from (D46)."""
     shortened: tf.Tensor | int = 0
     """[], int: 1 if the step was shortened."""
 
 
 def check_mean_solver(basis: InducingBasis, solver: str) -> None:
-    """Refuse a way to move the mean coefficients that this basis does not have.
+    """Refuse a solver of mean coefficients that the basis does not support.
 
     :param basis: with mean coefficients.
     :param solver: "natural" or "newton".
-    :raises UnknownOptionError: with those that it has.
+    :raises UnknownOptionError: with the supported ones.
     """
     able = {"natural": basis.steps_mean, "newton": basis.solves_mean}
     if able[solver]:
@@ -136,7 +133,7 @@ def natural_mean_move(
     gradient: tf.Tensor,
     step_size: tf.Tensor,
 ) -> MeanMove:
-    """A gradient step of the coefficients in the basis's own coordinates: (D41) or (D42).
+    """A gradient step of the coefficients in the basis's coordinates: (D41) or (D42).
 
     :param model: a model with mean coefficients.
     :param kernel_mean: the part of its basis that has them.
@@ -165,14 +162,14 @@ def newton_mean_move(
     step_size: tf.Tensor,
     options: NewtonOptions,
 ) -> MeanMove:
-    """A Newton step of the coefficients and the mean of q(u) jointly: (D49).
+    """A joint Newton step of the coefficients and the mean of q(u): (D49).
 
     :param model: a model with an `OrthogonalBasis`.
     :param kernel_mean: the part of its basis that has mean coefficients.
     :param data: X [N, D], Y [N, P].
     :param evaluation: at the current Parameters.
-    :param step_size: [], which share of the Newton step to take.
-    :param options: how the system is solved.
+    :param step_size: share of the Newton step, [].
+    :param options: settings of the solution.
     """
     basis, state, features = model.basis, evaluation.state, evaluation.features
     operator = basis.mean_operator(state, model.kernel, data[0], features)
@@ -193,10 +190,11 @@ def newton_mean_move(
 def gaussian_target(
     part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46); on several
-    replicas one message.
+    """Natural parameters of a whitened Gaussian part after a full step: (D46).
 
-    :param part: with a mean, or without one, and then the first target means nothing and is zero.
+    One message on several replicas.
+
+    :param part: with a mean, or without; then the first target is zero and meaningless.
     :param A: the features of the part [G, M, N].
     :param g: dE/dmean [N, L].
     :param h: dE/dvariance [N, L].
@@ -216,9 +214,9 @@ def replaced(
     old: Gaussian,
     new: Gaussian,
 ) -> DataMoments:
-    """The moments after one Gaussian part was replaced by another.
+    """The moments after replacing one Gaussian part.
 
-    :param model: whose likelihood is differentiated.
+    :param model: its likelihood is differentiated.
     :param data: X [N, D], Y [N, P].
     :param at: the moments before.
     :param A: the features of the part [G, M, N].

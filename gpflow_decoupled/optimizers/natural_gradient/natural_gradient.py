@@ -1,28 +1,23 @@
-"""Natural gradients in closed form, from the derivatives of the expected log density at the data.
+"""Natural gradients in closed form, from derivatives of the expected log density at the data.
 
 Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u) = N(m, S); Salimbeni et al. 2018
-(arXiv:1809.08820), equations (14)-(16), for the coefficients of the mean points. A natural-gradient
-step adds the gradient in the expectation parameters to the natural parameters. For q(u) that needs
-no matrix of derivatives. In whitened coordinates, with P = S~^-1, theta = P m~ and A = L_b^-1 K_bx
-at the N inputs of the batch, a step of size rho is:
+(arXiv:1809.08820), equations (14)-(16), for the mean coefficients. A natural-gradient step adds the
+gradient in the expectation parameters to the natural parameters. In whitened coordinates, with P =
+S~^-1, theta = P m~ and A = L_b^-1 K_bx at the N inputs of the batch, a step of size rho is:
 
 1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
-2. Differentiate E_n with respect to the mean and the variance of q(f_n): g_n = dE_n/dmean, h_n =
-   dE_n/dvariance. This is reverse mode through the likelihood alone.
+2. Differentiate E_n in mean and variance of q(f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance, by
+reverse mode through the likelihood alone.
 3. Apply the chain rule: with F the bound, its gradient in the expectation parameter m is dF/dm - 2
-   (dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, rho times as
-   much, that is
+(dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, times rho, (D46)
 
        P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
-       (D46) theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
-       (D46)
+       theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
 
-4. Factorise the new P, which shows whether it is positive definite, and return to m~ and a root of
-   S~.
+4. Factorise the new P, a test of definiteness, and return to m~ and a root of S~.
 
-A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the
-mean function enter it, while g and h are taken at the whole mean. Nothing is differentiated through
-a Cholesky factor.
+A^T m~ is the inducing points' part of the mean, without mean points and mean function, while g and
+h are taken at the whole mean. Nothing is differentiated through a Cholesky factor.
 """
 
 from __future__ import annotations
@@ -64,42 +59,39 @@ from .precision_memory import PrecisionMemory
 
 MEAN_SOLVERS = (None, "natural", "newton")
 Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
-"""A step size: a number, a variable that is read in each step, or a function without arguments."""
+"""A step size: a number, a variable read in each step, or a function without arguments."""
 
 
 class NaturalGradient(tf.Module):
-    """Natural-gradient steps for models on inducing points, and for plain `gpflow.models.SVGP`.
+    """Natural-gradient steps for models on inducing points, and plain `gpflow.models.SVGP`.
 
-    A step that is neither shortened nor clipped gives the same q(u) as
-    `gpflow.optimizers.NaturalGradient` on a model with one Gaussian part, to round-off: SVGP and
-    models with a `CoupledBasis`, `OrthogonalBasis` or `HybridBasis`. A `SOLVEGP` has two parts, and
-    there q differs: GPflow takes the gradients of both before either moves, while here the second
-    part moves by its gradient after the first one has moved. The fixed points are the same. A
-    `DVGP` with covariance="coupled" has natural parameters for its covariance alone, and one with
-    covariance="inverse" has none and stays as it is.
+    A step neither shortened nor clipped gives the q(u) of `gpflow.optimizers.NaturalGradient`, up
+    to round-off, on models with one Gaussian part: SVGP, and a `CoupledBasis`, `OrthogonalBasis` or
+    `HybridBasis`. `SOLVEGP` has two parts; GPflow takes both gradients before either moves, here
+    the second part moves by its gradient after the first has moved, with the same fixed points.
+    `DVGP` has natural parameters for its covariance with covariance="coupled", and none with
+    "inverse", where it stays.
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 
     :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
         arguments.
-    :param mean: how the coefficients of the mean points move. None leaves them to another
-        optimizer. "natural" takes a gradient step in the basis's own coordinates, which is (D41)
-        for mean_scaling="whitened" and (D42) for "diagonal". "newton" solves (D49) for them and the
-        mean of q(u) jointly, by conjugate gradients, for an `ODVGP`. An `HDVGP` has neither, as its
-        coefficients shift the mean of q(u); an `ODVGP` describes the same q(f).
-    :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to
-        the maximum of the bound's local quadratic model.
-    :param preconditioner: of "newton": "scaling" (that of the basis) or "pivoted" (pivoted
-        Cholesky, (D47)).
+    :param mean: solver of the mean coefficients. None leaves them to another optimizer. "natural"
+        is a gradient step in the basis's coordinates: exact for mean_scaling="whitened",
+        approximate for "diagonal". "newton" solves for them and the mean of q(u) jointly, by
+        conjugate gradients, for an `ODVGP`. An `HDVGP` has neither, as its coefficients shift the
+        mean of q(u); an `ODVGP` has the same q(f).
+    :param mean_step: the step size of `mean`, as `gamma`. A "natural" step is shortened to the
+        maximum of the bound's local quadratic model.
+    :param preconditioner: of "newton": "scaling" (the basis's) or "pivoted" (pivoted Cholesky).
     :param rank: of the pivoted Cholesky.
-    :param cg_iterations: conjugate-gradient iterations at most.
+    :param cg_iterations: limit of conjugate-gradient iterations.
     :param cg_tolerance: relative residual at which they end.
-    :param negative_precision: what to do where h > 0, which happens if the likelihood is not
-        log-concave: "damp" halves the step until the covariance is positive definite, and then once
-        more; "clip" replaces h by min(h, 0); "raise" refuses the step.
+    :param negative_precision: for h > 0, if the likelihood is not log-concave: "damp" halves the
+        step until the covariance is positive definite, and once more; "clip" replaces h by min(h,
+        0); "raise" refuses the step.
     :raises UnknownOptionError: for unknown options.
-    :raises DataError: for numbers out of range; those that a variable or a function gives are
-        checked by `minimize`.
+    :raises DataError: for numbers out of range; `minimize` checks variables and functions.
 
     Example::
 
@@ -123,6 +115,7 @@ class NaturalGradient(tf.Module):
         negative_precision: str = "damp",
     ) -> None:
         super().__init__()
+        # "natural" is (D41) or (D42), "newton" (D49), "pivoted" (D47)
         check_option("mean", mean, MEAN_SOLVERS)
         check_option("preconditioner", preconditioner, ("scaling", "pivoted"))
         check_option("negative_precision", negative_precision, POLICIES)
@@ -147,19 +140,19 @@ class NaturalGradient(tf.Module):
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
         """Take one step on the negative bound of a model; safe inside `tf.function`.
 
-        The bound after the step is not computed. With a step size of 1 and a likelihood that is not
+        The bound after the step is not computed; with step size 1 and a likelihood that is not
         Gaussian it may fall. In `strategy.run` of `tf.distribute` each replica passes its own rows,
-        and all take the step of the whole batch.
+        and all take the whole batch's step.
 
         :param model: a model on inducing points.
         :param data: X [N, D], Y [N, P], all data or a minibatch.
-        :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can
-            be raised: read its `ok`.
-        :raises ModelError: for another kind of model; the message says what to use for it.
-        :raises UnknownOptionError: for a `mean` that the basis does not have.
-        :raises DataError: for unusable data, and a step size outside of its range.
-        :raises NumericalError: if a factorisation fails or the bound is not finite; the model is as
-        before then.
+        :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
+            `ok`.
+        :raises ModelError: for another kind of model, with the method to use.
+        :raises UnknownOptionError: for a `mean` that the basis does not support.
+        :raises DataError: for unusable data, and a step size out of range.
+        :raises NumericalError: if a factorisation fails or the bound is not finite; the model is
+            unchanged.
         """
         model = as_basis_model(model, "NaturalGradient.minimize")
         data = model.checked(data)
@@ -178,23 +171,17 @@ class NaturalGradient(tf.Module):
         return report
 
     def prepare(self, model: BasisGP) -> None:
-        """Create the variables of this optimizer for `model`, so that a checkpoint that is read
-        later finds them.
-        """
+        """Create this optimizer's variables for `model`, for a checkpoint read later."""
         self._memory.prepare(model.basis)
 
     def mean_variables(self, model: BasisGP) -> list[tf.Variable]:
-        """What `evaluate` must differentiate for `apply`: the mean coefficients, if this optimizer
-        moves them.
-        """
+        """Variables that `evaluate` must differentiate in: the mean coefficients, if moved here."""
         if self.mean is None or model.basis.kernel_mean is None:
             return []
         return [model.basis.kernel_mean.coefficients.unconstrained_variable]
 
     def starts_at(self, model: BasisGP) -> bool:
-        """Whether the first Gaussian part moves from the moments of the evaluation, so that
-        `BoundGradients.target` is of use.
-        """
+        """Whether the first Gaussian part moves from the evaluation's moments, with its target."""
         return self.negative_precision != "clip" and not self.mean_variables(model)
 
     def apply(
@@ -207,7 +194,7 @@ class NaturalGradient(tf.Module):
         """Move q from an evaluation at the current Parameters; nothing moves if anything fails.
 
         :param model: the model.
-        :param data: X [N, D], Y [N, P], those of the evaluation.
+        :param data: X [N, D], Y [N, P], as in the evaluation.
         :param evaluation: at the current Parameters.
         :param mean_gradients: the gradients of `mean_variables(model)`.
         """
@@ -224,11 +211,10 @@ class NaturalGradient(tf.Module):
         evaluation: BoundGradients,
         mean_gradients: list[tf.Tensor],
     ) -> Move:
-        """Where `apply` would go: the mean coefficients first, then each Gaussian part at the
-        moments that result.
+        """The move of `apply`: mean coefficients first, then each Gaussian part at the new moments.
 
-        On several replicas `ok` and `clipped` are those of this one, until `replicas.agreed` has
-        asked all. The parameters are those of `apply`; X is [N, D] and Y is [N, P].
+        On several replicas `ok` and `clipped` are this replica's, until `replicas.agreed`.
+        Parameters as in `apply`; X is [N, D] and Y [N, P].
         """
         _, clipped = clip_curvature(evaluation.h, self.negative_precision)
         mean_move = self._mean_move(model, data, evaluation, mean_gradients)
@@ -247,20 +233,20 @@ class NaturalGradient(tf.Module):
         )
 
     def commit(self, model: BasisGP, move: Move) -> None:
-        """Write a move to the Parameters, if it is sound."""
+        """Write a move to the Parameters, if it is `ok`."""
         gaussians = tuple(part.gaussian() for part in move.naturals)
         tf.cond(move.ok, lambda: self._assign(model, move, gaussians), lambda: False)
 
     def commit_after(self, model: BasisGP, move: Move) -> None:
-        """Write a move after kernel and inducing points have moved too, so that q keeps its sites,
-        (C28).
+        """Write a move after kernel and inducing points have moved, with q's sites kept.
 
-        Where that would leave the cone of positive definite matrices, q keeps its whitened mean and
+        Where that leaves the cone of positive definite matrices, q keeps its whitened mean and
         root.
         """
         basis = model.basis
         new = basis.factor(model.kernel, with_kl=False)
         frames = zip(basis.whiteners(move.state), basis.whiteners(new))
+        # the same sites under the new kernel: (C28)
         carried = tuple(
             carry_over(part, old.chol, now.chol) for part, (old, now) in zip(move.naturals, frames)
         )
@@ -295,7 +281,7 @@ class NaturalGradient(tf.Module):
         evaluation: BoundGradients,
         gradients: list[tf.Tensor],
     ) -> MeanMove:
-        """Where the mean coefficients go, if this optimizer moves them."""
+        """The step of the mean coefficients, if this optimizer moves them."""
         now, kernel_mean = evaluation, model.basis.kernel_mean
         if self.mean is not None and model.basis.data_mean is not None:
             raise ModelError(
@@ -319,9 +305,7 @@ class NaturalGradient(tf.Module):
     def _gaussian_moves(
         self, model: BasisGP, data: RegressionData, evaluation: BoundGradients, start: MeanMove
     ) -> tuple[tuple[Natural, ...], tf.Tensor]:
-        """(D46) for each Gaussian part, one after the other, and how many of these steps were
-        shortened.
-        """
+        """(D46) for each Gaussian part in turn, and the number of shortened steps."""
         rho = _as_tensor("gamma", self.gamma, 1.0, evaluation.elbo.dtype)
         halvings = MAX_HALVINGS if self.negative_precision == "damp" else 0
         features, moments, shortened = evaluation.features, start.moments, tf.constant(0)
@@ -354,9 +338,7 @@ class NaturalGradient(tf.Module):
 
 
 def _as_tensor(name: str, value: Gamma, high: float, dtype: tf.DType) -> tf.Tensor:
-    """The step size now, a scalar; raises `DataError` for one that is known here and is not above 0
-    and at most `high`.
-    """
+    """The step size now, a scalar; raises `DataError` for a known one outside (0, `high`]."""
     value = value() if callable(value) and not isinstance(value, tf.Variable) else value
     if isinstance(value, (tf.Tensor, tf.Variable)):
         tensor = tf.cast(tf.convert_to_tensor(value), dtype)

@@ -1,4 +1,4 @@
-"""A Gaussian part of q by its natural parameters, and a step of these that ends at a Gaussian."""
+"""Natural parameters of a Gaussian part of q, and a step of them that ends at a Gaussian."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ...linalg.gaussians import apply_per_latent, precision_factor, root_from_fa
 
 
 class Natural(NamedTuple):
-    """The whitened natural parameters theta = S^-1 m and P = S^-1.
+    """The whitened natural parameters theta = S^-1 m and P = S^-1, with P factorised.
 
-    The factorisation of P comes with them, because it shows whether P is positive definite.
+    The factorisation tests whether P is positive definite.
     """
 
     theta: tf.Tensor | None
-    """[M, L]; None where the basis ties only the covariance to this part."""
+    """[M, L]; None if the basis ties only the covariance to this part."""
     precision: tf.Tensor
     """[L, M, M]"""
     factor: tf.Tensor
@@ -40,7 +40,7 @@ class Natural(NamedTuple):
         )
 
     def gaussian(self) -> Gaussian:
-        """The mean and the root of S; cost M^3 / 2 per latent."""
+        """Mean and root of S; cost M^3 / 2 per latent."""
         root = root_from_factor(self.factor)
         if self.theta is None:
             return Gaussian(None, root)
@@ -57,21 +57,19 @@ def natural_step(
     step_size: tf.Tensor,
     max_halvings: int,
 ) -> tuple[Natural, tf.Tensor]:
-    """Move natural parameters towards a target, with a step that is halved until the precision is
-    positive definite.
+    """Move natural parameters towards a target, halving the step until P is positive definite.
 
-    A step that had to be halved is halved once more. The first one that is feasible may end at the
-    edge of the cone of positive definite matrices, where a covariance explodes; half of it keeps at
-    least half of the old precision in every direction.
+    A halved step is halved once more: the first feasible one may end at the edge of the cone of
+    positive definite matrices, where a covariance explodes; half of it keeps at least half of the
+    old precision in every direction.
 
     :param theta: [M, L].
     :param precision: [L, M, M].
     :param target_theta: [M, L].
     :param target_precision: [L, M, M].
     :param step_size: rho [].
-    :param max_halvings: how often the step may be halved; 0 takes it as it is.
-    :return: the new parameters, whose `ok` is false if no step was feasible, and the number of
-    halvings [], int.
+    :param max_halvings: limit of halvings; 0 takes the step unchecked.
+    :return: the new parameters, `ok` false if no step was feasible, and the halvings [], int.
     """
 
     def at(step: tf.Tensor) -> Natural:

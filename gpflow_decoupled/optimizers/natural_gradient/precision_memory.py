@@ -1,6 +1,4 @@
-"""The precisions from the last natural-gradient step, so that the next one need not compute them
-again.
-"""
+"""Precisions of the last natural-gradient step, which the next one need not compute again."""
 
 from __future__ import annotations
 
@@ -15,15 +13,14 @@ from ...compilation import rarely
 from ...linalg.gaussians import precision_from_root
 
 Reference = Hashable
-"""Of a variable, which tells it from those of other models."""
+"""Identifies a variable among those of all models."""
 
 
 class PrecisionMemory(tf.Module):
-    """S^-1 of each whitened Gaussian part [L, M, M], next to the root from which it was computed.
+    """S^-1 of each whitened Gaussian part [L, M, M], next to the root it was computed from.
 
-    A precision is used only while the root is, to the last bit, the one that was stored with it. If
-    q was assigned, restored or moved by something else, then its precision is computed anew. This
-    saves M^3 (1/3 to 1) multiply-adds per step.
+    Used only while the root is bitwise equal to the stored one; a q assigned, restored or moved
+    otherwise gets a new precision. Saves M^3 (1/3 to 1) multiply-adds per step.
     """
 
     def __init__(self) -> None:
@@ -48,7 +45,7 @@ class PrecisionMemory(tf.Module):
         gaussians: tuple[Gaussian, ...],
         precisions: tuple[tf.Tensor, ...],
     ) -> None:
-        """Remember the precisions [L, M, M] of the new roots."""
+        """Store the precisions [L, M, M] of the new roots."""
         if not basis.whiten:
             return
         for part, (gaussian, precision) in enumerate(zip(gaussians, precisions)):
@@ -57,9 +54,7 @@ class PrecisionMemory(tf.Module):
             self._precisions[place].assign(precision)
 
     def prepare(self, basis: InducingBasis) -> None:
-        """Create the variables for the parts of a basis, so that a checkpoint that is read later
-        finds them.
-        """
+        """Create the variables for the parts of a basis, for a checkpoint read later."""
         if basis.whiten:
             roots = [
                 parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
