@@ -31,7 +31,7 @@ TIME_IS_UP = "time is up"
 
 @dataclass
 class MeanSolution:
-    """Coefficients and their accuracy."""
+    """Coefficients a [N, L] and their accuracy."""
 
     a: tf.Tensor
     """[N, L]"""
