@@ -27,8 +27,8 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram, gram_diagonal, gram_to_data, gram_to_factor
-from ..errors import check_option
-from ..inducing.variables import as_inducing, count_points
+from ..errors import DataError, check_option
+from ..inducing.variables import as_inducing, count_points, input_dims
 from ..linalg.cholesky import cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
@@ -112,6 +112,12 @@ class DecoupledBasis(InducingBasis):
         check_option("covariance", covariance, ("inverse", "coupled"))
         self.beta = as_inducing(beta, "beta")
         self.kernel_mean = KernelMean(alpha, "alpha", num_latent_gps, mean_scaling, mean_subsample)
+        columns = {"alpha": input_dims(self.alpha), "beta": input_dims(self.beta)}
+        if None not in columns.values() and columns["alpha"] != columns["beta"]:
+            raise DataError(
+                f"alpha has {columns['alpha']} columns and beta {columns['beta']}: both need the"
+                " same number of columns, that of X."
+            )
         self.num_latent_gps = num_latent_gps
         self.covariance = covariance
         self.whiten = whiten

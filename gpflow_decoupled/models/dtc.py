@@ -28,7 +28,13 @@ from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_t
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
 from ..posteriors import cache_type
-from .checks import CheckedPredictions, check_kernel, check_shapes_of_data, check_values
+from .checks import (
+    CheckedPredictions,
+    check_kernel,
+    check_parts,
+    check_shapes_of_data,
+    check_values,
+)
 
 
 class DTC(CheckedPredictions, SGPR):
@@ -57,10 +63,13 @@ class DTC(CheckedPredictions, SGPR):
         inducing_variable: InducingVariables | TensorType,
         **options: object,
     ) -> None:
+        likelihood = Gaussian()
+        check_parts(kernel, likelihood)
         dtype = float_type(kernel)
         X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
-        points, likelihood = as_inducing(inducing_variable, "inducing_variable"), Gaussian()
-        check_shapes_of_data(X, Y, likelihood, Y.shape[-1], input_dims(points), dtype)
+        points = as_inducing(inducing_variable, "inducing_variable")
+        latents = Y.shape[-1] if Y.ndim else 1  # what has no rank is refused below
+        check_shapes_of_data(X, Y, likelihood, latents, input_dims(points), dtype)
         check_values(X, Y, likelihood)
         check_kernel(kernel, X.shape[1])
         super().__init__((X, Y), kernel, points, **options)

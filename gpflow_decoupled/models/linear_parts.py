@@ -7,7 +7,6 @@ __all__ = [
     "location_and_scale", "normal_prior", "scalar_prior",
 ]  # fmt: skip
 
-from numbers import Real
 
 import numpy as np
 import tensorflow_probability as tfp
@@ -20,7 +19,7 @@ from gpflow.utilities import set_trainable
 
 from ..errors import DataError
 from ..inducing import LinearWeights
-from ..inputs import as_pair, as_values
+from ..inputs import as_pair, as_values, is_number
 from ..summaries import short_repr
 
 tfd = tfp.distributions
@@ -44,7 +43,7 @@ def check_rows(X: np.ndarray) -> None:
 
 def check_variance(value: float) -> float:
     """The prior variance of an intercept; `DataError` unless above 0."""
-    if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+    if not is_number(value) or value <= 0.0:
         raise DataError(
             f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance"
             " of b."

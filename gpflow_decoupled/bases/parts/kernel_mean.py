@@ -26,7 +26,7 @@ from ...compilation import traced_for_xla
 from ...covariances.products import gram_product
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
-from ...inputs import check_whole
+from ...inputs import check_whole, is_whole
 from ...summaries import short_repr
 from .scaling import MeanScaling
 
@@ -58,7 +58,7 @@ class KernelMean(Module):
         self.size = count_points(self.points)
         self.coefficients = Parameter(np.zeros((self.size, num_latent_gps)), dtype=default_float())
         self.scaling = MeanScaling(scaling, self.size)
-        if subsample is not None and (not isinstance(subsample, int) or subsample < 1):
+        if subsample is not None and not is_whole(subsample, 1):
             raise DataError(
                 f"mean_subsample={short_repr(subsample)}; use a whole number of rows of at least 1,"
                 " or None for all."
