@@ -2,154 +2,61 @@
 
 from __future__ import annotations
 
-__all__ = ["ENTRIES", "Entry"]
-
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+__all__ = ["ENTRIES"]
 
 import gpflow
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import certificates, inducing, models, optimizers, pathwise, topics, training
 
+from .calls import (
+    ALONE,
+    FIT_OPTIONS,
+    KINDS,
+    LATENTS,
+    OPTIONS,
+    PARTS,
+    Entry,
+    bound,
+    build,
+    certificate,
+    fitted,
+    full_model,
+    inputs,
+    method,
+    plot,
+    score,
+    settings,
+    sparse_model,
+    standardized,
+    topic_model,
+    verb,
+    with_size,
+)
 from .world import (
     BETA,
     COUNTS,
-    DOCUMENTS,
     GAMMA,
     LABELS,
     X,
     Y,
+    affine,
     classifier,
+    dataset,
     dual,
     graph,
     kernel,
     linear,
     noise,
+    one_column,
+    projected,
     sparse,
 )
-
-Arguments = dict[str, Any]
-"""By name; a function is called for a new value."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A public call.
-
-    :param call: takes right arguments by name, with one of them replaced.
-    :param right: the arguments.
-    :param kinds: of the arguments that are made wrong, as `WRONG_VALUES` calls them.
-    :param accepted: wrong values in words that this call rightly takes, by argument.
-    """
-
-    call: Callable[..., object]
-    right: Arguments
-    kinds: dict[str, str]
-    accepted: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-_PARTS = {"kernel": kernel, "likelihood": noise}
-_KINDS = {"kernel": "kernel", "likelihood": "likelihood"}
-_LATENTS = {"kernel": ("other latents",)}
-"""Models without data take the number of latents from the kernel."""
-_ALONE = {**_LATENTS, "points": ("other columns",), "inducing_variable": ("other columns",)}
-"""One set of points alone says how many columns there are."""
-_OPTIONS = {
-    "mean_function": "mean function",
-    "num_latent_gps": "whole number",
-    "num_data": "whole number",
-}
-
-
-def _sparse_model(kind: type) -> Entry:
-    second = "alpha" if kind is models.DVGP else "gamma"
-    kinds = {**_KINDS, second: "points", "beta": "points", **_OPTIONS}
-    return Entry(
-        lambda **given: kind(**given), {**_PARTS, second: GAMMA, "beta": BETA}, kinds, _LATENTS
-    )
-
-
-def _full_model(kind: Callable, Y: Any, likelihood: Callable, outputs: str, **more: str) -> Entry:
-    def call(X: Any, Y: Any, **given: Any) -> object:
-        return kind((X, Y), **given)
-
-    right: Arguments = {"X": X, "Y": Y, "likelihood": likelihood}
-    kinds = {"X": "paired inputs", "Y": outputs, "likelihood": "likelihood", **more}
-    if "kernel" in more:
-        right["kernel"] = kernel
-    return Entry(call, right, kinds, {"Y": ("twice the columns",)})  # one latent a column
-
-
-def _fit(model: Any, X: Any, Y: Any, **options: Any) -> object:
-    data = None if hasattr(model, "data") else (X, Y)
-    return gd.fit(model, data, **{"steps": 1, "progress": False, "compile": False, **options})
-
-
-_FIT_OPTIONS = {
-    "steps": "whole number",
-    "seconds": "rate",
-    "batch_size": "whole number",
-    "natural_gradient": "share",
-    "hold": "word",
-    "negative_precision": "word",
-    "precision": "word",
-    "mean_solver": "word",
-    "learning_rate": "rate",
-    "optimizer": "object",
-    "schedule": "object",
-    "evaluation": "object",
-    "callbacks": "object",
-    "checkpoint": "object",
-}
-
-
-def _verb(name: str, data: bool = False, make: Callable = sparse) -> Entry:
-    if data:
-        call = lambda X, Y: getattr(make(), name)((X, Y))  # noqa: E731
-        return Entry(call, {"X": X, "Y": Y}, {"X": "paired inputs", "Y": "outputs"})
-    return Entry(lambda Xnew: getattr(make(), name)(Xnew), {"Xnew": X}, {"Xnew": "new inputs"})
-
-
-def _run(rule: Callable[..., Any], make: Callable, *names: str, **kinds: str) -> Entry:
-    """A rule with its options and its run on a model, whose options are `names`."""
-
-    def call(model: Any, **options: Any) -> object:
-        own = {name: value for name, value in options.items() if name in names}
-        return rule(**{name: value for name, value in options.items() if name not in names}).run(
-            model, **own
-        )
-
-    return Entry(call, {"model": make}, {"model": "model", **kinds})
-
-
-def _standardized(build: Any, X: Any, Y: Any) -> object:
-    return gd.Standardized(build, (X, Y))
-
-
-def _build(X: Any, Y: Any) -> object:
-    return gpflow.models.SVGP(kernel(), noise(), X[:4])
-
-
-def _topic_model(kind: Callable, **kinds: str) -> Entry:
-    def call(documents: Any, **options: Any) -> object:
-        return kind(**{"num_topics": 2, "max_passes": 2, **options}).fit(documents)
-
-    return Entry(
-        call,
-        {"documents": DOCUMENTS},
-        {"documents": "documents", "num_topics": "whole number", **kinds},
-    )
-
-
-def _certificate(model: Any, X: Any, Y: Any, **options: Any) -> object:
-    return gd.pac_bayes_certificate(model, (X, Y), hyperparameters="fixed", **options)
-
+from .wrong_values import OTHER_FLOATS
 
 ENTRIES: dict[str, Entry] = {
     **{
-        kind.__name__: _sparse_model(kind)
+        kind.__name__: sparse_model(kind)
         for kind in (models.ODVGP, models.HDVGP, models.DVGP, models.SOLVEGP)
     },
     "build": Entry(
@@ -163,14 +70,14 @@ ENTRIES: dict[str, Entry] = {
             "seed": "whole number",
         },
         {
-            "X": ("integers", "booleans", "float32"),
-            "Y": ("twice the columns", "float32"),
+            "X": ("integers", "booleans", "float32", "a float32 tensor"),
+            "Y": ("twice the columns", "float32", "a float32 tensor"),
             "seed": ("0",),
         },
     ),
     "initialize": Entry(
         lambda X, Y, **given: training.initialize(data=(X, Y), **given),
-        {**_PARTS, "X": X, "Y": Y},
+        {**PARTS, "X": X, "Y": Y},
         {
             "kernel": "kernel",
             "X": "paired inputs",
@@ -178,6 +85,7 @@ ENTRIES: dict[str, Entry] = {
             "rows": "whole number",
             "mean_function": "mean function",
         },
+        {"Y": ("twice the columns",)},
     ),
     "update of points": Entry(
         lambda X, Y, **given: sparse().update((X, Y), **given),
@@ -193,27 +101,27 @@ ENTRIES: dict[str, Entry] = {
     ),
     "ODVGP options": Entry(
         lambda **given: models.ODVGP(**given),
-        {**_PARTS, "gamma": GAMMA, "beta": BETA},
+        {**PARTS, "gamma": GAMMA, "beta": BETA},
         {"mean_scaling": "word", "mean_subsample": "whole number"},
     ),
     "SparseCVIGP": Entry(
         lambda **given: models.SparseCVIGP(**given),
-        {**_PARTS, "inducing_variable": BETA},
-        {**_KINDS, "inducing_variable": "points", **_OPTIONS},
-        _ALONE,
+        {**PARTS, "inducing_variable": BETA},
+        {**KINDS, "inducing_variable": "points", **OPTIONS},
+        ALONE,
     ),
     "BasisGP": Entry(
         lambda points, **given: models.BasisGP(basis=gd.bases.CoupledBasis(points), **given),
-        {**_PARTS, "points": BETA},
+        {**PARTS, "points": BETA},
         {
-            **_KINDS,
+            **KINDS,
             "points": "points",
             "num_data": "whole number",
             "mean_function": "mean function",
         },
-        _ALONE,
+        ALONE,
     ),
-    "CVIGP": _full_model(
+    "CVIGP": full_model(
         models.CVIGP,
         Y,
         noise,
@@ -222,18 +130,19 @@ ENTRIES: dict[str, Entry] = {
         mean_function="mean function",
         num_latent_gps="whole number",
     ),
-    "CVIGP of labels": _full_model(
+    "CVIGP of labels": full_model(
         models.CVIGP, LABELS, gpflow.likelihoods.Bernoulli, "labels", kernel="kernel"
     ),
-    "LCLGP": _full_model(
+    "LCLGP": full_model(
         models.LCLGP,
         COUNTS,
         gpflow.likelihoods.Poisson,
         "counts",
         kernel="kernel",
         mean_function="mean function",
+        num_latent_gps="whole number",
     ),
-    "AffineIndependentGP": _full_model(
+    "AffineIndependentGP": full_model(
         models.AffineIndependentGP,
         LABELS,
         gd.likelihoods.BernoulliLogit,
@@ -243,13 +152,28 @@ ENTRIES: dict[str, Entry] = {
         structure="word",
         route="word",
         frequencies="whole number",
+        points="whole number",
         memory="rate",
     ),
-    "CVIGLM": _full_model(
-        models.CVIGLM, Y, noise, "outputs", form="word", intercept_variance="rate", prior="object"
+    "CVIGLM": full_model(
+        models.CVIGLM,
+        Y,
+        noise,
+        "outputs",
+        form="word",
+        intercept_variance="rate",
+        prior="object",
+        num_data="whole number",
+        num_latent_gps="whole number",
     ),
-    "LCLGLM": _full_model(models.LCLGLM, COUNTS, gpflow.likelihoods.Poisson, "counts", form="word"),
-    "AffineIndependentGLM": _full_model(
+    "DTC": Entry(
+        lambda X, Y, **given: models.DTC((X, Y), inducing_variable=BETA, **given),
+        {"X": X, "Y": Y, "kernel": kernel},
+        {"X": "inputs of points", "Y": "outputs", "kernel": "kernel"},
+        {"Y": ("twice the columns",), **LATENTS},
+    ),
+    "LCLGLM": full_model(models.LCLGLM, COUNTS, gpflow.likelihoods.Poisson, "counts", form="word"),
+    "AffineIndependentGLM": full_model(
         models.AffineIndependentGLM, LABELS, gd.likelihoods.BernoulliLogit, "labels", prior="object"
     ),
     "Factor": Entry(
@@ -259,45 +183,62 @@ ENTRIES: dict[str, Entry] = {
         {
             "data": (
                 "rank 1",
+                "a series",
                 "rank 3",
                 "no rows",
                 "no columns",
                 "integers",
                 "booleans",
-                "float32",
-                "extended precision",
+                *OTHER_FLOATS,
             )
         },
     ),
     "MonteCarlo": Entry(models.MonteCarlo, {}, {"num_samples": "whole number"}),
     "fit": Entry(
-        _fit,
+        fitted,
         {"model": sparse, "X": X, "Y": Y},
-        {"model": "model", "X": "paired inputs", "Y": "outputs"},
+        {"model": "model", "X": "inputs of points", "Y": "outputs"},
     ),
+    **{
+        f"fit of {outputs}": Entry(
+            fitted,
+            {"model": lambda likelihood=likelihood: sparse(likelihood), "X": X, "Y": right},
+            {"Y": outputs},
+        )
+        for outputs, likelihood, right in (
+            ("labels", gpflow.likelihoods.Bernoulli, LABELS),
+            ("counts", gpflow.likelihoods.Poisson, COUNTS),
+            ("classes", lambda: gpflow.likelihoods.MultiClass(3), LABELS),
+        )
+    },
     "fit, data": Entry(
-        lambda data: gd.fit(sparse(), data, steps=1, progress=False, compile=False),
-        {"data": (X, Y)},
+        lambda model, data: gd.fit(model, data, steps=1, progress=False, compile=False),
+        {"model": sparse, "data": (X, Y)},
         {"data": "pair"},
     ),
+    "fit, dataset": Entry(
+        lambda model, data: gd.fit(model, data, steps=1, progress=False, compile=False),
+        {"model": sparse, "data": dataset},
+        {"data": "dataset"},
+    ),
     "fit, options": Entry(
-        _fit,
+        fitted,
         {"model": sparse, "X": X, "Y": Y},
-        {**_FIT_OPTIONS, "initialize": "word"},
+        {**FIT_OPTIONS, "initialize": "word"},
         {"checkpoint": ("no such",)},
     ),  # the name of a folder
     "fit of sites": Entry(
-        _fit,
+        fitted,
         {"model": classifier, "X": X, "Y": Y},
         {
-            name: _FIT_OPTIONS[name]
+            name: FIT_OPTIONS[name]
             for name in ("natural_gradient", "hold", "learning_rate", "steps")
         },
     ),
     "fit of multipliers": Entry(
-        _fit,
+        fitted,
         {"model": dual, "X": X, "Y": Y},
-        {name: _FIT_OPTIONS[name] for name in ("hold", "learning_rate", "steps", "schedule")},
+        {name: FIT_OPTIONS[name] for name in ("hold", "learning_rate", "steps", "schedule")},
     ),
     "Schedule": Entry(
         training.Schedule,
@@ -319,26 +260,49 @@ ENTRIES: dict[str, Entry] = {
         {"method": "word", "learning_rate": "rate"},
     ),
     "Standardized": Entry(
-        _standardized,
-        {"build": lambda: _build, "X": X, "Y": Y},
+        standardized,
+        {"build": lambda: build, "X": X, "Y": Y},
         {"build": "callable", "X": "paired inputs", "Y": "outputs"},
         {
-            "X": ("float32", "extended precision"),
-            "Y": ("float32", "extended precision", "twice the columns"),
+            "X": (*OTHER_FLOATS, "integers", "booleans"),
+            "Y": (*OTHER_FLOATS, "twice the columns"),
         },
     ),
-    "elbo": _verb("elbo", data=True),
-    "training_loss": _verb("training_loss", data=True),
-    "training_loss_closure": _verb("training_loss_closure", data=True),
-    "predict_f": _verb("predict_f"),
-    "predict_y": _verb("predict_y"),
-    "predict_f_samples": _verb("predict_f_samples"),
-    "predict_log_density": _verb("predict_log_density", data=True),
-    "predict_f of sites": _verb("predict_f", make=classifier),
-    "predict_y of a linear model": _verb("predict_y", make=linear),
+    **{
+        name: bound(name)
+        for name in (
+            "elbo",
+            "training_loss",
+            "maximum_log_likelihood_objective",
+            "training_loss_closure",
+            "predict_log_density",
+        )
+    },
+    **{
+        f"{name} of labels": bound(
+            name, lambda: sparse(gpflow.likelihoods.Bernoulli), LABELS, "labels"
+        )
+        for name in ("elbo", "training_loss", "maximum_log_likelihood_objective")
+    },
+    "predict_log_density of sites": bound("predict_log_density", classifier, LABELS, "labels"),
+    "num_data of a model": Entry(
+        with_size, {"model": sparse, "num_data": 12}, {"num_data": "whole number"}
+    ),
+    **{
+        f"{name} of {kind}": verb(name, make, **({"num_samples": 2} if "samples" in name else {}))
+        for kind, make in {
+            "points": sparse,
+            "sites": classifier,
+            "sums": affine,
+            "a projection": projected,
+            "a linear model": linear,
+        }.items()
+        for name in ("predict_f", "predict_y", "predict_f_samples")
+    },
+    "predict_f of a posterior": verb("predict_f", lambda: sparse().posterior()),
     "update": Entry(
-        lambda X, Y: classifier().update((X, Y)),
-        {"X": X, "Y": LABELS},
+        lambda model, X, Y: model.update((X, Y)),
+        {"model": classifier, "X": X, "Y": LABELS},
         {"X": "paired inputs", "Y": "labels"},
     ),
     "weights_posterior": Entry(models.weights_posterior, {"model": linear}, {"model": "model"}),
@@ -349,28 +313,35 @@ ENTRIES: dict[str, Entry] = {
         {"X": X, "M": 2, "given": GAMMA},
         {"X": "inputs", "M": "whole number", "method": "word", "given": "points"},
         {
-            "X": ("float32", "integers", "booleans", "extended precision"),
+            "X": (*OTHER_FLOATS, "integers", "booleans"),
             "given": ("float32", "None", "duplicates"),
         },
     ),
     "NaturalGradient": Entry(
-        lambda X, Y, **given: optimizers.NaturalGradient(**given).minimize(sparse(), (X, Y)),
-        {"X": X, "Y": Y},
+        lambda model, X, Y, **given: optimizers.NaturalGradient(**given).minimize(model, (X, Y)),
+        {"model": sparse, "X": X, "Y": Y},
         {
-            "X": "paired inputs",
+            "X": "inputs of points",
             "Y": "outputs",
             "gamma": "share",
             "mean": "word",
             "negative_precision": "word",
         },
     ),
+    "NaturalGradient of the mean": settings(
+        lambda **given: optimizers.NaturalGradient(**{"mean": "newton", **given}),
+        mean_step="rate",
+        rank="whole number",
+        cg_iterations="whole number",
+        cg_tolerance="rate",
+    ),
     "sweep": Entry(
-        lambda X, Y, **given: optimizers.sweep(
-            linear(), (X, Y), **{"passes": 2, "compile": False, **given}
+        lambda model, X, Y, **given: optimizers.sweep(
+            model, (X, Y), **{"passes": 2, "compile": False, **given}
         ),
-        {"X": X, "Y": Y},
+        {"model": linear, "X": X, "Y": Y},
         {
-            "X": "paired inputs",
+            "X": "inputs of points",
             "Y": "outputs",
             "step_size": "share",
             "block": "whole number",
@@ -387,18 +358,20 @@ ENTRIES: dict[str, Entry] = {
         {"model": sparse, "X": X, "Y": Y},
         {"model": "model", "X": "paired inputs", "Y": "outputs"},
     ),
-    "ConjugateComputation": _run(
+    "ConjugateComputation": method(
         optimizers.ConjugateComputation,
         classifier,
         "steps",
         "batch_size",
+        "tolerance",
+        tolerance="rate or 0",
         step_size="share",
         update="word",
         samples="whole number",
         steps="whole number",
         batch_size="whole number",
     ),
-    "MeanFieldCVI": _run(
+    "MeanFieldCVI": method(
         optimizers.MeanFieldCVI,
         graph,
         "steps",
@@ -406,19 +379,38 @@ ENTRIES: dict[str, Entry] = {
         schedule="word",
         steps="whole number",
     ),
-    "LinearlyConstrainedLagrangian": _run(
+    "LinearlyConstrainedLagrangian": method(
         optimizers.LinearlyConstrainedLagrangian,
         dual,
         inner="word",
         tolerance="rate",
         trust_region="rate",
+        theta="rate or 0",
+        sweeps="whole number or 0",
+        max_outer="whole number",
     ),
-    "ConstraintSubset": _run(
-        optimizers.ConstraintSubset,
+    "ConstraintSubset": method(
+        lambda **given: optimizers.ConstraintSubset(**{"size": 3, **given}),
         dual,
         size="whole number",
+        batch_size="whole number",
         learning_rate="rate",
+        tolerance="rate",
         steps="whole number",
+    ),
+    **{
+        kind.__name__: settings(kind, tolerance="rate", max_evaluations="whole number")
+        for kind in (
+            optimizers.OpperArchambeau,
+            optimizers.CholeskyKL,
+            optimizers.AffineIndependentAscent,
+        )
+    },
+    "JaakkolaJordan": settings(
+        optimizers.JaakkolaJordan, tolerance="rate", max_steps="whole number"
+    ),
+    "MixtureAscent": settings(
+        optimizers.MixtureAscent, components="whole number", tolerance="rate"
     ),
     "pathwise_samples": Entry(
         lambda **given: pathwise.pathwise_samples(**{"num_frequencies": 20, **given})(X),
@@ -430,26 +422,47 @@ ENTRIES: dict[str, Entry] = {
         {"Xnew": X},
         {"Xnew": "new inputs"},
     ),
-    "pac_bayes_certificate": Entry(
-        _certificate,
-        {"model": classifier, "X": X, "Y": LABELS},
-        {
-            "model": "model",
-            "X": "paired inputs",
-            "Y": "labels",
-            "delta": "share",
-            "settings": "whole number",
-        },
+    "pac_bayes_certificate": score(
+        certificate, model="model", delta="share", settings="whole number"
+    ),
+    "pac_bayes_certificate, learned_on": score(
+        lambda model, X, Y: gd.pac_bayes_certificate(model, (inputs, LABELS), learned_on=(X, Y)),
+        X="scored",
+        Y="scored",
+    ),
+    "classifier_errors": score(
+        lambda model, X, Y: certificates.classifier_errors(model, (X, Y)),
+    ),
+    "select_by_certificate": score(
+        lambda model, X, Y: certificates.select_by_certificate(lambda _: model, [1], (X, Y)),
+    ),
+    "predict_labels": Entry(
+        lambda model, Xnew: certificates.predict_labels(model, Xnew),
+        {"model": classifier, "Xnew": X},
+        {"Xnew": "new inputs"},
     ),
     "split_for_certificate": Entry(
         lambda X, Y, **given: certificates.split_for_certificate((X, Y), **given),
         {"X": X, "Y": LABELS},
-        {"X": "paired inputs", "Y": "outputs", "fraction": "share"},
+        {"X": "plotted", "Y": "plotted", "fraction": "share", "seed": "whole number or 0"},
+        {"X": ("rank 1",), "Y": ("rank 1",)},
     ),
-    "LatentDirichletAllocation": _topic_model(
+    "held_out_metrics": score(lambda model, X, Y: training.held_out_metrics(model, (X, Y))),
+    "plot_calibration": score(plot("plot_calibration"), X="scored", Y="scored"),
+    "plot_posterior_1d": Entry(
+        plot("plot_posterior_1d"),
+        {"model": one_column, "X": X[:, :1], "Y": Y},
+        {"X": "plotted", "Y": "scored", "num_points": "whole number"},
+    ),
+    "Standardization.transform": Entry(
+        lambda X: training.Standardization(inputs, "X").transform(X),
+        {"X": X},
+        {"X": "scored"},
+    ),
+    "LatentDirichletAllocation": topic_model(
         topics.LatentDirichletAllocation, method="word", max_passes="whole number", doc_prior="rate"
     ),
-    "CorrelatedTopicModel": _topic_model(
+    "CorrelatedTopicModel": topic_model(
         topics.CorrelatedTopicModel, posterior="word", max_passes="whole number"
     ),
 }

@@ -12,12 +12,21 @@ __all__ = [
     "LABELS",
     "X",
     "Y",
+    "affine",
     "classifier",
+    "dataset",
     "dual",
     "graph",
+    "kernel",
     "linear",
+    "noise",
+    "one_column",
+    "projected",
     "sparse",
 ]
+
+from collections.abc import Callable
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -44,9 +53,29 @@ def noise() -> gpflow.likelihoods.Likelihood:
     return gpflow.likelihoods.Gaussian(0.1)
 
 
-def sparse() -> gd.models.ODVGP:
+def sparse(likelihood: Callable[[], Any] = noise) -> gd.models.ODVGP:
     """A model on inducing points."""
-    return gd.models.ODVGP(kernel(), noise(), GAMMA, BETA, num_data=12)
+    return gd.models.ODVGP(kernel(), likelihood(), GAMMA, BETA, num_data=12)
+
+
+def one_column() -> gd.models.ODVGP:
+    """A model on inducing points of one input."""
+    return gd.models.ODVGP(kernel(), noise(), GAMMA[:, :1], BETA[:, :1], num_data=12)
+
+
+def dataset() -> tf.data.Dataset:
+    """The data in batches."""
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(5)
+
+
+def affine() -> gd.models.AffineIndependentGP:
+    """A full GP with a posterior by Fourier sums."""
+    return gd.models.AffineIndependentGP((X, Y), kernel(), noise())
+
+
+def projected() -> gd.models.DTC:
+    """The projected process."""
+    return gd.models.DTC((X, Y), kernel(), BETA)
 
 
 def classifier() -> gd.models.CVIGP:
