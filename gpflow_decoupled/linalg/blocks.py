@@ -13,38 +13,41 @@ Result = TypeVar("Result")
 
 
 def map_rows(
-    function: Callable[..., Result], arrays: Sequence[tf.Tensor], size: int, signature: object
+    function: Callable[..., Result],
+    arrays: Sequence[tf.Tensor],
+    size: int,
+    signature: object,
+    fill: bool = False,
 ) -> Result:
     """A function of rows, by blocks of the same number of rows each.
 
-    The last block is filled up with copies of the last row. The result for one row is therefore the
-    same number whatever the other rows are, as far as the function treats all rows alike.
+    The last block is filled up with copies of the last row.
 
-    :param function: of arrays [size, ...]; returns a tensor [size, ...], or a tuple of them.
+    :param function: of arrays [b, ...]; returns a tensor [b, ...], or a tuple of them.
     :param arrays: [B, ...] each, with B of at least 1.
-    :param size: rows of a block.
+    :param size: the most rows of a block.
     :param signature: the type of each result, or a `tf.TensorSpec`, in the structure of the result.
+    :param fill: give all blocks of all calls `size` rows. A matrix product then rounds the result of
+        one row in the same way, whatever the other rows are.
     :return: the results, [B, ...] each. Memory: that of one block, where nothing is differentiated.
 
     Example::
 
         squares = map_rows(lambda x: x**2, (tf.range(10),), 4, tf.int32)
     """
-    total = tf.shape(arrays[0])[0]
+    known = None if arrays[0].shape[0] is None else int(arrays[0].shape[0])
+    total = tf.shape(arrays[0])[0] if known is None else known
     count = -(-total // size)
-    rows = tf.minimum(tf.range(count * size), total - 1)
-    known = arrays[0].shape[0]
-    if tf.executing_eagerly() or (known is not None and known <= size):
+    rows_each = size if fill else -(-total // count)
+    rows = tf.minimum(tf.range(count * rows_each), total - 1)
+    if known is not None and (tf.executing_eagerly() or count == 1):
         # `map_fn` would rewrite the function's source at every eager call, a second for a kernel
-        blocks = range(int(count) if tf.executing_eagerly() else 1)
-        parts = [
-            function(*(tf.gather(array, rows[k * size : (k + 1) * size]) for array in arrays))
-            for k in blocks
-        ]
+        places = tf.split(rows, count)
+        parts = [function(*(tf.gather(array, some) for array in arrays)) for some in places]
         return tf.nest.map_structure(lambda *pieces: tf.concat(pieces, axis=0)[:total], *parts)
     found = tf.map_fn(
-        lambda places: function(*(tf.gather(array, places) for array in arrays)),
-        tf.reshape(rows, [count, size]),
+        lambda some: function(*(tf.gather(array, some) for array in arrays)),
+        tf.reshape(rows, [count, rows_each]),
         fn_output_signature=signature,
         parallel_iterations=1,
     )

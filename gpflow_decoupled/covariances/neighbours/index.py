@@ -184,7 +184,8 @@ def _by_blocks(
     size = max(1, min(_BLOCK, _ENTRIES // max(width, 1)))
     if first is None:
         first = tf.fill([tf.shape(queries)[0]], np.iinfo(np.int32).max)
-    return map_rows(of_block, (queries, tf.cast(first, tf.int32)), size, tf.int32)
+    limits = tf.cast(first, tf.int32)
+    return map_rows(of_block, (queries, limits), size, tf.int32, fill=True)
 
 
 def _by_tree(
