@@ -32,7 +32,7 @@ from .checks import (
     infer_num_latent_gps,
     warn_of_values,
 )
-from .expectations import check_draws, sampled_expectations, variational_expectations
+from .expectations import Resolution, check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
 from .streams import StreamMemory, StreamUpdate, remember, update
 
@@ -189,6 +189,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         if self.expectations is None:
             return variational_expectations(self, mean, variance, data)
         return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """As of all models; None where expectations are estimated from draws."""
+        return super().resolution if self.expectations is None else None
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size, the data term's factor; without `num_data` 1 and a warning.

@@ -12,6 +12,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from ..bases import SiteBasis
+from .expectations import Moments, moments_of_sites
 from .full_gp import FullGP
 
 
@@ -56,6 +57,12 @@ class CVIGP(FullGP):
         state = self.basis.factor(self.kernel)
         expected = self.variational_expectations(state.mean, state.variance, self.data)
         return tf.reduce_sum(expected) - self.basis.prior_kl(state)  # (C14)
+
+    def moments(self, data: RegressionData | None = None) -> Moments:
+        """Mean and variance of f under q at X [N, D], or at the data of the model; see
+        `BasisGP.moments`.
+        """
+        return moments_of_sites(self) if data is None else super().moments(data)
 
     def elbo_of_sites(self) -> tf.Tensor:
         """The ELBO in nats, a scalar, from the log evidence of the sites, without `prior_kl`."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["check_draws", "log_densities", "sampled_expectations", "variational_expectations"]
+__all__ = [
+    "Moments", "Resolution", "check_draws", "log_densities", "moments_of_sites",
+    "sampled_expectations", "variational_expectations",
+]  # fmt: skip
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +16,42 @@ from gpflow.likelihoods import Likelihood, MultiClass
 from gpflow.models import GPModel
 
 from ..errors import DataError
+from ..expectations.projections import Projections
 from ..posteriors import mix_outputs
+
+
+class Moments(NamedTuple):
+    """f under q at N observations, as `moments` of a model returns it.
+
+    Example::
+
+        at = model.moments()
+        model.expected_log_densities(at)  # [N], nats
+    """
+
+    mean: tf.Tensor
+    """[N, P]"""
+    variance: tf.Tensor
+    """[N, P]"""
+    projections: Projections | None = None
+    """The distribution of f where it is not Gaussian; None for N(mean, variance)."""
+
+
+class Resolution(NamedTuple):
+    """What limits the accuracy of expected log densities, for example ("nodes", 20)."""
+
+    name: str
+    number: int
+
+
+def moments_of_sites(model: GPModel) -> Moments:
+    """Mean and variance of f [N, P] at the data of a model whose basis has a site for each
+    observation; one factorisation, N^3.
+    """
+    X = model.data[0]
+    state, rows = model.basis.factor(model.kernel), X.shape[0]  # sites of weights may follow
+    mean, variance = mix_outputs(model.kernel, state.mean[:rows], state.variance[:rows])
+    return Moments(mean + model.mean_function(X), variance)
 
 
 def variational_expectations(

@@ -13,7 +13,9 @@ from gpflow.likelihoods import Likelihood
 from ..bases import DualBasis
 from ..bases.dual.weight_space import count_weights
 from ..errors import DataError, check_option
-from ..likelihoods import SiteLoss, site_loss
+from ..likelihoods import QuadratureLoss, SiteLoss, site_loss
+from ..likelihoods.nodes import finer
+from .expectations import Moments, Resolution, moments_of_sites
 from .full_gp import FullGP
 
 
@@ -44,6 +46,7 @@ class LCLGP(FullGP):
     """
 
     basis: DualBasis
+    starts_at_prior = True
 
     def __init__(
         self,
@@ -73,6 +76,27 @@ class LCLGP(FullGP):
     def observation_loss(self) -> SiteLoss:
         """Site losses f_n of the data [N, L]; each call reads the likelihood's Parameters."""
         return site_loss(self.likelihood, self.data[1])
+
+    def moments(self, data: RegressionData | None = None) -> Moments:
+        """Mean and variance of f under q at X [N, D], or at the data of the model; see
+        `BasisGP.moments`.
+        """
+        return moments_of_sites(self) if data is None else super().moments(data)
+
+    def expected_log_densities(
+        self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
+    ) -> tf.Tensor:
+        """E log p(y_n | f_n) [N] in nats by the site losses; see `BasisGP.expected_log_densities`
+        for the arguments.
+        """
+        loss = site_loss(finer(self.likelihood, doublings), self._observations(data)[1])
+        return -tf.reduce_sum(loss.value(moments.mean, tf.sqrt(moments.variance)), axis=1)
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """As of all models; None for a site loss in closed form."""
+        by_nodes = isinstance(self.observation_loss(), QuadratureLoss)
+        return super().resolution if by_nodes else None
 
     def site_loss(self) -> SiteLoss:
         """Losses of all sites: the data's [N, L], and those of non-Gaussian priors of weights."""

@@ -7,13 +7,14 @@ rounding errors.
 
 from __future__ import annotations
 
-__all__ = ["density_at", "expected", "marginal_densities", "quantiles"]
+__all__ = ["density_at", "expected", "label_moments", "marginal_densities", "quantiles"]
 
 import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
+from gpflow.likelihoods import Likelihood
 from scipy.interpolate import CubicHermiteSpline
 
 from ...distributions import Base
@@ -138,3 +139,10 @@ def _quantiles_of(
     for _ in range(5):
         x = np.clip(x - (spline(x) - probabilities) / np.maximum(slope(x), 1e-300), low, high)
     return x
+
+
+def label_moments(likelihood: Likelihood, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance of a label given f [N, Q], of the shape of f."""
+    flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
+    mean, variance = likelihood.conditional_mean(X, flat), likelihood.conditional_variance(X, flat)
+    return tf.reshape(mean, tf.shape(f)), tf.reshape(variance, tf.shape(f))

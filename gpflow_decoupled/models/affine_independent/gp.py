@@ -36,14 +36,16 @@ from ...expectations.site_integrals import (
 )
 from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
-from ...inputs import as_array, check_finite_entries, check_rate, check_whole
+from ...inputs import check_rate, check_whole
 from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
 from ...user_warnings import warn_user
+from ..expectations import Moments, Resolution
 from ..full_gp import FullGP
-from .affine_marginals import density_at, expected, quantiles
-from .single_latent import as_matrix, refuse_several_latents
+from .affine_expectations import expected_log_densities, resolution_of
+from .affine_marginals import density_at, expected, label_moments, quantiles
+from .single_latent import as_grid, as_matrix, refuse_several_latents
 from .weight_priors import WeightPriors
 
 _NO_EXPECTATION = (
@@ -91,6 +93,7 @@ class AffineIndependentGP(FullGP):
     """
 
     basis: AffineIndependentBasis
+    starts_at_prior = True
 
     def __init__(
         self,
@@ -239,6 +242,27 @@ class AffineIndependentGP(FullGP):
             SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise)
         )
 
+    def moments(self, data: RegressionData | None = None) -> Moments:
+        """f under q at X [N, D], or at the model's data: moments [N, 1] and projections."""
+        if data is None:
+            y = self.basis.projections(self.site_groups()[0])
+        else:
+            y = self.projections(data[0])
+        return Moments(y.beta[:, None], tf.square(y.spread)[:, None], y)
+
+    def expected_log_densities(
+        self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
+    ) -> tf.Tensor:
+        """E log p(y_n | f_n) [N] in nats, see `BasisGP.expected_log_densities`."""
+        site = likelihood_site(self.likelihood, self._observations(data)[1][:, 0])
+        return expected_log_densities(self.basis.base, site, moments, self.integration, doublings)
+
+    @property
+    def resolution(self) -> Resolution:
+        """The number of frequencies, or of points of the grid."""
+        site = likelihood_site(self.likelihood, self.data[1][:, 0])
+        return resolution_of(self.basis.base, site, self.integration)
+
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
         """The density of f(x), [N, G].
 
@@ -246,19 +270,7 @@ class AffineIndependentGP(FullGP):
         :param grid: the values of f, [G], or [N, G] with a row per input.
         """
         y = self.projections(Xnew)
-        grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
-        rows = tuple(grid.shape[:-1])
-        if (
-            grid.shape.rank not in (1, 2)
-            or grid.shape[-1] == 0
-            or rows not in ((), (1,), (y.alpha.shape[0],))
-        ):
-            raise DataError(
-                f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of"
-                " Xnew."
-            )
-        check_finite_entries(grid, "grid")
-        grid = tf.broadcast_to(grid, [y.alpha.shape[0], grid.shape[-1]])
+        grid = as_grid(grid, y.alpha.shape[0], y.alpha.dtype)
         return density_at(self.basis.base, y, grid, self.integration.points, self._asked.memory)
 
     def predict_f_quantiles(
@@ -294,10 +306,10 @@ class AffineIndependentGP(FullGP):
             )
 
         def expected(f: tf.Tensor) -> tf.Tensor:
-            return self._given(f)[0]
+            return label_moments(self.likelihood, f)[0]
 
         def squares(f: tf.Tensor) -> tf.Tensor:
-            given, variance = self._given(f)
+            given, variance = label_moments(self.likelihood, f)
             return variance + tf.square(given - centre)
 
         mean = self._expected(Xnew, expected)[:, None]
@@ -305,15 +317,6 @@ class AffineIndependentGP(FullGP):
         centre = tf.where(is_finite, mean, 0.0)
         variance = self._expected(Xnew, squares)[:, None]
         return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
-
-    def _given(self, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of a label given f, both as f [N, Q]."""
-        flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
-        moments = (
-            self.likelihood.conditional_mean(X, flat),
-            self.likelihood.conditional_variance(X, flat),
-        )
-        return tf.reshape(moments[0], tf.shape(f)), tf.reshape(moments[1], tf.shape(f))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False

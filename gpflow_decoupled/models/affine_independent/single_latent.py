@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["as_matrix", "refuse_several_latents"]
+__all__ = ["as_grid", "as_matrix", "refuse_several_latents"]
 
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
 from ...errors import DataError
-from ...inputs import as_pair, as_values, float_type
+from ...inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..checks import check_parts
 
 
@@ -45,3 +45,25 @@ def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
         rows = ", with a row at least" if least else ""
         raise DataError(f"Xnew has shape {Xnew.shape}; it must be [N, D] here{rows}.")
     return Xnew
+
+
+def as_grid(grid: TensorType, rows: int, dtype: tf.DType) -> tf.Tensor:
+    """Values of f [G] or [N, G] as a tensor [N, G]; raises `DataError` for other shapes.
+
+    :param grid: the values.
+    :param rows: N.
+    :param dtype: of the tensor.
+    """
+    values = tf.convert_to_tensor(as_array(grid, "grid", dtype), dtype)
+    leading = tuple(values.shape[:-1])
+    if (
+        values.shape.rank not in (1, 2)
+        or values.shape[-1] == 0
+        or leading not in ((), (1,), (rows,))
+    ):
+        raise DataError(
+            f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row of"
+            " Xnew."
+        )
+    check_finite_entries(values, "grid")
+    return tf.broadcast_to(values, [rows, values.shape[-1]])

@@ -1,0 +1,40 @@
+"""Expected log densities of a model that is not Gaussian, at any accuracy of its integrals."""
+
+from __future__ import annotations
+
+__all__ = ["expected_log_densities", "resolution_of"]
+
+import tensorflow as tf
+
+from ...distributions import Base
+from ...distributions.closed_form import NormalBase
+from ...expectations.projections import Projections, Site
+from ...expectations.site_integrals import Integration, integrate, route_of
+from ..expectations import Moments, Resolution
+
+
+def expected_log_densities(
+    base: Base, site: Site, moments: Moments, how: Integration, doublings: int
+) -> tf.Tensor:
+    """E log p(y_n | f_n) [N] in nats, by Fourier transforms.
+
+    :param base: the base distribution of the projections.
+    :param site: the log densities.
+    :param moments: f at the N observations. Without projections f is Gaussian, [N, 1].
+    :param how: the integration of the model.
+    :param doublings: how often its frequencies and points are doubled.
+    """
+    for _ in range(doublings):
+        how = how.doubled()
+    if moments.projections is not None:
+        return integrate(base, moments.projections, site, how)
+    m, v = moments.mean, moments.variance
+    y = Projections(tf.sqrt(v), m[:, 0], tf.zeros([1, 0], m.dtype))
+    return integrate(NormalBase(), y, site, how._replace(route="auto"))
+
+
+def resolution_of(base: Base, site: Site, how: Integration) -> Resolution:
+    """The number of frequencies, or of grid points, that the route of these sites takes."""
+    if route_of(base, site, how.route) == "frequency_sum":
+        return Resolution("frequencies", how.frequencies)
+    return Resolution("points", how.points)
