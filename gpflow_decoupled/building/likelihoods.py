@@ -18,6 +18,7 @@ import numpy as np
 from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood
 
+from ..diagnostics import has_scale
 from ..errors import DataError, check_option
 from ..likelihoods import (
     BernoulliLogit,
@@ -28,7 +29,6 @@ from ..likelihoods import (
     check_labels,
 )
 from ..models.checks import check_likelihood
-from ..training.scales import has_scale
 
 NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "gaussian": lambda: gpflow.likelihoods.Gaussian(0.1),
@@ -49,7 +49,7 @@ _LOG_LINKS = ("poisson", "negative_binomial", "gamma", "exponential")
 
 
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
-    """True if Y may be shifted and scaled, see `training.scales.has_scale`.
+    """True if Y may be shifted and scaled, see `diagnostics.has_scale`.
 
     :param likelihood: a likelihood, or its name.
     :raises UnknownOptionError: for another name.

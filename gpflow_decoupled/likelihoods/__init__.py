@@ -5,8 +5,8 @@ Read `laplace.py`, then `sites/__init__.py`. There is one file per class (`berno
 `categorical_logit.py`), independent of the sites. `sites/` describes the site of every
 likelihood, GPflow's included: expected losses for the Lagrangian dual, log densities with Fourier
 transforms for affine-independent inference, valid labels; `lookup.py` finds them and `declare_site`
-adds one. `support.py` and `labels.py` check labels, `parameters.py` Parameters, `accuracy.py`
-quadrature; `moments.py` has predictive moments.
+adds one. `support.py` and `labels.py` check labels, `parameters.py` Parameters; `nodes.py` changes
+the nodes of a quadrature, and `moments.py` has predictive moments.
 """
 
 from ..expectations.projections import Site

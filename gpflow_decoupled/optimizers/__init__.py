@@ -29,9 +29,8 @@ Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagra
 `affine_independent`, `mixture` (of Gaussians, on the same models), `approximations` (expectation
 propagation and Laplace, which do not bound the evidence) and `data_mean` (means on all data). Read
 what they share first: `steps` (step sizes, negative precisions), `ascent` (the loop that halves bad
-steps), `lbfgs` (SciPy's L-BFGS-B), `results`, `expectation_check` and `frequency_check` (warnings
-of coarse expectations). `adam` is a faster Adam for `fit`, `gaussian_optimum` has closed forms for
-Gaussian noise, `unusable_observation` names the row that makes a bound infinite.
+steps), `results`, and `gpflow_decoupled.lbfgs` (SciPy's L-BFGS-B). `adam` is a faster Adam for
+`fit`, `gaussian_optimum` has closed forms for Gaussian noise.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

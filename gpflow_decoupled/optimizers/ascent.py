@@ -20,10 +20,9 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from ..lbfgs import CONVERGED, INTERRUPTED
 from .steps import MAX_HALVINGS
 
-CONVERGED = "converged"
-INTERRUPTED = "interrupted"
 STUCK = "the bound does not rise any more"
 _ROUND_OFF = 1e-10
 

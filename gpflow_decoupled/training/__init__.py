@@ -3,20 +3,20 @@
 `fit.py` looks up the route of the model, checks the options and starts the loop. `routes/` has one
 module for each family of models. `steps/` says what a step is, `advance.py` takes one, or several
 in one call, and undoes what fails, and `loop.py` repeats that. `batches`, `schedules`,
-`evaluation`, `checkpoints`, `progress` and `failure` are what the loop does besides, each with the
-option that belongs to it, and `plan.py` has them all; `states.py` has what a run goes back to, and
-`result.py` is its record. `scales/` warns of data on another scale than the model, and finds values
-to start from, and `standardized/` trains and predicts in the units of the data. Read `fit.py`,
+`evaluation`, `checkpoints` and `progress` are what the loop does besides, each with the option that
+belongs to it, and `plan.py` has them all; `states.py` has what a run goes back to, and `result.py`
+is its record. `beginning.py` asks `diagnostics` before the first step, and `standardized/` trains
+and predicts in the units of the data. Read `fit.py`,
 `steps/step.py`, `advance.py`, `loop.py`, then one route.
 """
 
+from ..diagnostics import Start, initialize
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, held_out_metrics
 from .fit import fit
 from .progress import Callbacks, TensorBoard
 from .result import FitResult
 from .routes.route import MeanSolver
-from .scales import Start, initialize
 from .schedules import Schedule
 from .standardized import Standardization, Standardized
 

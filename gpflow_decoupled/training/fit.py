@@ -17,6 +17,7 @@ from ..errors import DataError
 from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from .batches import Batches
+from .beginning import Beginning
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
 from .loop import Loop
@@ -29,7 +30,6 @@ from .routes.registry import route_for
 from .routes.roles import check_kernel_gradients
 from .routes.route import Data, MeanSolver, Model, Route
 from .routes.units import InUnits
-from .scales import Beginning
 from .schedules import Limits, Schedule
 
 DEFAULT_STEPS = 2000

@@ -13,19 +13,23 @@ from typing import NoReturn
 import numpy as np
 from gpflow.models import GPModel
 
+from ..diagnostics import (
+    explain,
+    restored,
+    unusable_observation,
+    warn_of_fall,
+    warn_of_quadrature,
+)
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..models import FactorGraph
-from ..optimizers.expectation_check import warn_of_quadrature
-from ..optimizers.unusable_observation import unusable_observation
 from .advance import Advance, Taken
 from .batches import Batch, Batches
+from .beginning import Beginning
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation
-from .failure import explain, restored
 from .plan import Plan
 from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
-from .scales import Beginning, warn_of_fall
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .steps import Step
 from .together import metrics_of_all, refuse_other_run, run_settings
@@ -306,11 +310,9 @@ class Loop:
         batch = self._advance.last_batch
         if done and batch is not None:
             bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
-            warn_of_quadrature(self.model, result.elbo, batch, stacklevel=6)
+            warn_of_quadrature(self.model, result.elbo, batch)
             rising, sampled = not self.step.is_long, self.step.sampled_rows
-            warn_of_fall(
-                bounds, result.elbo, num_data, exact is not None, rising, sampled, stacklevel=6
-            )
+            warn_of_fall(bounds, result.elbo, num_data, exact is not None, rising, sampled)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

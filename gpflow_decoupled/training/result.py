@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import Start
 from ..optimizers.results import RunResult
-from .scales.start import Start
 
 RECENT = 20
 """Steps whose mean stands for the bound where each step has an estimate of its own."""

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, ScalarLikelihood, Softmax
 from gpflow.models import GPModel
 
+from ..diagnostics import has_scale
 from ..errors import DataError
 from ..inducing.variables import point_values
 from ..inputs import as_pair, as_values, check_finite_entries, float_type
 from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit
 from ..training import Standardized
-from ..training.scales import has_scale
 
 POINTS = {
     "beta": "inducing points beta",

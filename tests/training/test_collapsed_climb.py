@@ -16,9 +16,9 @@ import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, collapsed_elbo
-from gpflow_decoupled.optimizers.lbfgs import LBFGSRun
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as collapsed
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb

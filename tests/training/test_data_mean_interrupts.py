@@ -11,11 +11,11 @@ import pytest
 from gpflow import likelihoods as gl
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import hyperparameters, system
 from gpflow_decoupled.optimizers.data_mean import mean_optimizer as base
-from gpflow_decoupled.optimizers.lbfgs import LBFGSRun
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from tests.interrupts import interrupt_call

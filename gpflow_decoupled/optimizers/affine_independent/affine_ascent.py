@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ...bases.affine_independent import AffineIndependentBasis
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import naming_observation
 from ...errors import NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
 from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
 from ...summaries import settings_line
-from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
-from ..unusable_observation import naming_observation
 from .affine_climb import climb
 from .affine_objective import as_vector, assign_vector, compiled_objective
 from .affine_result import AffineResult, StageRecord, stage_record

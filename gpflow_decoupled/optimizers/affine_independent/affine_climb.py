@@ -6,7 +6,7 @@ __all__ = ["climb"]
 
 import numpy as np
 
-from ..lbfgs import Objective, lbfgs_ascent, settled
+from ...lbfgs import Objective, lbfgs_ascent, settled
 from .affine_result import StageRecord
 
 _GRADIENT_TOLERANCE = 1e-9

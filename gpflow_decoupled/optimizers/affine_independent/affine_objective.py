@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
-from ..lbfgs import Objective
+from ...lbfgs import Objective
 
 
 def compiled_objective(

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...bases.affine_independent import AffineIndependentBasis
-from ..lbfgs import Objective
+from ...lbfgs import Objective
 
 
 class ClimbCoordinates:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from ...bases.affine_independent import AffineIndependentBasis
 from ...bases.affine_map import LUMap
 from ...errors import DataError
-from ..lbfgs import Objective
+from ...lbfgs import Objective
 from .affine_climb import climb
 from .affine_result import StageRecord
 

@@ -31,6 +31,8 @@ from tqdm.auto import tqdm
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
@@ -38,8 +40,6 @@ from ...models.families import require_model
 from ...summaries import settings_line, short_repr
 from ...user_warnings import warn_user
 from ..ascent import STUCK, ascend
-from ..expectation_check import warn_of_quadrature
-from ..unusable_observation import unusable_observation
 from .densities import Densities
 from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 from .tilted import Tilted, has_closed_form, tilted

@@ -23,6 +23,8 @@ from tqdm.auto import tqdm
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
@@ -30,8 +32,6 @@ from ...models import CVIGP
 from ...models.families import require_model
 from ...summaries import settings_line
 from ..ascent import STUCK, ascend, has_fallen, round_off
-from ..expectation_check import warn_of_quadrature
-from ..unusable_observation import unusable_observation
 from .densities import Densities
 from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 

@@ -28,6 +28,8 @@ from gpflow.base import RegressionData
 from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...covariances.latents import prior_variance
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
@@ -35,7 +37,6 @@ from ...models import CVIGP
 from ...models.families import require_model
 from ...posteriors import mix_outputs
 from ...summaries import settings_line, short_repr
-from ..expectation_check import warn_of_quadrature
 from ..steps import (
     POLICIES,
     StepReport,
@@ -44,7 +45,6 @@ from ..steps import (
     largest_feasible_step,
     step_size_at,
 )
-from ..unusable_observation import unusable_observation
 from .conjugate_result import ConjugateResult
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .site_runs import Probe, run_batches, run_whole, step_failure

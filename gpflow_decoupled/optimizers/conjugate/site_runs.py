@@ -12,13 +12,13 @@ import numpy.typing as npt
 import tensorflow as tf
 from tqdm.auto import tqdm
 
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError
 from ...inputs import is_whole
 from ...models import CVIGP
 from ...summaries import short_repr
 from ..ascent import ascend, has_fallen, round_off
 from ..steps import StepReport
-from ..unusable_observation import unusable_observation
 from .conjugate_result import ConjugateRecorder, ConjugateResult
 
 

@@ -31,16 +31,16 @@ from gpflow.models import SVGP
 from gpflow.utilities import parameter_dict
 from tqdm.auto import tqdm
 
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
 from ...replicas import Group, dataset_of, group_of
 from ...summaries import short_repr
 from ..ascent import ascend, has_fallen
-from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.bound_gradients import as_basis_model
 from ..natural_gradient.natural_parameters import Natural
 from ..steps import POLICIES, StepSize, step_size_at
-from ..unusable_observation import unusable_observation
 from .blocks import Batches, Blocks
 from .conjugate_result import ConjugateRecorder, ConjugateResult
 from .data_passes import PassReader, Reading, step_failure

@@ -17,10 +17,10 @@ from ...bases.parts.data_mean import DataMean
 from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
 from ...inducing.variables import point_values
+from ...lbfgs import LBFGSRun, lbfgs_ascent
 from ...likelihoods.parameters import single_noise_variance
 from ...models import BasisGP
 from ...replicas import Group
-from ..lbfgs import LBFGSRun, lbfgs_ascent
 from .evidence import evidence_bound
 from .row_features import project_rows
 from .row_posterior import Posterior, posterior_of, sites_of

@@ -23,6 +23,8 @@ from tqdm.auto import tqdm
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean, refuse_streams
 from ...covariances.products import gram_product
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import NumericalError, UnknownOptionError
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import precision_from_root, root_from_precision
@@ -30,9 +32,7 @@ from ...models import BasisGP
 from ...models.families import data_mean_of
 from ...replicas import Group, group_of, refuse_other_workers
 from ..ascent import CONVERGED, INTERRUPTED, ascend, has_fallen
-from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
-from ..unusable_observation import unusable_observation
 from .mean_result import MeanResult
 from .mean_solution import TIME_IS_UP, MeanSolution, Solve
 from .row_features import preconditioner_rows

@@ -17,14 +17,14 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import naming_observation
 from ...inputs import check_rate, check_whole
+from ...lbfgs import lbfgs_ascent, settled
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line
-from ..expectation_check import warn_of_quadrature
-from ..lbfgs import lbfgs_ascent, settled
-from ..unusable_observation import naming_observation
 from .dual import DualProblem
 from .first_multipliers import NOT_FINITE, isolated_sites
 from .lagrangian_result import LagrangianRecord, LagrangianResult

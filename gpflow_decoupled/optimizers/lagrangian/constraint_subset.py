@@ -18,15 +18,15 @@ from gpflow.keras import tf_keras
 from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import naming_observation, unusable_observation
 from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole
+from ...lbfgs import lbfgs_ascent, settled
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line
-from ..expectation_check import warn_of_quadrature
-from ..lbfgs import lbfgs_ascent, settled
-from ..unusable_observation import naming_observation, unusable_observation
 from .first_multipliers import NOT_FINITE
 from .lagrangian_result import LagrangianRecord, LagrangianResult
 from .subset_bound import SubsetBound, SubsetPoint

@@ -13,8 +13,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError
-from ..unusable_observation import unusable_observation
 from .dual import DualProblem, Marginals
 from .newton import MARGIN, box_of
 from .subproblem import EXCESS
@@ -196,7 +196,9 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
     """The error for a start where V does not exist or the bound is not finite."""
     of_prior = None if bool(at.state.ok) else problem.geometry.diagnosis(problem.prior)
-    of_data = unusable_observation(problem.model, None, (at.mean, tf.square(at.deviation)))
+    rows = len(problem.model.data[1])  # sites of weights follow
+    moments = at.mean[:rows], tf.square(at.deviation[:rows])
+    of_data = unusable_observation(problem.model, None, moments)
     # multipliers that are not finite come from an observation, if there is one that explains them
     causes = (of_prior, of_data) if np.all(np.isfinite(at.lam)) else (of_data, of_prior)
     return next(filter(None, causes), None) or NumericalError(

@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.optimizers import Scipy
 
 from ...errors import NumericalError
-from ..lbfgs import lbfgs_ascent
+from ...lbfgs import lbfgs_ascent
 from .dual import DualPoint, DualProblem, Marginals
 from .newton import Box
 from .site_maximiser import Subproblem

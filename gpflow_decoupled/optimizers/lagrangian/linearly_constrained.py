@@ -17,6 +17,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tqdm.auto import tqdm
 
+from ...diagnostics.accuracy import warn_of_quadrature
+from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
 from ...linalg.coupled import RIDGE
@@ -24,8 +26,6 @@ from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
 from ..ascent import STUCK
-from ..expectation_check import warn_of_quadrature
-from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
 from .first_multipliers import first_marginals, inside
 from .lagrangian_result import LagrangianRecord, LagrangianResult, warn_of_gap

@@ -13,6 +13,7 @@ __all__ = ["MixtureAscent"]
 import numpy as np
 import tensorflow as tf
 
+from ...diagnostics.unusable_observation import naming_observation
 from ...errors import check_option
 from ...inputs import check_rate, check_whole
 from ...models import AffineIndependentGP
@@ -22,7 +23,6 @@ from ..affine_independent.affine_climb import climb
 from ..affine_independent.affine_result import stage_record
 from ..affine_independent.gaussian_kl import GaussianProblem, GaussianSolution
 from ..results import Recorder
-from ..unusable_observation import naming_observation
 from .entropy import ENTROPIES, sampled_entropy
 from .mixture_objective import Mixture, MixtureObjective
 from .mixture_posterior import MixturePosterior

@@ -14,6 +14,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.models import GPModel
 
+from ...diagnostics import has_scale
 from ...errors import DataError, ModelError, check_option
 from ...inputs import as_pair, as_values
 from ...replicas import starts_passes
@@ -23,7 +24,6 @@ from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
 from ..routes.route import Data
-from ..scales import has_scale
 from .transform import Standardization
 
 Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]

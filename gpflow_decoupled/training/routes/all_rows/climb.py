@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from ....compilation import Compiled
+from ....lbfgs import LBFGSRun, settled
 from ....models import BasisGP
 from ....optimizers import optimal_parameters
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.hyperparameters import climb
 from ....optimizers.gaussian_optimum import regression
-from ....optimizers.lbfgs import LBFGSRun, settled
 from ...batches import Batch
 
 MOST_ENTRIES = 3e7

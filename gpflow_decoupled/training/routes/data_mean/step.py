@@ -35,6 +35,7 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import MonteCarloLikelihood
 
 from ....bases.parts.data_mean import DataMean
+from ....lbfgs import LBFGSRun
 from ....likelihoods.parameters import single_noise_variance
 from ....models import BasisGP
 from ....optimizers import MeanResult
@@ -48,7 +49,6 @@ from ....optimizers.data_mean.hyperparameters import (
 from ....optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ....optimizers.data_mean.mean_solution import TIME_IS_UP
 from ....optimizers.data_mean.solve_mean import seconds_of_solves
-from ....optimizers.lbfgs import LBFGSRun
 from ....replicas import Group
 from ...batches import Batch
 from ...schedules import Limits

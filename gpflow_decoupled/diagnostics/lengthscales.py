@@ -29,11 +29,11 @@ _COMPOSITES = (Sum, Product, SeparateIndependent, LinearCoregionalization)
 
 
 def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterator[str]:
-    """Sentences on lengthscales that are far too short for all rows of X [N, D], or far too long
-    for one of its columns.
+    """Yield a sentence for lengthscales far too short for the rows of X [N, D], and for each column
+    for which they are far too long.
 
-    Only where all parts of the kernel are isotropic and stationary, or constant. Of several parts
-    all must be at fault.
+    Kernels with other parts than isotropic stationary and constant ones are not judged. Of several
+    parts all must be at fault.
 
     :param kernel: any kernel.
     :param num_data: rows of the whole data set, of which X may be a sample.
@@ -84,8 +84,8 @@ def _scaled(kernel: Kernel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _spacing(scaled: np.ndarray, num_data: int) -> float:
-    """The median distance from a row to the nearest other one, in a data set of `num_data` rows
-    like these [N, d].
+    """Estimate the median distance from a row to its nearest neighbour among `num_data` rows like
+    these [N, d].
     """
     rng = np.random.default_rng(0)
     if len(scaled) > _ROWS:

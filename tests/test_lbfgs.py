@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.optimizers.lbfgs import lbfgs_ascent, settled
+from gpflow_decoupled.lbfgs import lbfgs_ascent, settled
 
 CENTRE = np.array([1.0, -2.0, 0.5])
 SCALES = np.array([1.0, 3.0, 10.0])

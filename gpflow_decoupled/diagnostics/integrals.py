@@ -6,18 +6,16 @@ doubles the nodes and, where that changes anything, halves panels until each is 
 
 from __future__ import annotations
 
-__all__ = ["accurate_expectations", "integrates_by_nodes", "nodes_of", "with_nodes"]
-
-import copy
+__all__ = ["accurate_expectations"]
 
 import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods as gl
-from gpflow.quadrature import NDiagGHQuadrature
 from numpy.polynomial.legendre import leggauss
 
-from .bernoulli_logit import BernoulliLogit
-from .lookup import is_logit
+from ..likelihoods import BernoulliLogit
+from ..likelihoods.lookup import is_logit
+from ..likelihoods.nodes import MOST_NODES, nodes_of, with_nodes
 
 _SAME = 1e-6
 """Nats per observation: if twice the nodes change less, both are right."""
@@ -27,62 +25,6 @@ _TOLERANCE, _HALVINGS = 1e-8, 40
 """Nats by which halving may change a panel, and most halvings."""
 _MOST = 2**16
 """Panels evaluated at once."""
-_MOST_NODES = 300
-"""With more nodes NumPy's weights underflow."""
-_MOST_LATENTS = 2
-"""With more latents per observation a grid of twice the nodes is too large."""
-
-
-def nodes_of(likelihood: gl.Likelihood) -> int | None:
-    """The number of Gauss-Hermite nodes per latent, or None."""
-    if isinstance(likelihood, gl.SwitchedLikelihood):
-        return max(
-            (number for part in likelihood.likelihoods if (number := nodes_of(part))), default=None
-        )
-    if isinstance(likelihood, gl.MultiClass):
-        return int(likelihood.num_gauss_hermite_points)
-    rule = getattr(likelihood, "quadrature", None)
-    return rule.n_gh if isinstance(rule, NDiagGHQuadrature) and rule.dim <= _MOST_LATENTS else None
-
-
-def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
-    """Return the likelihood with another number of nodes, sharing its Parameters.
-
-    Example::
-
-        finer = with_nodes(likelihood, 100)
-        finer.variational_expectations(X, mean, variance, Y)
-    """
-    if nodes_of(likelihood) is None:
-        return likelihood
-    finer = copy.copy(likelihood)
-    changed: dict[str, object]
-    if isinstance(likelihood, gl.SwitchedLikelihood):
-        changed = {"likelihoods": [with_nodes(part, number) for part in likelihood.likelihoods]}
-    elif isinstance(likelihood, gl.MultiClass):
-        changed = {"num_gauss_hermite_points": number}
-    else:
-        changed = {"quadrature": NDiagGHQuadrature(likelihood.quadrature.dim, number)}
-    for name, value in changed.items():
-        object.__setattr__(finer, name, value)  # past the tracking of tf.Module
-    return finer
-
-
-def integrates_by_nodes(
-    likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
-) -> bool:
-    """Return True if expected log densities depend on the number of nodes.
-
-    False for closed forms and for draws. Arguments as for `accurate_expectations`: X [N, D], Y [N,
-    P], any mean and variance [N, L].
-    """
-    if nodes_of(likelihood) is None:
-        return False
-    few, more = (
-        with_nodes(likelihood, n).variational_expectations(X, mean, variance, Y).numpy()
-        for n in (4, 7)
-    )
-    return bool(np.any(few != more))
 
 
 def accurate_expectations(
@@ -111,7 +53,7 @@ def accurate_expectations(
         return None
     if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
         likelihood = BernoulliLogit()  # the same density without overflow
-    other = 2 * number + 1 if number <= _MOST_NODES // 2 else number // 2
+    other = 2 * number + 1 if number <= MOST_NODES // 2 else number // 2
     usual, finer = (
         one.variational_expectations(X, mean, variance, Y).numpy()
         for one in (likelihood, with_nodes(likelihood, other))

@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.integrate import trapezoid
 
 import gpflow_decoupled
+from gpflow_decoupled.diagnostics import warn_of_quadrature
 from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, AffineIndependentGP, SparseCVIGP
 from gpflow_decoupled.optimizers import (
@@ -26,7 +27,6 @@ from gpflow_decoupled.optimizers import (
     OpperArchambeau,
     sweep,
 )
-from gpflow_decoupled.optimizers.expectation_check import warn_of_quadrature
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:A row of X is typically"
@@ -187,7 +187,7 @@ def test_too_few_frequencies_are_told_with_the_bound_of_enough(make, options, na
     coarse, fine = _affine(make(), **options), _affine(make(), frequencies=512, points=16384)
     bound = float(coarse.elbo())
     with pytest.warns(
-        UserWarning, match=f"not accurate.*{name} in the place of .*train again"
+        UserWarning, match=f"not accurate.*{name} instead of .*train again"
     ) as record:
         warn_of_quadrature(coarse, bound)
     told = float(re.search(r"it is (-?[0-9.]+) nats", str(record[0].message)).group(1))
@@ -209,11 +209,11 @@ def test_a_run_of_an_affine_independent_model_is_checked_once(monkeypatch):
     """Also by `fit`, which runs several ascents."""
     asked = []
 
-    def message(model, elbo, rows, allowed):
+    def message(model, elbo, observations, now):
         asked.append(elbo)
         return f"The bound of {elbo} nats is not accurate: a stub."
 
-    monkeypatch.setattr("gpflow_decoupled.optimizers.expectation_check.frequency_warning", message)
+    monkeypatch.setattr("gpflow_decoupled.diagnostics.accuracy._complaint", message)
     model = AffineIndependentGP((X[:4], Y[:4]), kernel(1.0), Laplace(0.3))
     with pytest.warns(UserWarning, match="is not accurate") as record:
         result = AffineIndependentAscent(max_evaluations=3).run(model)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.diagnostics import warn_of_fall
 from gpflow_decoupled.training import loop
-from gpflow_decoupled.training.scales import warn_of_fall
 
 RISING = np.array([-90.0, -70.0, -60.0, -55.0, -52.0, -51.0])
 

@@ -1,16 +1,14 @@
-"""Values from which kernel, noise and mean function start, found from the data before the first
-step.
+"""Find hyperparameters to start from, from the data, before the first step.
 
-Adam moves a hyperparameter by its learning rate per step, so that a lengthscale that starts at 1
-and belongs at 80 is not reached in a run of ordinary length. An exact GP on some hundred random
-rows finds it in a second:
+Adam moves a hyperparameter by its learning rate per step: a lengthscale that starts at 1 does not
+reach 80 in an ordinary run. An exact GP on some hundred random rows finds it in a second:
 
-1. A guess is read from the data: lengthscales sqrt(D) times the standard deviations of the columns,
-   the variance of Y for the kernel and a tenth of it for the noise. It is taken where it explains
-   the rows better than the present values do.
-2. L-BFGS climbs the log evidence of the rows from there.
-3. Inducing points leave something of f unexplained, which their model has to take for noise. Its
-   mean variance at the rows is added to the noise variance.
+1. Guess from the data: lengthscales sqrt(D) times the standard deviations of the columns, the
+   variance of Y for the kernel, a tenth of it for the noise. Keep the guess if it explains the rows
+   better than the present values.
+2. Climb the log evidence of the rows by L-BFGS.
+3. Add to the noise variance the mean variance that inducing points leave unexplained, which their
+   model has to take for noise.
 """
 
 from __future__ import annotations
@@ -33,37 +31,35 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPR
 from gpflow.optimizers import Scipy
 
-from ...covariances.residual import residual_diagonal
-from ...errors import DataError, ModelError, NumericalError
-from ...inducing.variables import as_inducing, input_dims
-from ...inputs import as_pair, as_values, check_whole
-from ...models import CVIGP
-from ...optimizers.lbfgs import lbfgs_ascent
-from ...summaries import html_table
-from ..states import UNSOUND, go_back, snapshot
+from ..bases.parts.atomic import all_or_nothing
+from ..covariances.residual import residual_diagonal
+from ..errors import DataError, ModelError, NumericalError
+from ..inducing.variables import as_inducing, input_dims
+from ..inputs import as_pair, as_values, check_whole
+from ..lbfgs import lbfgs_ascent
+from ..models import CVIGP
+from ..summaries import html_table
 
 _EVALUATIONS = 30
 """Of the log evidence: by then most of what L-BFGS gains is gained."""
 _NOISE = 0.1
 """The share of the variance of Y that the guess takes for noise."""
+_UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
+"""Raised by an evidence that cannot be computed."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What `initialize` has done; print it for one line."""
+    """The record of `initialize`; print it for one line."""
 
     rows: int
-    """Random rows that were looked at."""
+    """The number of random rows."""
     before: float
-    """Log evidence of these rows in nats at the values that were there; -inf where it could not be
-    computed.
-    """
+    """Log evidence of these rows in nats before; -inf where it could not be computed."""
     after: float
     """The same at the new values, before the noise was raised."""
     unexplained: float
-    """What was added to the noise variance: the mean variance that inducing points leave
-    unexplained.
-    """
+    """Added to the noise variance: the mean variance that inducing points leave unexplained."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -93,28 +89,26 @@ def initialize(
     seed: int = 0,
     deadline: float = float("inf"),
 ) -> Start:
-    """Give kernel, noise and mean function values that suit the data, before a model is built or
-    trained.
+    """Set kernel, noise and mean function to values that suit the data, before a model is built.
 
-    Parameters that are not trainable stay as they are, and all of them do where they cannot be
-    improved on. `select` chooses better inducing points with such a kernel.
-    `fit(initialize="auto")` does the same for a model that is built.
+    Parameters that are not trainable keep their values, and so do all if no better ones are found.
+    `select` chooses better inducing points with such a kernel. `fit(initialize="auto")` does the
+    same for a model.
 
-    :param kernel: one kernel, not a multi-output kernel.
-    :param likelihood: a `gpflow.likelihoods.Gaussian`. On classification data, regressions on the
+    :param kernel: a kernel of one output.
+    :param likelihood: a `gpflow.likelihoods.Gaussian`. For classification, regressions on the
         labels gave no better start.
     :param data: (X [N, D], Y [N, P]).
     :param mean_function: m_0(x); zero if not given.
-    :param beta: inducing points, if they are known: the noise then accounts for what they leave
-        unexplained.
-    :param rows: at most so many random rows n are looked at.
+    :param beta: inducing points, if known; then the noise accounts for what they leave unexplained.
+    :param rows: the largest number of random rows n.
     :param seed: of the rows.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
-    :return: the record of what was done.
+    :return: a record of the search.
     :raises ModelError: for another likelihood, and for a multi-output kernel.
     :raises DataError: for unusable data.
-    :raises NumericalError: if neither the guess nor the present values have a finite evidence; they
-        are left as they were.
+    :raises NumericalError: if neither the guess nor the present values have a finite evidence;
+        nothing has changed then.
 
     Cost: some 100 n^3 operations. Example::
 
@@ -130,12 +124,13 @@ def initialize(
     model = _exact_gp(kernel, likelihood, data, mean_function, rows, seed)
     points = None if beta is None else _checked_points(beta, model)
     variables = list(model.trainable_variables)
-    before, present = snapshot(variables), _evidence(model)
-    try:
+    before, present = [variable.numpy() for variable in variables], _evidence(model)
+    with all_or_nothing(variables):
         _guess(model)
         start = _evidence(model)
         if not start > present:
-            go_back(before)
+            for variable, value in zip(variables, before):
+                variable.assign(value)
             start = present
         if not np.isfinite(start):
             raise NumericalError(
@@ -145,19 +140,11 @@ def initialize(
             )
         after = _climb(model, variables, deadline) if variables else start
         unexplained = 0.0 if points is None else _raise_noise(model, points)
-    except BaseException:
-        go_back(before)
-        raise
     return Start(len(model.data[0]), present, after, unexplained, time.perf_counter() - began)
 
 
 def check_parts(kernel: Kernel, likelihood: Likelihood) -> None:
-    """Refuse what is no exact GP with one kernel.
-
-    :param kernel: of the model.
-    :param likelihood: of the model.
-    :raises ModelError: for a multi-output kernel, and for another likelihood than `Gaussian`.
-    """
+    """Raise `ModelError` for a multi-output kernel or a likelihood other than `Gaussian`."""
     if not isinstance(likelihood, Gaussian) or isinstance(kernel, MultioutputKernel):
         raise ModelError(
             "initialize is for one kernel and a Gaussian likelihood, and this is a"
@@ -202,15 +189,13 @@ def _evidence(model: GPR) -> float:
     """
     try:
         value = float(model.log_posterior_density())
-    except UNSOUND:
+    except _UNSOUND:
         return -np.inf
     return value if np.isfinite(value) else -np.inf
 
 
 def _guess(model: GPR) -> None:
-    """Assign what a look at the data suggests to Parameters of stationary kernels and of the
-    noise.
-    """
+    """Assign a guess from the data to Parameters of stationary kernels and of the noise."""
     X, Y = (part.numpy() for part in model.data)
     spread, variance = np.std(X, axis=0), float(np.var(Y - model.mean_function(X)))
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))
@@ -228,9 +213,7 @@ def _guess(model: GPR) -> None:
 
 
 def _assign(parameter: object, value: npt.ArrayLike) -> None:
-    """Assign a positive value to a Parameter that is trainable, where its transform can represent
-    it.
-    """
+    """Assign a positive value to a trainable Parameter, if its transform can represent it."""
     if isinstance(parameter, Parameter) and parameter.trainable and np.all(np.asarray(value) > 0.0):
         unconstrained = parameter.transform.inverse(
             tf.constant(value, parameter.dtype, shape=parameter.shape)
@@ -248,7 +231,7 @@ def _climb(model: GPR, variables: list[tf.Variable], deadline: float) -> float:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
                 value = model.log_posterior_density()
-        except UNSOUND:
+        except _UNSOUND:
             return np.nan, np.zeros_like(x)
         gradient = tape.gradient(
             value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -264,8 +247,8 @@ def _climb(model: GPR, variables: list[tf.Variable], deadline: float) -> float:
 
 
 def _raise_noise(model: GPR, beta: InducingVariables) -> float:
-    """Add to the noise variance what inducing points leave unexplained of f at the rows, on
-    average; return that.
+    """Add to the noise variance the mean residual variance of f given beta at the rows; return
+    it.
     """
     noise = model.likelihood.variance
     if not isinstance(noise, Parameter) or not noise.trainable:

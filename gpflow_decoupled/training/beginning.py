@@ -8,18 +8,20 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 
-from ...errors import DataError, check_option
-from ...inducing.variables import point_values
-from ...models import BasisGP, FactorGraph, FullGP
-from ..batches import ArrayBatches, Batches
-from ..routes.route import Choices
-from .digits import check_digits
-from .start import Start, check_parts, initialize
-from .warn import look_at_scales
+from ..diagnostics import Start, check_digits, initialize, warn_of_scales
+from ..diagnostics.start import check_parts
+from ..errors import DataError, check_option
+from ..inducing.variables import point_values
+from ..models import BasisGP, FactorGraph, FullGP
+from .batches import ArrayBatches, Batches, DatasetBatches, DiskBatches, FunctionBatches
+from .routes.route import Choices
 
 _SHARE = 0.1
 """Of a run by seconds, that a start may take."""
+_ROWS = 10_000
+"""At which the prior variance is computed at most."""
 
 
 class Beginning:
@@ -47,12 +49,13 @@ class Beginning:
         accept: Callable[[], None],
     ) -> None:
         check_option("initialize", start, (None, "auto"))
-        check_digits(model, batches)
+        if not isinstance(model, FactorGraph):  # which has no kernel
+            _check_digits(model, batches)
         self.accept = accept
         self.start: Start | None = None
         self._find = None if start is None else _start_of(model, batches, choices)
-        if self._find is None:
-            look_at_scales(model, batches)
+        if self._find is None and not isinstance(model, FactorGraph):
+            _look_at_scales(model, batches)
 
     def __call__(self, done: int) -> float:
         """What happens once nothing can be refused any more; the seconds of the start.
@@ -92,3 +95,21 @@ def _start_of(
         seed=choices.seed,
         deadline=time.perf_counter() + seconds,
     )
+
+
+def _check_digits(model: BasisGP | FullGP, batches: Batches) -> None:
+    """`check_digits` for arrays; streams are not read."""
+    if isinstance(batches, ArrayBatches):
+        check_digits(model, batches.X[:_ROWS])
+    elif isinstance(batches, DiskBatches):
+        check_digits(model, tf.constant(batches.sample[0]))
+
+
+def _look_at_scales(model: BasisGP | FullGP, batches: Batches) -> None:
+    """`warn_of_scales` for arrays now, and for a stream when its first batch is read."""
+    if isinstance(batches, ArrayBatches):
+        warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data)
+    elif isinstance(batches, DiskBatches):
+        warn_of_scales(model, *batches.sample, batches.num_data)
+    elif isinstance(batches, (DatasetBatches, FunctionBatches)):
+        batches.look = lambda X, Y: warn_of_scales(model, X, Y, batches.num_data)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 __all__ = ["warn_of_fall"]
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
+
+from ..user_warnings import warn_user
 
 _MUCH = 0.1
 """Nats per observation. Less is common in the first steps of Adam, and lost again soon."""
@@ -24,18 +25,15 @@ def warn_of_fall(
     exact: bool,
     rising: bool = True,
     sampled_rows: int | None = None,
-    stacklevel: int = 2,
 ) -> None:
-    """Warn if the bound at the end of a run is far below that at its start, or that of its best
-    steps.
+    """Warn if a run ends far below the bound of its start, or of its best steps.
 
     :param elbos: the bounds of the steps in nats, the first one at the start.
     :param end: the bound at the end in nats.
     :param num_data: N.
-    :param exact: whether these are bounds on all data, and not estimates from minibatches or draws.
-    :param rising: whether the steps climb this bound, so that those in between count.
-    :param sampled_rows: `mean_subsample` of the model, where the norm of its mean is an estimate.
-    :param stacklevel: of the warning.
+    :param exact: whether the bounds are exact, not estimates from minibatches or draws.
+    :param rising: whether every step climbs this bound, so that steps in between count.
+    :param sampled_rows: `mean_subsample` of the model, if it has one.
 
     Estimates must fall by three of their standard deviations more. Example::
 
@@ -43,9 +41,8 @@ def warn_of_fall(
     """
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return
-    noise = (
-        0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))
-    )  # not of a fall itself
+    # the scatter of estimates, from differences of neighbours: a slow fall is not in them
+    noise = 0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))
     cause = (
         ""
         if sampled_rows is None
@@ -61,19 +58,17 @@ def warn_of_fall(
         else np.array([])
     )
     if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
-        warnings.warn(
+        warn_user(
             f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were"
             " too long for the scales of the parameters. Standardise X and Y, as"
             " gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the learning rates; the"
             f" model before training was the better one.{cause}",
-            stacklevel=stacklevel,
         )
     elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise:
         at = int(np.argmax(means)) + _WINDOW
-        warnings.warn(
+        warn_user(
             f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step"
             f" {len(elbos)}: steps were too long for the parameters that were reached. Lower the"
             " learning rates, or keep the best Parameters by evaluation=Evaluation((X_val, Y_val),"
             f" patience=5).{cause}",
-            stacklevel=stacklevel,
         )

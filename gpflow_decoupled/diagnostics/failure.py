@@ -13,7 +13,6 @@ from gpflow.likelihoods import Likelihood
 from ..errors import NumericalError
 from ..likelihoods.parameters import extreme_parameters
 from ..linalg.cholesky import unsound
-from .batches import Batch
 
 RESTORED = " The model holds the last good parameters."
 _LIKELY_FIXES = (
@@ -23,17 +22,20 @@ _LIKELY_FIXES = (
 
 
 def explain(
-    matrices: Mapping[str, tf.Tensor], batch: Batch, step: int, likelihood: Likelihood | None = None
+    matrices: Mapping[str, tf.Tensor],
+    batch: tuple[tf.Tensor, tf.Tensor],
+    step: int,
+    likelihood: Likelihood | None = None,
 ) -> NumericalError:
-    """The error for a step that failed without saying why.
+    """Return the error for a step that failed without a reason.
 
-    The causes are looked for in this order: rows of the batch that are not finite, a matrix that
-    has no Cholesky factor, and, if there is neither, the posterior precision or a gradient.
+    It blames, in this order: rows of the batch that are not finite, a matrix without a Cholesky
+    factor, and else the posterior precision or a gradient.
 
-    :param matrices: what the step factorises, by name, at the Parameters at which it failed.
+    :param matrices: the matrices that the step factorises, by name, where it failed.
     :param batch: X [B, D] and Y [B, P] of the step.
     :param step: its number.
-    :param likelihood: whose Parameters are looked at, if it has any.
+    :param likelihood: its Parameters are checked too.
     """
     for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)
@@ -56,7 +58,5 @@ def explain(
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:
-    """The same error, with the number of the step in front and what became of the model at the
-    end.
-    """
+    """Add the number of the step to an error, and that the model was restored."""
     return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)

@@ -5,7 +5,7 @@ Callers pack their variables into the vector, tensors with `gpflow.optimizers.Sc
 
 from __future__ import annotations
 
-__all__ = ["FAILED", "LBFGSRun", "Objective", "lbfgs_ascent", "settled"]
+__all__ = ["CONVERGED", "FAILED", "INTERRUPTED", "LBFGSRun", "Objective", "lbfgs_ascent", "settled"]
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from ..errors import NumericalError
-from .ascent import CONVERGED, INTERRUPTED
+from .errors import NumericalError
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """A value and its gradient [n] at a point [n]."""
 
+CONVERGED = "converged"
+INTERRUPTED = "interrupted"
 FAILED = "the line search failed"
 _PAIRS = 20
 """Pairs of steps and gradient changes in L-BFGS's memory."""

@@ -1,0 +1,163 @@
+"""A check at the end of a run: whether the expected log densities in its bound are accurate."""
+
+from __future__ import annotations
+
+__all__ = ["warn_of_quadrature"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.base import RegressionData
+
+from ..likelihoods import BernoulliProbit
+from ..likelihoods.nodes import with_nodes
+from ..models.basis_predictions import BasisPredictions
+from ..models.expectations import Moments, Resolution
+from ..posteriors import mix_outputs
+from ..user_warnings import warn_user
+from .integrals import accurate_expectations
+
+_ROWS = 2048
+"""Observations that are checked at most, evenly spaced."""
+_PER_OBSERVATION, _IN_ALL, _NEGLIGIBLE = 1e-3, 0.1, 1e-5
+"""Nats. A warning is due above the first per observation, or above the second in the whole bound;
+below the third per observation it never is."""
+_DOUBLINGS = 3
+"""How often frequencies are doubled at most to find the number that the warning advises."""
+_MORE = (50, 100, 200)
+"""Numbers of nodes that the warning may advise."""
+_INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
+    (gl.StudentT, "an LCLGP, whose nodes follow a Student-t, or likelihoods.Laplace"),
+    (gl.Bernoulli, "likelihoods.BernoulliLogit"),
+    (BernoulliProbit, "likelihoods.BernoulliLogit"),
+)
+"""Likelihoods, and what to use instead."""
+
+
+def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None) -> None:
+    """Warn if the expected log densities in the bound of a run are not accurate at its q(f).
+
+    Not checked are likelihoods with more than two latent functions per observation except
+    `MultiClass`, since finer rules have too many nodes; estimates from draws (`Softmax`,
+    `models.MonteCarlo`); and priors of weights that are not Gaussian.
+
+    :param model: any model; those without `moments` and `expected_log_densities` are not checked.
+    :param elbo: the bound that the run reports, in nats.
+    :param data: X [N, D] and Y [N, P], or some of the rows, for a model that does not own them.
+
+    At most 2048 observations are checked, and their error is scaled to all. Cost: a prediction.
+    """
+    if not isinstance(model, BasisPredictions) or not np.isfinite(elbo):
+        return
+    observations = getattr(model, "data", data)
+    if observations is None or model.resolution is None:
+        return
+    message = _complaint(model, elbo, observations, model.resolution)
+    if message is not None:
+        warn_user(message)
+
+
+def _complaint(
+    model: BasisPredictions, elbo: float, observations: RegressionData, now: Resolution
+) -> str | None:
+    """The warning, or None."""
+    rows = slice(None, None, -(-int(observations[0].shape[0]) // _ROWS))
+    sample = (observations[0][rows], observations[1][rows])
+    # a likelihood may have nodes and not use them, and then moments need not be computed
+    if now.name == "nodes" and not _uses_nodes(model, sample):
+        return None
+    number = int(getattr(model, "num_data", None) or observations[0].shape[0])
+    at = model.moments(sample)
+    usual = model.expected_log_densities(at, sample).numpy()
+    accurate, doublings = None, 0
+    if at.projections is None:
+        accurate = accurate_expectations(model.likelihood, *_where(at, sample))
+    if accurate is None:
+        accurate, doublings = _by_doubling(model, at, sample, usual, number)
+    error = np.where(np.isfinite(usual - accurate), usual - accurate, 0.0)
+    gap = number * float(np.mean(error, dtype=float))
+    if abs(gap) <= _allowed(number):
+        return None
+    found = (
+        f"The bound of {elbo:.6g} nats is not accurate: with the same q(f) it is {elbo - gap:.6g}"
+        " nats "
+    )
+    worst = int(np.argmax(np.abs(error)))
+    largest = f"by up to {abs(error[worst]):.2g} nats per observation"
+    if doublings:
+        finer = now.number * 2**doublings
+        return (
+            f"{found}with {finer} {now.name} instead of {now.number}, {largest}. Build the model"
+            f" with {now.name}={finer} and train again."
+        )
+    y, m, s = (part.numpy()[worst, 0] for part in (sample[1], at.mean, tf.sqrt(at.variance)))
+    return (
+        f"{found}where the expectations of {type(model.likelihood).__name__} are integrated by a"
+        f" fine rule. Its {now.number} Gauss-Hermite nodes are too few for a q(f) that is wide"
+        f" beside the likelihood, {largest} (at Y = {y:.4g}, where f has mean {m:.4g} and standard"
+        f" deviation {s:.4g}). " + _advice(model.likelihood, _where(at, sample), accurate, number)
+    )
+
+
+def _uses_nodes(model: BasisPredictions, sample: RegressionData) -> bool:
+    """Whether more nodes change anything, at any moments: not so for closed forms."""
+    ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)
+    trial = Moments(*mix_outputs(model.kernel, 0.3 * ones, ones))
+    coarse, fine = (
+        model.expected_log_densities(trial, sample, doublings=count).numpy() for count in (0, 1)
+    )
+    return bool(np.any(coarse != fine))
+
+
+def _by_doubling(
+    model: BasisPredictions,
+    at: Moments,
+    sample: RegressionData,
+    usual: np.ndarray,
+    number: int,
+) -> tuple[np.ndarray, int]:
+    """Double the frequencies or points until nothing changes: the expectations [n] then, and how
+    often.
+    """
+    last, allowed = usual, _allowed(number)
+    for doublings in range(1, _DOUBLINGS + 1):
+        fine = model.expected_log_densities(at, sample, doublings=doublings).numpy()
+        change, last = number * abs(float(np.mean(last - fine, dtype=float))), fine
+        # the first change decides whether there is a warning, later ones how exact its number is
+        if change <= (allowed if doublings == 1 else 0.1 * allowed):
+            break
+    return last, doublings
+
+
+def _where(
+    at: Moments, sample: RegressionData
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """X, mean, variance and Y, in the order of a likelihood's methods."""
+    return sample[0], at.mean, at.variance, sample[1]
+
+
+def _advice(
+    likelihood: gl.Likelihood, where: tuple[tf.Tensor, ...], accurate: np.ndarray, number: int
+) -> str:
+    """What to do: the least number of nodes that is enough at this q(f), or what needs none."""
+    for nodes in _MORE:
+        error = with_nodes(likelihood, nodes).variational_expectations(*where).numpy() - accurate
+        if number * abs(float(np.mean(error))) <= 0.1 * _allowed(number):
+            if isinstance(likelihood, gl.MultiClass):
+                return f"Set num_gauss_hermite_points = {nodes} of the likelihood and train again."
+            rule = (
+                f"gpflow.quadrature.NDiagGHQuadrature({getattr(likelihood.quadrature, 'dim', 1)},"
+                f" {nodes})"
+            )
+            return f"Give the likelihood more nodes, quadrature={rule}, and train again."
+    instead = next((name for kind, name in _INSTEAD if isinstance(likelihood, kind)), None)
+    others = "" if instead is None else f"; or use {instead}, whose expectations need no such nodes"
+    return (
+        f"{_MORE[-1]} nodes would not do either: use a kernel with a smaller variance or a wider"
+        f" likelihood{others}."
+    )
+
+
+def _allowed(number: int) -> float:
+    """The largest error of a bound, in nats, that is not worth a warning."""
+    return max(min(_PER_OBSERVATION * number, _IN_ALL), _NEGLIGIBLE * number)

@@ -1,0 +1,157 @@
+"""Which observation makes a bound infinite or NaN: an error that names it, its likelihood, and what
+to do.
+"""
+
+from __future__ import annotations
+
+__all__ = ["naming_observation", "unusable_observation"]
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.base import RegressionData
+
+from ..covariances.latents import prior_variance
+from ..errors import NumericalError
+from ..likelihoods import BernoulliLogit
+from ..likelihoods.lookup import is_logit
+from ..likelihoods.parameters import extreme_parameters
+from ..models.basis_predictions import BasisPredictions
+from ..models.expectations import Moments
+from ..posteriors import mix_outputs
+
+_TOO_LARGE = 1e30
+"""Nats. Some site losses are cut off above it, so that they stay finite."""
+_Pair = tuple[tf.Tensor, tf.Tensor]
+"""Mean and variance of f, [N, P] each."""
+
+
+def unusable_observation(
+    model: object,
+    data: RegressionData | None,
+    moments: _Pair | None = None,
+    rows: np.ndarray | None = None,
+) -> NumericalError | None:
+    """Return the error for the first observation whose expected log density is not finite.
+
+    It is looked for at the given moments and at the model's q(f), and at the prior for models
+    whose runs may start there.
+
+    :param model: any model; there is no answer for models without the methods `moments` and
+        `expected_log_densities`.
+    :param data: X [N, D] and Y [N, P] at which the bound was not finite; None for the data of a
+        model that owns them. Without `moments` such a model always takes its own.
+    :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
+    :param rows: the numbers of these rows in the whole data set [N]; counted if None.
+    :return: None if all expectations are finite, or the moments themselves are not: then the cause
+        is elsewhere.
+    """
+    if not isinstance(model, BasisPredictions):
+        return None
+    for (X, Y), at_place in _places(model, data, moments):
+        try:
+            at = at_place()
+            values = model.expected_log_densities(at, (X, Y)).numpy()
+        except (NumericalError, tf.errors.InvalidArgumentError):
+            continue  # a matrix is the cause, and another error names it
+        sound = tf.reduce_all(tf.math.is_finite(at.mean)) and tf.reduce_all(
+            tf.math.is_finite(at.variance) & (at.variance >= 0.0)
+        )
+        if sound and np.any(_unusable(values)):
+            return _error(model.likelihood, Y, at, values, rows)
+    return None
+
+
+@contextmanager
+def naming_observation(model: object, moments: Callable[[], _Pair] | None = None) -> Iterator[None]:
+    """Make a `NumericalError` that is raised inside name the observation that causes it, if one
+    does.
+
+    :param model: as of `unusable_observation`, with data of its own.
+    :param moments: computes the moments of f at the data where the run starts; called after an
+        error only.
+    """
+    try:
+        yield
+    except NumericalError as error:
+        cause = unusable_observation(model, None, None if moments is None else moments())
+        raise error if cause is None else cause from error
+
+
+def _places(
+    model: BasisPredictions, data: RegressionData | None, moments: _Pair | None
+) -> Iterator[tuple[RegressionData, Callable[[], Moments]]]:
+    """Where to look, in this order: the observations, and a function that computes f there."""
+    own = getattr(model, "data", None)
+    here = own if data is None else data
+    if here is None:
+        return
+    if moments is not None:
+        yield here, lambda: Moments(*moments)
+        if data is not None:
+            return  # some of the rows, and the moments of all may cost too much
+    whole = here if own is None else own
+    yield whole, lambda: model.moments(whole if own is None else None)
+    if model.starts_at_prior:
+        yield whole, lambda: _prior_moments(model, whole[0])
+
+
+def _prior_moments(model: BasisPredictions, X: tf.Tensor) -> Moments:
+    """Mean and variance of f at X [N, D] before any observation, [N, P] each."""
+    shape = [tf.shape(X)[0], model.num_latent_gps]
+    variance = tf.transpose(prior_variance(model.kernel, X, full_cov=False))
+    mean, variance = mix_outputs(
+        model.kernel, tf.zeros(shape, X.dtype), tf.broadcast_to(variance, shape)
+    )
+    return Moments(mean + tf.cast(model.mean_function(X), X.dtype), variance)
+
+
+def _error(
+    likelihood: gl.Likelihood,
+    Y: tf.Tensor,
+    at: Moments,
+    values: np.ndarray,
+    rows: np.ndarray | None,
+) -> NumericalError:
+    """The error that names the first bad row, by its number among `rows`."""
+    bad = _unusable(values)
+    row, name = int(np.argmax(bad)), type(likelihood).__name__
+    y, m, v = (
+        np.array2string(np.asarray(part)[row], precision=4) for part in (Y, at.mean, at.variance)
+    )
+    where = (
+        f"row {row} of the data of this step" if rows is None else f"row {rows[row]} of the data"
+    )
+    return NumericalError(
+        f"The bound is not finite: the expected log density of {name} is {values[row]:.4g} at"
+        f" {where}, Y = {y}, where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)}"
+        " rows are like that). " + _remedy(likelihood),
+        matrix=f"expected log density of {name}",
+    )
+
+
+def _unusable(values: np.ndarray) -> np.ndarray:
+    """Which expected log densities [N] are infinite, NaN, or too large to compute with."""
+    return ~(np.abs(values) < _TOO_LARGE)
+
+
+def _remedy(likelihood: gl.Likelihood) -> str:
+    """The reason as far as it is known, and what to do."""
+    if isinstance(likelihood, gl.Ordinal):
+        return (
+            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which"
+            " gives NaN. Use gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same likelihood"
+            " without infinite edges."
+        )
+    if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
+        return (
+            "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"
+            " gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."
+        )
+    return extreme_parameters(likelihood) or (
+        "Its own parameters are moderate, so that f is too far from Y: scale Y, use a mean"
+        " function, or start from a kernel with a smaller variance."
+    )
