@@ -11,7 +11,7 @@ from gpflow.base import RegressionData
 
 from ..likelihoods import BernoulliProbit
 from ..likelihoods.nodes import with_nodes
-from ..models.basis_predictions import BasisPredictions
+from ..models.checks import CheckedPredictions
 from ..models.expectations import Moments, Resolution
 from ..posteriors import mix_outputs
 from ..user_warnings import warn_user
@@ -47,7 +47,7 @@ def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None =
 
     At most 2048 observations are checked, and their error is scaled to all. Cost: a prediction.
     """
-    if not isinstance(model, BasisPredictions) or not np.isfinite(elbo):
+    if not isinstance(model, CheckedPredictions) or not np.isfinite(elbo):
         return
     observations = getattr(model, "data", data)
     if observations is None or model.resolution is None:
@@ -58,7 +58,7 @@ def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None =
 
 
 def _complaint(
-    model: BasisPredictions, elbo: float, observations: RegressionData, now: Resolution
+    model: CheckedPredictions, elbo: float, observations: RegressionData, now: Resolution
 ) -> str | None:
     """The warning, or None."""
     rows = slice(None, None, -(-int(observations[0].shape[0]) // _ROWS))
@@ -99,7 +99,7 @@ def _complaint(
     )
 
 
-def _uses_nodes(model: BasisPredictions, sample: RegressionData) -> bool:
+def _uses_nodes(model: CheckedPredictions, sample: RegressionData) -> bool:
     """Whether more nodes change anything, at any moments: not so for closed forms."""
     ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)
     trial = Moments(*mix_outputs(model.kernel, 0.3 * ones, ones))
@@ -110,7 +110,7 @@ def _uses_nodes(model: BasisPredictions, sample: RegressionData) -> bool:
 
 
 def _by_doubling(
-    model: BasisPredictions,
+    model: CheckedPredictions,
     at: Moments,
     sample: RegressionData,
     usual: np.ndarray,

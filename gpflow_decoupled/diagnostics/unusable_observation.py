@@ -19,7 +19,7 @@ from ..errors import NumericalError
 from ..likelihoods import BernoulliLogit
 from ..likelihoods.lookup import is_logit
 from ..likelihoods.parameters import extreme_parameters
-from ..models.basis_predictions import BasisPredictions
+from ..models.checks import CheckedPredictions
 from ..models.expectations import Moments
 from ..posteriors import mix_outputs
 
@@ -49,7 +49,7 @@ def unusable_observation(
     :return: None if all expectations are finite, or the moments themselves are not: then the cause
         is elsewhere.
     """
-    if not isinstance(model, BasisPredictions):
+    if not isinstance(model, CheckedPredictions):
         return None
     for (X, Y), at_place in _places(model, data, moments):
         try:
@@ -82,7 +82,7 @@ def naming_observation(model: object, moments: Callable[[], _Pair] | None = None
 
 
 def _places(
-    model: BasisPredictions, data: RegressionData | None, moments: _Pair | None
+    model: CheckedPredictions, data: RegressionData | None, moments: _Pair | None
 ) -> Iterator[tuple[RegressionData, Callable[[], Moments]]]:
     """Where to look, in this order: the observations, and a function that computes f there."""
     own = getattr(model, "data", None)
@@ -99,7 +99,7 @@ def _places(
         yield whole, lambda: _prior_moments(model, whole[0])
 
 
-def _prior_moments(model: BasisPredictions, X: tf.Tensor) -> Moments:
+def _prior_moments(model: CheckedPredictions, X: tf.Tensor) -> Moments:
     """Mean and variance of f at X [N, D] before any observation, [N, P] each."""
     shape = [tf.shape(X)[0], model.num_latent_gps]
     variance = tf.transpose(prior_variance(model.kernel, X, full_cov=False))

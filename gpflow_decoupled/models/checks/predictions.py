@@ -1,4 +1,6 @@
-"""GPflow's predictions with checked inputs: arrays, lists, data frames, tensors."""
+"""GPflow's predictions with checked inputs (arrays, lists, data frames, tensors), and the answers
+that `diagnostics` asks of every model.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,12 @@ import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
 
+from ...errors import DataError
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
 from ...likelihoods import observation_moments
+from ...likelihoods.nodes import finer, nodes_of
 from ...summaries import model_line, short_table
+from ..expectations import Moments, Resolution
 from .data import as_observations
 
 
@@ -23,6 +28,9 @@ class CheckedPredictions(GPModel, abc.ABC):
 
         model.predict_y([[0.5], [1.5]])  # [2, P] each; one row per input
     """
+
+    starts_at_prior: bool = False
+    """Whether runs of its optimizers may begin at the prior rather than at q."""
 
     @property
     @abc.abstractmethod
@@ -91,3 +99,49 @@ class CheckedPredictions(GPModel, abc.ABC):
             self.inputs(X, "X")
             return self.checked((X, Y))
         return self.inputs(X, "X"), as_observations(Y, self.likelihood, self.float_type)
+
+    def moments(self, data: RegressionData | None = None) -> Moments:
+        """Mean and variance of f under q at observations, [N, P] each.
+
+        :param data: X [N, D] and Y [N, P]; None for those that the model owns.
+        :raises DataError: for None where the model owns no data.
+
+        Cost: a prediction. Example::
+
+            mean, variance, _ = model.moments((X, Y))
+        """
+        return Moments(*self.predict_f(self._observations(data)[0]))
+
+    def expected_log_densities(
+        self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
+    ) -> tf.Tensor:
+        """E log p(y_n | f_n) [N] in nats, integrated as in the bound of this model.
+
+        :param moments: of f at the observations, for example those of `moments`.
+        :param data: X [N, D] and Y [N, P]; None for those that the model owns.
+        :param doublings: how often the number of `resolution` is doubled.
+        :raises DataError: for None where the model owns no data.
+
+        Example::
+
+            at = model.moments((X, Y))
+            coarse, fine = (model.expected_log_densities(at, (X, Y), doublings=k) for k in (0, 1))
+        """
+        X, Y = self._observations(data)
+        likelihood = finer(self.likelihood, doublings)
+        return likelihood.variational_expectations(X, moments.mean, moments.variance, Y)
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """The number of nodes behind `expected_log_densities`; None for closed forms and draws.
+
+        A likelihood may have nodes and not use them.
+        """
+        number = nodes_of(self.likelihood)
+        return None if number is None else Resolution("nodes", number)
+
+    def _observations(self, data: RegressionData | None) -> RegressionData:
+        own = getattr(self, "data", None) if data is None else data
+        if own is None:
+            raise DataError(f"{type(self).__name__} owns no data: pass data=(X, Y).")
+        return own
