@@ -1,13 +1,12 @@
-"""Bases: how q(f), the approximate posterior process, is parametrised.
+"""Bases: parametrisations of q(f), the approximate posterior process.
 
-Every basis answers three questions: `factor` (all factorisations, once), `features` (mean and
-variances of q(f) at inputs) and `prior_kl` (the divergence from the prior). Read `base.py` for this
-contract and `inducing_basis.py` for what bases on inducing points add to it; then `coupled.py` (the
-basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`, `orthogonal_mean.py` (q(f) of the next
-two), `orthogonal.py`, `mean_on_data.py` and `solve.py`, which go beyond it in this order.
-`site.py`, `dual/` and `affine_independent.py` (with `affine_map.py`) are the bases of models that
-own their data. `parts/` has the shared pieces, and `parameters.py` other parameters of the same
-q(f), for example natural ones.
+Every basis has `factor` (all factorisations, once), `features` (mean and variances of q(f) at
+inputs) and `prior_kl` (the divergence from the prior). Read `base.py` (this contract) and
+`inducing_basis.py` (additions for inducing points) first; then `coupled.py` (the basis of
+`gpflow.models.SVGP`) and, in this order, `decoupled.py`, `hybrid.py`, `orthogonal_mean.py` (q(f) of
+the next two), `orthogonal.py`, `mean_on_data.py` and `solve.py`. `site.py`, `dual/` and
+`affine_independent.py` (with `affine_map.py`) are for models that own their data. `parts/` has
+shared pieces, `parameters.py` other parameters of the same q(f), for example natural ones.
 """
 
 from . import parameters

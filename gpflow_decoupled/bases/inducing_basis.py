@@ -1,23 +1,20 @@
-"""What bases on inducing variables add to `Basis`: points, natural parameters, mean points, and the
-best q in closed form.
+"""The contract of bases on inducing variables: natural parameters, mean points, closed forms.
 
-An optimizer asks the basis what it can do, by the properties of this class, and never which class
-it is.
+Optimizers ask a basis for its properties and never for its class.
 
-| property | True where | asked by |
+| property | True if | asked by |
 |---|---|---|
-| `whiten` | the Parameters of the Gaussian parts are in whitened coordinates | natural gradients |
-| `holds_sites` | the sites of q can stay fixed while kernel and points change, (C28) | `fit` |
-| `replaces_gaussians` | a state can be given other Gaussian parts, `with_gaussians`, so that q moves before the rest | `fit` |
-| `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
-| `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
-| `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
-| `data_mean` is not None | the mean is on all training inputs, and linear solvers find its coefficients | `fit`, `ConjugateGradients` |
-| `mixes_precision` | products with rows of data may be in single precision | `fit(precision="mixed")` |
+| `whiten` | the Gaussian parts' Parameters are whitened | natural gradients |
+| `holds_sites` | sites can stay fixed while kernel and points change, (C28) | `fit` |
+| `replaces_gaussians` | `with_gaussians` replaces a state's Gaussian parts | `fit` |
+| `ties_sites` | q(u) is the prior times one Gaussian site, (C22) | `sweep`, `SparseCVIGP` |
+| `steps_mean` | mean coefficients have natural steps, (D41), (D42) | `mean="natural"` |
+| `solves_mean` | the Newton system (D49) for all means applies | `mean="newton"` |
+| `data_mean` is not None | the mean is on all training inputs | `fit`, `ConjugateGradients` |
+| `mixes_precision` | products with rows may be in float32 | `fit(precision="mixed")` |
 
-`frame_points` has the points at which what earlier data said can be held; `update` of the models
-asks for it.
-"""  # noqa: E501
+`frame_points`, for `update` of the models, has the points that represent earlier data.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +37,15 @@ from .parts.optimum import OptimalParameters, Regression, check_optimum
 
 
 class InducingBasis(Basis):
-    """A basis on inducing variables `beta`, as `BasisGP` and its optimizers take it.
+    """A basis on inducing variables `beta`, for `BasisGP` and its optimizers.
 
-    A subclass sets `beta` and `num_latent_gps` and defines the methods of `Basis`: then it trains
-    by gradients. It gains
+    A subclass that sets `beta` and `num_latent_gps` and defines the methods of `Basis` trains by
+    gradients. Further methods add
 
-    * natural gradients, where it defines `gaussians`, `assign_gaussians` and `gaussian_parameters`;
-    * sites that stay while the kernel changes, where it also defines `whiteners` and returns True
-      from `holds_sites`;
-    * streams, where it has natural gradients and defines `frame_points` and `moved_to`. It refuses
-      by default;
-    * the best q in closed form for Gaussian noise, where it defines `optimal_parameters`. It
-      refuses by default.
+    * natural gradients: `gaussians`, `assign_gaussians` and `gaussian_parameters`;
+    * sites fixed while the kernel changes: also `whiteners`, with `holds_sites` True;
+    * streams: also `frame_points` and `moved_to`; refused by default;
+    * the best q in closed form for Gaussian noise: `optimal_parameters`; refused by default.
 
     "A basis of your own" in the documentation writes one. Example::
 
@@ -65,20 +59,16 @@ class InducingBasis(Basis):
     """
 
     beta: InducingVariables
-    """The inducing variables [M_beta] that the covariance of q(f) is made from."""
+    """The inducing variables [M_beta] of the covariance of q(f)."""
     kernel_mean: KernelMean | None = None
     """The mean on extra points, or None."""
     data_mean: DataMean | None = None
     """The mean on all training inputs, or None."""
     whiten: bool = False
-    """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the
-    kernel does.
-    """
+    """Whether the Parameters of `gaussians` are whitened, and so independent of the kernel."""
 
     def __init_subclass__(cls) -> None:
-        """A class with another mean or variance of q(f) loses the short cut of the class that it
-        derives from.
-        """
+        """Drop the inherited shortcut in a class with another mean or variance of q(f)."""
         super().__init_subclass__()
         own = vars(cls).keys()
         if "weights_of_rows" not in own and not own.isdisjoint(("features", "variance")):
@@ -86,22 +76,20 @@ class InducingBasis(Basis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The numbers of points beta, and of mean points gamma."""
+        """The numbers of points beta and mean points gamma."""
         mean = {} if self.kernel_mean is None else {"gamma": self.kernel_mean.size}
         return {"beta": count_points(self.beta), **mean}
 
     acts_on_rows: tuple[str, ...] = ()
-    """The fields of the state that multiply features of rows of data, where `features` takes them
-    in a lower precision.
+    """Fields of the state that multiply rows' features, where `features` takes a lower
+    precision.
     """
 
     # --- what the basis can do
 
     @property
     def holds_sites(self) -> bool:
-        """Whether q's sites can be kept while kernel and points change: `whiteners` exist,
-        Parameters are whitened.
-        """
+        """Whether sites can stay fixed while kernel and points move: whitened, with `whiteners`."""
         return False
 
     @property
@@ -111,36 +99,26 @@ class InducingBasis(Basis):
 
     @property
     def ties_sites(self) -> bool:
-        """Whether q(u) is one Gaussian with its own mean: the prior times one site tied to beta,
-        (C22).
-        """
+        """Whether q(u) is one Gaussian with its own mean: the prior times one tied site (C22)."""
         return False
 
     @property
     def steps_mean(self) -> bool:
-        """Whether a gradient step of the mean coefficients is a natural one, (D41) or (D42):
-        q(f(beta)) stays meanwhile.
-        """
+        """Whether a gradient step of the mean coefficients is natural, (D41) or (D42)."""
         return self.kernel_mean is not None
 
     @property
     def solves_mean(self) -> bool:
-        """Whether the mean coefficients and the mean of q(u) solve the Newton system (D49)
-        jointly.
-        """
+        """Whether the Newton system (D49) of mean coefficients and mean of q(u) applies."""
         return False
 
     @property
     def mixes_precision(self) -> bool:
-        """Whether products with rows of data may be in a lower precision than factorisations:
-        `acts_on_rows` is not empty.
-        """
+        """Whether products with rows may have lower precision than factorisations."""
         return bool(self.acts_on_rows)
 
     def lowered(self, state: State, dtype: tf.DType) -> State:
-        """The state with the fields `acts_on_rows` in another precision; what `features` makes of
-        it is in that one, too.
-        """
+        """The state with the fields `acts_on_rows`, and so its features, in another precision."""
         return state._replace(
             **{name: tf.cast(getattr(state, name), dtype) for name in self.acts_on_rows}
         )
@@ -148,54 +126,46 @@ class InducingBasis(Basis):
     # --- the parts of q that have natural parameters
 
     def gaussians(self, state: State) -> tuple[Gaussian, ...]:
-        """The parts of q that have natural parameters, whitened; empty if there are none."""
+        """The parts of q with natural parameters, whitened; empty if none."""
         return ()
 
     def assign_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> None:
-        """Write whitened parts back to the Parameters; `state` is the one that they were derived
-        from.
-        """
+        """Write whitened parts, derived from `state`, to the Parameters."""
         raise NotImplementedError(
             f"{type(self).__name__} has no natural parameters to assign; train it with fit(...,"
             " natural_gradient=None)."
         )
 
     def with_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> State:
-        """The state with other whitened parts in the place of `gaussians`, as if `assign_gaussians`
-        had written them.
-        """
+        """The state with other whitened parts, as after `assign_gaussians`."""
         raise NotImplementedError(
             f"{type(self).__name__} does not replace the Gaussian parts of a state."
         )
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """The Parameters that `assign_gaussians` writes; other optimizers leave them alone."""
+        """The Parameters that `assign_gaussians` writes, which other optimizers leave alone."""
         return ()
 
     def whiteners(self, state: State) -> tuple[Whitener, ...]:
-        """The factor that whitens each part of `gaussians`, for bases that keep their sites."""
+        """The whitening factor of each part of `gaussians`, for bases that keep their sites."""
         raise NotImplementedError(
             f"{type(self).__name__} cannot keep its sites while the kernel changes: holds_sites is"
             " False."
         )
 
     def weights_of_rows(self, state: State) -> tf.Tensor | None:
-        """What multiplies A = L^-1 k(beta, x) in the mean of q(f) [M, L], of a state that has a
-        field `tangent`.
+        """The factor w [M, L] of A = L^-1 k(beta, x) in the mean of q(f), given `state.tangent`.
 
-        It makes the gradient at held sites cheaper, (C69), for a basis with one Gaussian part whose
-        A enters q(f) by this product and by the variance alone. None, the default, says that A
-        enters in another way too; it is what a class has that defines `features` or `variance`
-        anew, until it defines this as well.
+        It makes gradients at fixed sites cheaper (C69), if the basis has one Gaussian part and A
+        enters q(f) by this product and the variance alone. None, the default, otherwise; a class
+        that redefines `features` or `variance` has None until it redefines this.
         """
         return None
 
     # --- the part of the mean that has points of its own
 
     def mean_coefficients(self, state: State) -> tf.Tensor:
-        """The raw coefficients [M, L] of the mean points, whatever coordinates their Parameter
-        has.
-        """
+        """The raw coefficients [M, L] of the mean points, in no scaled coordinates."""
         raise NotImplementedError(
             f"{type(self).__name__} has no mean points of its own, and so no coefficients."
         )
@@ -203,40 +173,34 @@ class InducingBasis(Basis):
     def mean_operator(
         self, state: State, kernel: Kernel, X: tf.Tensor, features: Features
     ) -> MeanOperator:
-        """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma
-        [M_gamma, M_gamma].
-        """
+        """Maps between mean coefficients and the mean at X [N, D]; forms K_gamma."""
         raise NotImplementedError(
             f"{type(self).__name__} has no mean points of its own, and so no coefficients."
         )
 
     def without_mean_points(self) -> InducingBasis:
-        """The basis with the same q(u), sharing its Parameters, without the mean points."""
+        """The basis of the same q(u), with shared Parameters, without the mean points."""
         raise NotImplementedError(
             f"{type(self).__name__} has no mean points that could be left out."
         )
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Indices [m] for the estimate (D25) of the mean's norm, or None if the basis computes the
-        norm in full.
-        """
+        """Indices [m] for the estimate (D25) of the mean's norm, or None for the full norm."""
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute frozen preconditioners at the current kernel; q(f) does not change.
 
         :param kernel: the kernel.
-        :param floor: see `OrthogonalBasis.refresh`; of no use where coefficients are scaled by the
-        prior covariance itself.
+        :param floor: see `OrthogonalBasis.refresh`; unused where the prior covariance itself
+            scales.
         """
 
     # --- streams
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """All points of q, beta first: where what earlier data said is held, (C42). Raises
-        `ModelError` by default.
-        """
+        """All points of q, beta first, for earlier data (C42); raises `ModelError` by default."""
         raise ModelError(
             f"{type(self).__name__} cannot take in a stream: what is to be held of earlier data is"
             " known for CoupledBasis, OrthogonalBasis, HybridBasis and SolveBasis. Use one of"
@@ -244,9 +208,7 @@ class InducingBasis(Basis):
         )
 
     def moved_to(self, *points: InducingVariables) -> InducingBasis:
-        """A new basis with the same options on other points, in the order of `frame_points`, at the
-        prior.
-        """
+        """A new basis with the same options at the prior, on points ordered as `frame_points`."""
         raise NotImplementedError(
             f"{type(self).__name__} cannot be moved to other points; build a new model."
         )
@@ -254,9 +216,9 @@ class InducingBasis(Basis):
     # --- the best q for Gaussian noise
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise, in closed form, and the bound there.
+        """The best q(f) for Gaussian noise in closed form, and the bound there.
 
-        :param kernel: the prior covariance of f, as it is.
+        :param kernel: the prior covariance of f.
         :param data: inputs, observations less the mean function, and the noise variance.
         :raises ModelError: unless the basis defines it.
         """
@@ -266,28 +228,25 @@ class InducingBasis(Basis):
         )
 
     def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:
-        """The bound at the best q(f), a scalar in nats, differentiable in kernel, points and noise.
+        """The bound at the best q(f), nats [], differentiable in kernel, points and noise.
 
-        Arguments and errors are those of `optimal_parameters`.
+        Arguments and errors as in `optimal_parameters`.
         """
         return self.optimal_parameters(kernel, data).elbo
 
     def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write `optimal_parameters`, computed with the same kernel, to the Parameters: to all of
-        them or to none.
+        """Write `optimal_parameters` at the same kernel to all Parameters, or to none.
 
-        :param kernel: the prior covariance of f, as it was for `optimal_parameters`.
-        :param optimum: what is written, by `write_optimum`.
-        :raises NumericalError: for an optimum that is not finite; nothing has changed then.
+        :param kernel: the prior covariance of f, as in `optimal_parameters`.
+        :param optimum: written by `write_optimum`.
+        :raises NumericalError: for an optimum that is not finite; nothing changes.
         """
         check_optimum(optimum)
         with all_or_nothing(self.variables):
             self.write_optimum(kernel, optimum)
 
     def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write the coefficients and the Gaussian parts of an optimum; a subclass with other
-        Parameters adds them.
-        """
+        """Write an optimum's coefficients and Gaussian parts; subclasses add other Parameters."""
         if optimum.coefficients is not None and self.kernel_mean is not None:
             self.kernel_mean.coefficients.assign(
                 self.kernel_mean.scaling.scaled(optimum.coefficients)
@@ -297,9 +256,7 @@ class InducingBasis(Basis):
 
 
 def norm_of(state: State) -> tf.Tensor:
-    """The mean's squared norm, a scalar, of a state of `factor`. Raises `ValueError` if it was left
-    out.
-    """
+    """The mean's squared norm, a scalar, from `factor`'s state; raises `ValueError` if left out."""
     if state.norm is None:
         raise ValueError(
             "This state was made for predictions (with_kl=False); call factor(kernel) for the"

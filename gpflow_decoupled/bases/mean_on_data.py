@@ -1,10 +1,9 @@
-"""A mean on all training inputs, orthogonal to the inducing points beta; see `orthogonal_mean.py`
-for q(f).
+"""A mean on all training inputs, orthogonal to the inducing points beta.
 
-Cheng & Boots 2017 (arXiv:1711.10127) decouple mean and covariance so that the mean can afford more
-points. Here it has all N of them: gamma is X, and for Gaussian noise the best mean is the exact
-posterior mean. No N x N matrix is stored. The coefficients come from linear solvers,
-`optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, and not from gradient steps.
+See `orthogonal_mean.py` for q(f), here with gamma = X. Cheng & Boots 2017 (arXiv:1711.10127)
+decouple mean and covariance so that the mean can afford more points; with all N and Gaussian noise,
+the best mean is the exact posterior mean. No N x N matrix is stored. Coefficients come from linear
+solvers, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, not gradient steps.
 """
 
 from __future__ import annotations
@@ -29,28 +28,26 @@ from .parts.scaling import SCALINGS
 
 
 class MeanOnDataBasis(OrthogonalMeanBasis):
-    """q(f) with a mean on all training inputs, and a covariance on beta; equations (D13), (D14)
-    with gamma = X.
+    """q(f) with a mean on all training inputs, and a covariance on beta.
 
-    It has no mean points until `fit` or a solver sets the data, and equals a `CoupledBasis` until
-    then.
+    It equals a `CoupledBasis` until `fit` or a solver sets the data.
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
-    :raises DataError: for points that are not finite and distinct, and for a beta that has no
-        points in the space of inputs.
+    :raises DataError: for points that are not finite and distinct, or not in the space of inputs.
 
-    Kernels with a `White` part are refused by what trains the model. The bound on N rows costs
-    N (N + M_beta^2) + M_beta^3. Example::
+    Training refuses kernels with a `White` part. The bound on N rows costs N (N + M_beta^2) +
+    M_beta^3. Example::
 
         basis = MeanOnDataBasis(gd.inducing.select(X, 50, kernel))
         model = BasisGP(kernel, gpflow.likelihoods.Gaussian(), basis)
         gpflow_decoupled.fit(model, (X, Y))
     """
 
+    # (D13), (D14) with gamma = X
     data_mean: DataMean
 
     def __init__(
@@ -99,13 +96,12 @@ def orthogonal_basis(
     mean_subsample: int | None = None,
     **options: Any,
 ) -> OrthogonalBasis | MeanOnDataBasis:
-    """Build the basis of `ODVGP`: a `MeanOnDataBasis` for gamma = "data", else an
-    `OrthogonalBasis`.
+    """The basis of `ODVGP`: a `MeanOnDataBasis` for gamma = "data", else an `OrthogonalBasis`.
 
     :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
-    :param mean_scaling: as of `OrthogonalBasis`, and so is `mean_subsample`.
+    :param mean_scaling: as in `OrthogonalBasis`, and so is `mean_subsample`.
     :param options: of both bases: `whiten`, `q_mu`, `q_sqrt`.
     :raises UnknownOptionError: for another word than "data", or an unknown scaling.
     :raises DataError: for a subsample of a mean on all data, and as the two bases.

@@ -1,8 +1,7 @@
-"""The orthogonally decoupled basis: extra mean points gamma, orthogonal to the inducing points
-beta; see `orthogonal_mean.py` for q(f).
+"""The orthogonally decoupled basis: mean points gamma, orthogonal to the inducing points beta.
 
-Here gamma are points like beta: they can be moved, kernel matrices of them are stored, and their
-norm a^T C_g a may be estimated from rows of C_g a = K_g a - K_gb w, equation (D25).
+See `orthogonal_mean.py` for q(f). Here gamma can move, its kernel matrices are stored, and the norm
+a^T C_g a may be estimated from rows of C_g a = K_g a - K_gb w (D25).
 """
 
 from __future__ import annotations
@@ -28,25 +27,24 @@ from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
 
 class OrthogonalBasis(OrthogonalMeanBasis):
-    """q(f) with mean points gamma orthogonal to the inducing points beta; equations (D13), (D14).
+    """q(f) with mean points gamma orthogonal to the inducing points beta.
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable. For a mean on all
         training inputs see `MeanOnDataBasis`.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param mean_scaling: coordinates in which `a_gamma` is learned: "none", "diagonal" or
-        "whitened". The last makes a gradient step a natural-gradient step, and costs M_gamma^3 / 3
-        per refresh.
-    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm. It pays with
-        thousands of mean points, and only adds noise with hundreds. None computes the norm in full.
+    :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened"; in the last a
+        gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
+    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points;
+        it only adds noise with hundreds. None computes the norm in full.
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
     :raises UnknownOptionError: for an unknown `mean_scaling`.
 
-    E_q f(beta) = m whatever `a_gamma` is. A step on N inputs costs N (M_gamma + M_beta^2) +
-    M_beta^3 + m M_gamma, and M_gamma^2 more if the coefficients are whitened. Example::
+    E_q f(beta) = m for any `a_gamma`. A step on N inputs costs N (M_gamma + M_beta^2) + M_beta^3 +
+    m M_gamma, and M_gamma^2 more with whitened coefficients. Example::
 
         beta = gd.inducing.select(X, 50, kernel)
         gamma = gd.inducing.select(X, 500, kernel, given=beta)
@@ -54,6 +52,7 @@ class OrthogonalBasis(OrthogonalMeanBasis):
         model = BasisGP(kernel, gpflow.likelihoods.Bernoulli(), basis)
     """
 
+    # (D13), (D14)
     kernel_mean: KernelMean
 
     def __init__(
@@ -79,30 +78,28 @@ class OrthogonalBasis(OrthogonalMeanBasis):
 
     @property
     def solves_mean(self) -> bool:
-        """True: (D49) has the Hessian of this basis."""
+        """True: (D49) has this basis's Hessian."""
         return True
 
     def mean_operator(
         self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features
     ) -> MeanOperator:
-        """The maps between mean coefficients and the mean at X [N, D]; stores K_gamma."""
+        """Maps between mean coefficients and the mean at X [N, D]; stores K_gamma."""
         projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))
         cross = gram_to_data(kernel, self.gamma, X)
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
-        """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; q(f) does not
-        change.
+        """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; same q(f).
 
         :param kernel: the kernel.
         :param floor: scale by C + floor * K_gamma instead of C, plus floor times the diagonal of
             K_gamma where gamma moves.
 
-        Adam steps equally far along every coordinate, whatever its gradient, and so walks at random
-        where C is close to zero. There K_gamma a would grow to a hundred times the outputs without
-        any effect on q(f), until a small move of beta, gamma or the kernel lowers the bound by
-        thousands of nats. The floor bounds the effect of one unit of a coordinate on K_gamma a, and
-        on a single coefficient.
+        Adam steps equally far in every coordinate, whatever its gradient: a random walk where C is
+        near zero. K_gamma a would grow to a hundred times the outputs without effect on q(f), until
+        a small move of beta, gamma or the kernel lowers the bound by thousands of nats. The floor
+        bounds the effect of a unit of each coordinate on K_gamma a and on a coefficient.
         """
         gamma = self.gamma
         moves = bool(gamma.trainable_variables)
@@ -140,13 +137,11 @@ class OrthogonalBasis(OrthogonalMeanBasis):
         )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise: (D26), (D30), (D31); N (M_gamma^2 + M_beta^2) +
-        M_gamma^3 + M_beta^3.
-        """
-        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)
+        """The best q(f) for Gaussian noise; N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3."""
+        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D26), (D30), (D31)
 
     def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
-        """In full a^T K_g a - t^T t, or from rows of C_g a; they are drawn if None are given."""
+        """a^T K_g a - t^T t, or from rows of C_g a, drawn if None."""
         rows = self.draw_rows() if rows is None else rows
         products = self.kernel_mean.products(kernel, state.a, rows)
         if rows is None:  # a^T K_gb w = t^T t

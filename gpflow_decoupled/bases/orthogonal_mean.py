@@ -1,10 +1,9 @@
-"""A coupled Gaussian on beta and a sum of kernels that is orthogonal to it: the q(f) that
-`OrthogonalBasis` and `MeanOnDataBasis` share.
+"""A coupled Gaussian on beta plus a mean orthogonal to it, for two bases.
 
-Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add
-sum_i C(x, gamma_i) a_i to the mean, where the residual kernel C is the prior covariance that beta
-leaves unexplained. K_b^-1 K_bg is never formed, and kernel matrices of gamma are only multiplied by
-a, or by w:
+`OrthogonalBasis` and `MeanOnDataBasis` share this q(f): Salimbeni, Cheng, Boots & Deisenroth 2018
+(arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x, gamma_i) a_i to the mean, C the
+residual prior covariance given beta. K_b^-1 K_bg is never formed; kernel matrices of gamma only
+multiply a or w:
 
     t = L_b^-1 K_bg a,   w = L_b^-T t
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)
@@ -39,7 +38,7 @@ from .parts.kernel_mean import KernelMean
 
 
 class OrthogonalState(NamedTuple):
-    """State of a basis whose mean is orthogonal to beta."""
+    """State of a basis with a mean orthogonal to beta."""
 
     chol: tf.Tensor
     """chol(K_beta) [G, M_beta, M_beta]"""
@@ -58,9 +57,9 @@ class OrthogonalState(NamedTuple):
 
 
 class OrthogonalMeanBasis(InducingBasis):
-    """The common part of bases whose mean is orthogonal to beta.
+    """Base class of bases with a mean orthogonal to beta.
 
-    A subclass says what the sum of kernels is (`mean_sum`) and computes its norm (`_norm`).
+    A subclass defines the sum of kernels (`mean_sum`) and its norm (`_norm`).
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
@@ -114,8 +113,9 @@ class OrthogonalMeanBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> OrthogonalState:
-        """Factorise K_beta and compute t and the norm; M_beta^3 / 3 + M_beta M_gamma, and the norm:
-        M_gamma^2, or m M_gamma from m rows.
+        """Factorise K_beta, with t and the norm; M_beta^3 / 3 + M_beta M_gamma.
+
+        The norm costs M_gamma^2 more, or m M_gamma from m rows.
         """
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)

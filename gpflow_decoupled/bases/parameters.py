@@ -1,25 +1,24 @@
-"""Other parameters of the q(f) that a basis holds; they change nothing unless written back.
+"""Other parameters of a basis's q(f); they change nothing unless written back.
 
 **Natural and expectation parameters** of the orthogonal and the hybrid basis: equations (12), (13)
-and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Let m and S be mean and covariance of
-q(f(beta)) and a the coefficients of gamma. The two bases have the same moments (a, m, S) and differ
-by the constant matrix W:
+and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Both bases have the moments (a, m, S), a the
+coefficients of gamma and m, S mean and covariance of q(f(beta)), and differ by the constant matrix
+W:
 
 | | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
 |---|---|---|
 | natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
 | expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
 
-(D39) is printed as m_g = K_g a + K_gb a_b, with m = K_b a_b + K_bg a, which is the same. Either
-pair has the log partition function A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with
-b = j_b + W j_g, (D60), whose gradient in the natural parameters is the expectation parameters. C_g
-is factorised with jitter, and that matrix takes its place throughout, so that the maps are inverse
-to each other to round-off.
+The paper has (D39) as m_g = K_g a + K_gb a_b with m = K_b a_b + K_bg a, which is equal. The log
+partition function is A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b = j_b + W
+j_g (D60); its gradient in the natural parameters is the expectation parameters. C_g has jitter
+throughout, so the maps are mutually inverse up to round-off.
 
-**The two covariances of a `DecoupledBasis`**: inverse, as in Cheng & Boots 2017, and coupled. With
-B of the inverse form and S of the coupled one, S = (K_b^-1 + B)^-1 and B = S^-1 - K_b^-1, (D8).
-B = C C^T is positive semi-definite, so that the inverse form has S <= K_b only. S = K_b is C = 0,
-where the gradient of C vanishes. Whitened, with K_b = L L^T, S~^-1 = I + (L^T C) (L^T C)^T.
+**The two covariances of a `DecoupledBasis`**: inverse (Cheng & Boots 2017) and coupled, S = (K_b^-1
++ B)^-1 and B = S^-1 - K_b^-1 (D8). B = C C^T is positive semi-definite, so the inverse form has S
+<= K_b only; at S = K_b, C = 0, the gradient in C vanishes. Whitened, with K_b = L L^T, S~^-1 = I +
+(L^T C) (L^T C)^T.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def __dir__() -> list[str]:
 
 
 class MomentParameters(NamedTuple):
-    """What q(f) is, whatever the basis calls it; for one of them a_b = K_b^-1 (m - K_bg a)."""
+    """Moments of q(f) in any basis; in a decoupled one a_b = K_b^-1 (m - K_bg a)."""
 
     a: tf.Tensor
     """Raw coefficients of gamma [M_gamma, L]."""
@@ -88,8 +87,7 @@ class ExpectationParameters(NamedTuple):
 
 
 class LegendrePair(NamedTuple):
-    """The maps between the parameters of q(f) at one kernel, pure and differentiable; each costs L
-    (M_beta^3 + M_gamma^2).
+    """Maps between parameters of q(f) at one kernel, differentiable; L (M_beta^3 + M_gamma^2) each.
 
     Example, a natural-gradient step with automatic differentiation::
 
@@ -105,7 +103,7 @@ class LegendrePair(NamedTuple):
     """
 
     chol: tf.Tensor
-    """The factor of C_g with jitter [G, M_gamma, M_gamma]."""
+    """Factor of C_g with jitter [G, M_gamma, M_gamma]."""
     coupling: tf.Tensor | None
     """W [G, M_beta, M_gamma]; None for zero."""
 
@@ -124,19 +122,19 @@ class LegendrePair(NamedTuple):
         )
 
     def moments_of_natural(self, natural: NaturalParameters) -> MomentParameters:
-        """The moments for natural parameters; NaN where Theta is not positive definite."""
+        """Moments of natural parameters; NaN where Theta is not positive definite."""
         root = root_from_precision(2.0 * natural.theta).chol
         inner = apply_per_latent(root, natural.beta + self._shift(natural.gamma), adjoint=True)
         return MomentParameters(natural.gamma, apply_per_latent(root, inner), lower_gram(root))
 
     def moments_of_expectation(self, means: ExpectationParameters) -> MomentParameters:
-        """The moments for expectation parameters."""
+        """Moments of expectation parameters."""
         rest = whiten_columns(self.chol, None, means.gamma - self._back(means.beta))
         a = whiten_columns(self.chol, None, rest, adjoint=True)
         return MomentParameters(a, means.beta, -means.second - _outer(means.beta))
 
     def log_partition(self, natural: NaturalParameters) -> tf.Tensor:
-        """A [] in nats, summed over the latents: its gradient is `expectation`, (D60)."""
+        """A [] in nats, summed over latents; its gradient is `expectation` (D60)."""
         root = root_from_precision(2.0 * natural.theta).chol
         shifted = apply_per_latent(root, natural.beta + self._shift(natural.gamma), adjoint=True)
         inner = apply_per_latent(self.chol, natural.gamma, adjoint=True)
@@ -153,13 +151,13 @@ class LegendrePair(NamedTuple):
 
 
 def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
-    """The maps between moments, natural and expectation parameters of a basis at a kernel.
+    """Maps between moments, natural and expectation parameters of a basis at a kernel.
 
     :param basis: an `OrthogonalBasis` or a `HybridBasis`.
     :param kernel: the prior covariance of f.
     :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
     :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain
-        beta, and then no such parameters exist (appendix C.1 of the paper).
+        beta, so it has no such parameters (appendix C.1 of the paper).
     :raises NumericalError: if K_beta or C_g is not positive definite.
 
     Example::
@@ -177,9 +175,9 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
 
 
 def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
-    """The moments (a, m, S) of q(f) that a basis holds.
+    """The moments (a, m, S) of a basis's q(f).
 
-    Arguments and errors are those of `legendre_pair`. Example::
+    Arguments and errors as in `legendre_pair`. Example::
 
         a, mean, covariance = moment_parameters(model.basis, model.kernel)
     """
@@ -199,8 +197,7 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     :param kernel: the prior covariance of f.
     :param moments: a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta].
     :raises DataError: for arrays of other shapes, or not finite.
-    :raises NumericalError: for a covariance that is not positive definite. Nothing has changed
-        then.
+    :raises NumericalError: for a covariance that is not positive definite; nothing changes.
     :raises ModelError: for another basis.
 
     Example::
@@ -227,21 +224,22 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
 
 
 def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> DecoupledBasis:
-    """A new `DecoupledBasis` with the same q(f), whose covariance has the other parameters, (D8).
+    """A new `DecoupledBasis` of the same q(f), with the other parameters of its covariance.
 
     :param basis: a `DecoupledBasis`; its points are shared, its coefficients copied.
-    :param kernel: the prior covariance of f, at which the two are the same q(f).
-    :param covariance: "inverse" or "coupled", that of the new basis.
+    :param kernel: the prior covariance of f, at which the two are equal.
+    :param covariance: "inverse" or "coupled", of the new basis.
     :return: the new basis. Cost: L M_beta^3.
     :raises ModelError: for another basis.
     :raises UnknownOptionError: for another covariance.
-    :raises DataError: for "inverse", where S is not below K_beta or equal to it, but for round-off.
+    :raises DataError: for "inverse", unless S <= K_beta up to round-off.
     :raises NumericalError: if K_beta is not positive definite.
 
-    Example, a start by the inverse form and natural gradients of the covariance after that::
+    Example, natural gradients of the covariance after a start in the inverse form::
 
         model.basis = with_covariance(model.basis, model.kernel, "coupled")
     """
+    # (D8)
     check_option("covariance", covariance, ("inverse", "coupled"))
     if not isinstance(basis, DecoupledBasis):
         raise ModelError(
@@ -276,7 +274,7 @@ def _outer(mean: tf.Tensor) -> tf.Tensor:
 
 
 def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
-    """The lower Cholesky factor; raises `NumericalError` with the name of the matrix."""
+    """Lower Cholesky factor; raises `NumericalError` with the matrix's name."""
     chol, ok = cholesky(matrix)
     if not ok:
         raise diagnose(name, matrix.numpy())
@@ -284,7 +282,7 @@ def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
-    """The basis; raises `ModelError` for one without these parameters."""
+    """The basis; raises `ModelError` if it has no such parameters."""
     if isinstance(basis, (OrthogonalBasis, HybridBasis)):
         return basis
     raise ModelError(
@@ -304,9 +302,7 @@ def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
 
 
 def _checked_excess(precision: tf.Tensor) -> tf.Tensor:
-    """S~^-1 - I [L, M, M], whose eigenvalues are at least zero but for round-off; raises
-    `DataError` for another S.
-    """
+    """S~^-1 - I [L, M, M], non-negative up to round-off; raises `DataError` for another S."""
     excess = precision - tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
     values, eps = np.linalg.eigvalsh(excess), np.finfo(precision.dtype.as_numpy_dtype).eps
     least = float(np.min(values))

@@ -48,7 +48,7 @@ class _Route(NamedTuple):
     [N].
     """
     lacks: Callable[[Variables, Site], str]
-    """What the route lacks, in words, or ""."""
+    """The route's missing requirement, or ""."""
     size: int
     """Default number of frequencies or points."""
 

@@ -5,7 +5,7 @@ because f(x) is a function of u:
 
     K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
 
-The tied sites (C22) of u are then those of a generalised linear model (C29).
+The tied sites (C22) of u then make a generalised linear model (C29).
 
 | kernel | weights | S |
 |---|---|---|

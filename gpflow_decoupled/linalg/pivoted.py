@@ -51,7 +51,7 @@ def pivoted_cholesky(
 
     Residuals only decrease, so the best of a few candidates is the best of all rows while it
     exceeds every residual left out. Columns are therefore read, and the factor updated, in blocks;
-    the pivots equal those of the column-by-column algorithm.
+    with the same pivots as column by column.
 
     :param diagonal: the diagonal [N] of K; its dtype is used throughout.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.

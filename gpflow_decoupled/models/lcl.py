@@ -99,7 +99,7 @@ class LCLGP(FullGP):
         return super().resolution if by_nodes else None
 
     def site_loss(self) -> SiteLoss:
-        """Losses of all sites: the data's [N, L], and those of non-Gaussian priors of weights."""
+        """Losses of all sites: of the data [N, L], and of non-Gaussian priors of weights."""
         return self.observation_loss()
 
     def _make_basis(self, form: str) -> DualBasis:

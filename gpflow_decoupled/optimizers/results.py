@@ -91,7 +91,7 @@ class Recorder:
         :param kind: the class of the result.
         :param elbo: the bound at the end, in nats.
         :param reason: why the run ended.
-        :param own: fields of the class beside those of `RunResult`.
+        :param own: further fields of the class.
         """
         return kind(
             elbo=elbo,

@@ -163,7 +163,7 @@ def refuse_other_workers(
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
-    """All variables of a model by name, those of Parameters by the Parameter's name.
+    """All variables of a model by name, Parameters' by the Parameter's name.
 
     Example::
 

@@ -19,11 +19,11 @@ from ...inputs import check_whole
 
 
 class DataMean(Module):
-    """The mean sum_n k(x, x_n) a_n on all training inputs. It is zero until `set_data` is called.
+    """The mean sum_n k(x, x_n) a_n on all training inputs, zero until `set_data`.
 
-    Solvers set the coefficients, and optimizers of Keras never do: they are not trainable. Rows
-    of X may repeat, and their coefficients add up. Products with the kernel matrix are computed in
-    blocks, and nothing of size N x M is stored.
+    Solvers set the coefficients, never Keras optimizers: they are not trainable. Rows of X may
+    repeat; their coefficients add up. Products with the kernel matrix are in blocks, without N x N
+    storage.
 
     :param num_dims: D, the columns of the inputs.
     :param num_latent_gps: L.
@@ -41,9 +41,9 @@ class DataMean(Module):
         self._take(np.zeros((0, num_dims)), num_latent_gps)
 
     def set_data(self, X: np.ndarray) -> None:
-        """Take the training inputs X [N, D] as mean points, with coefficients zero.
+        """Make the training inputs X [N, D] the mean points, with zero coefficients.
 
-        If they are the mean points already, keep the coefficients: they are a good start.
+        The same inputs again keep their coefficients, a good start.
         """
         if not self.has_data(X):
             self._take(X, int(self.coefficients.shape[1]))
@@ -65,9 +65,7 @@ class DataMean(Module):
     def values(
         self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor | InducingVariables | None
     ) -> tf.Tensor:
-        """The mean [n, L] at inputs X [n, D] or inducing variables, or at the mean points if None;
-        n N, in blocks.
-        """
+        """The mean [n, L] at inputs X [n, D], inducing variables, or the mean points; n N."""
         return gram_product(kernel, self.points, X, a)
 
     def _take(self, X: np.ndarray, latents: int) -> None:
@@ -84,13 +82,13 @@ class DataMean(Module):
 
 
 def data_points(X: TensorType, shared: bool) -> InducingVariables:
-    """Inputs X [N, D] as points of a mean, which the latents of a multi-output kernel may share."""
+    """Inputs X [N, D] as mean points, shared by the latents of a multi-output kernel or not."""
     points = fixed_points(X)
     return SharedIndependentInducingVariables(points) if shared else points
 
 
 def refuse_streams(data: object) -> None:
-    """Raise `DataError` for data that come in batches: a `tf.data.Dataset` or a function."""
+    """Raise `DataError` for data in batches: a `tf.data.Dataset` or a function."""
     if isinstance(data, tf.data.Dataset) or callable(data):
         kind = "function" if callable(data) else "tf.data.Dataset"
         raise DataError(
@@ -100,8 +98,9 @@ def refuse_streams(data: object) -> None:
 
 
 def refuse_white(kernel: Kernel) -> None:
-    """Raise `ModelError` for a kernel with a `White` part: K a would have its variance at the
-    training rows, and k(x, X) a nowhere else.
+    """Raise `ModelError` for a kernel with a `White` part.
+
+    K a would contain its variance at the training rows, and k(x, X) a nowhere else.
     """
     if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
         raise ModelError(

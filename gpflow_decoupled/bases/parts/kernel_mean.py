@@ -1,11 +1,10 @@
-"""A mean function sum_i k(x, z_i) a_i: its points, its coefficients, its norm.
+"""A mean function sum_i k(x, z_i) a_i: its points, coefficients and norm.
 
-The divergence needs the squared norm a^T C a, where C is the Gram matrix of the points, or what
-beta leaves of it. It is computed in full, or estimated from m of the M rows, drawn uniformly
-without replacement: (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives, (D25).
-Then nothing of size M x M is formed. Where the coefficients are whitened by a frozen C_0, the part
-a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: just after a refresh, when C =
-C_0, the estimate has no variance.
+The divergence needs the squared norm a^T C a, C the Gram matrix of the points, or its residual
+given beta. An unbiased estimate from m of the M rows, drawn without replacement, is (M / m) sum_i
+a_i (C a)_i (D25), with unbiased derivatives and without an M x M matrix. With coefficients whitened
+by a frozen C_0, a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: without variance
+just after a refresh.
 """
 
 from __future__ import annotations
@@ -32,16 +31,14 @@ from .scaling import MeanScaling
 
 
 class KernelMean(Module):
-    """The mean sum_i k(x, z_i) a_i with coefficients a [M, L]; the Parameter is a~ with a = T a~,
-    see `MeanScaling`.
+    """The mean sum_i k(x, z_i) a_i, a [M, L]; its Parameter is a~, a = T a~, see `MeanScaling`.
 
     :param points: z [M, D], or a GPflow inducing variable.
-    :param name: what error messages call the points.
+    :param name: of the points in error messages.
     :param num_latent_gps: L.
     :param scaling: the map T: "none", "diagonal" or "whitened".
-    :param subsample: number of rows m of the estimate (D25); None for all.
-    :raises DataError: for points that are not finite and distinct, and a subsample or a number L
-    below 1.
+    :param subsample: rows m of the estimate (D25); None for all.
+    :raises DataError: for points that are not finite and distinct, and a subsample or L below 1.
     """
 
     def __init__(
@@ -74,9 +71,7 @@ class KernelMean(Module):
         return gram_product(kernel, self.points, X, a, whole=True)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None
-        if all rows are used.
-        """
+        """Distinct row indices [m] by `seed` [2] or TensorFlow's global one; None for all rows."""
         if self.subsample is None:
             return None
         if seed is None:
@@ -88,15 +83,15 @@ class KernelMean(Module):
         ]
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-        """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
+        """Rows of K_z a: [m, L], or all [M, L] if `rows` is None; m M."""
         return gram_product(kernel, self.points, None, a, rows=rows, whole=True)
 
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """The squared norm sum_l a_l^T C a_l, a scalar.
 
         :param a: raw coefficients [M, L].
-        :param products: rows of C a: [m, L], or all of them [M, L] if `rows` is None.
-        :param rows: which rows these are [m].
+        :param products: rows of C a: [m, L], or all [M, L] if `rows` is None.
+        :param rows: their indices [m].
         """
         if rows is None:
             return tf.reduce_sum(a * products)
@@ -116,8 +111,6 @@ class KernelMean(Module):
         diagonal: Callable[[], tf.Tensor],
         minuend: Callable[[], tf.Tensor] | None = None,
     ) -> None:
-        """Recompute the frozen scaling at the current C, see `MeanScaling.refresh`; the mean itself
-        does not change.
-        """
+        """Recompute the frozen scaling at the current C, see `MeanScaling.refresh`; same mean."""
         if self.size > 0:
             self.scaling.refresh(self.coefficients, matrix, diagonal, minuend)

@@ -38,7 +38,7 @@ class WeightPriors:
         self.gaussian = np.concatenate([np.zeros(len(centre)), np.ones(int(intercept))])
         """1 for each weight with a Gaussian prior, else 0, [p] or [p + 1]."""
         self.log_volume = float(np.sum(np.log(scale)))
-        """log|dw / dw~|, the entropy of w less that of w~, in nats."""
+        """log|dw / dw~|, the entropy of w minus the entropy of w~, in nats."""
 
     def groups(self, size: int) -> list[SiteGroup]:
         """One site per weight with such a prior; `size` counts all weights."""

@@ -81,9 +81,10 @@ def update(
 
     At fixed kernel and points, q and `bound` are exactly those of all batches together for Gaussian
     noise on unmixed latents. For other likelihoods old sites stay at their old optimum, and `bound`
-    estimates that of all data. Once kernel or points have moved, it is a bound of log int p(f) l(u)
-    p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step, all
-    points in M; memory L M^2. Functions compiled before a change of points must be compiled again.
+    estimates the one of all data. Once kernel or points have moved, it is a bound of log int p(f)
+    l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step,
+    all points in M; memory L M^2. Functions compiled before a change of points must be compiled
+    again.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.

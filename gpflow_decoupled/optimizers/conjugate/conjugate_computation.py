@@ -134,7 +134,7 @@ class ConjugateComputation(tf.Module):
     def minimize(
         self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0
     ) -> StepReport:
-        """Take one step of all sites, or those of some rows; safe inside `tf.function`.
+        """Take one step of all sites, or of some rows' sites; safe inside `tf.function`.
 
         The bound, which would cost a second factorisation, is not computed and may fall; `run` is
         safe.
@@ -322,7 +322,7 @@ class ConjugateComputation(tf.Module):
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
     def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
-        """The posterior of the visited observations (C21), those of `rows` [B] included."""
+        """The posterior of the visited observations (C21), `rows` [B] included."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)

@@ -21,7 +21,7 @@ from .mean_solution import Solve
 class StochasticDualDescent(MeanOptimizer):
     """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
-    The problem and the result are those of `ConjugateGradients`, but a step costs a batch of rows.
+    Problem and result as in `ConjugateGradients`, but a step costs a batch of rows.
     A round is a step of preconditioned conjugate gradients, some epochs (passes over the rows) and
     a full product that certifies the gap; in between, the gaps shown are estimates. The step size
     follows from the preconditioner; where the residual grows, it is halved and the run returns to

@@ -57,8 +57,9 @@ def more_cautious(policy: Policy) -> Policy | None:
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
     """The subproblem that touches the bound at marginals `at`, [N, L], and its multipliers' box.
 
-    For a loss that subtracts Gaussians, `rho` and `kappa` refer to the loss without them, and the
-    box is that of (V31).
+    For a loss that subtracts Gaussians, `rho` and `kappa` refer to the loss without them, with
+    the box
+    of (V31).
     """
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
     if (

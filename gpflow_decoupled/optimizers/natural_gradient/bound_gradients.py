@@ -34,7 +34,7 @@ class BoundGradients(NamedTuple):
     elbo: tf.Tensor
     """[], nats of the whole data set."""
     state: State
-    """Result of the basis's `factor`, a NamedTuple of its own type."""
+    """Result of the basis's `factor`, a NamedTuple."""
     features: Features
     """The basis's features at the data."""
     variance: tf.Tensor

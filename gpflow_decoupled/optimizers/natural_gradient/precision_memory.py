@@ -13,7 +13,7 @@ from ...compilation import rarely
 from ...linalg.gaussians import precision_from_root
 
 Reference = Hashable
-"""Identifies a variable among those of all models."""
+"""Identifies a variable among all models' variables."""
 
 
 class PrecisionMemory(tf.Module):
