@@ -78,8 +78,7 @@ class AffineIndependentBasis(Basis):
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
     :param non_normal: k: the first k of the v_d have the base distribution, the others are normal;
-        by default all D. Only for "full", which represents every choice of k directions. A site
-        then costs k T instead of D T, for T frequencies.
+        by default all D. Only for "full". A site costs k T instead of D T, for T frequencies.
     :param A: [D, D], not singular; by default the identity.
     :param b: [D]; by default zeros.
     :param theta: shapes [k, P]; by default the base distribution's.

@@ -7,9 +7,9 @@
 | "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
 | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
-"lower" and "low_rank" fix the rotation of A, on which every non-Gaussian q depends: they start
-further from the optimum, which may be lower. For larger D, a full A with few non-normal variables
-(`non_normal` of the basis) costs less and reaches a higher bound. Only log|det A| enters the bound.
+"lower" and "low_rank" fix the rotation of A, on which every non-Gaussian q depends. For larger D, a
+full A with few non-normal variables (`non_normal` of the basis) costs less and reaches a higher
+bound.
 """
 
 from __future__ import annotations

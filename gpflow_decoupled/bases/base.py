@@ -72,9 +72,8 @@ class Features(NamedTuple):
 class Basis(Module, abc.ABC):
     """A parametrisation of the approximate posterior q(f).
 
-    `factor` does all factorisations and returns an immutable state; all other methods are pure
-    functions of it, used by training, the cached posterior and the tests alike. Subclass
-    `InducingBasis` for inducing points, this class for the data themselves.
+    `factor` does all factorisations and returns an immutable state; the other methods are pure
+    functions of it. Subclass `InducingBasis` for inducing points.
 
     Example::
 

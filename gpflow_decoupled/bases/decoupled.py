@@ -83,8 +83,8 @@ class DecoupledBasis(InducingBasis):
         "coupled" with Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whiten `q_sqrt`; not used by "inverse".
     :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
-    :param mean_subsample: rows m in the estimate of the mean's norm, which pays with thousands of
-        mean points and is mere noise with hundreds; None computes it in full.
+    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points;
+        None computes it in full.
     :raises DataError: for points that are not finite and distinct.
     :raises UnknownOptionError: for unknown options.
 

@@ -99,17 +99,17 @@ class InducingBasis(Basis):
 
     @property
     def ties_sites(self) -> bool:
-        """Whether q(u) is one Gaussian with its own mean: the prior times one tied site (C22)."""
+        """Whether q(u) is one Gaussian with its own mean: the prior times one site tied to beta."""
         return False
 
     @property
     def steps_mean(self) -> bool:
-        """Whether a gradient step of the mean coefficients is natural, (D41) or (D42)."""
+        """Whether a gradient step of the mean coefficients is a natural-gradient step."""
         return self.kernel_mean is not None
 
     @property
     def solves_mean(self) -> bool:
-        """Whether the Newton system (D49) of mean coefficients and mean of q(u) applies."""
+        """Whether a joint Newton system of mean coefficients and mean of q(u) exists."""
         return False
 
     @property
@@ -156,9 +156,9 @@ class InducingBasis(Basis):
     def weights_of_rows(self, state: State) -> tf.Tensor | None:
         """The factor w [M, L] of A = L^-1 k(beta, x) in the mean of q(f), given `state.tangent`.
 
-        It makes gradients at fixed sites cheaper (C69), if the basis has one Gaussian part and A
-        enters q(f) by this product and the variance alone. None, the default, otherwise; a class
-        that redefines `features` or `variance` has None until it redefines this.
+        It makes gradients at fixed sites cheaper, if the basis has one Gaussian part and A enters
+        q(f) by this product and the variance alone. None, the default, otherwise; a class that
+        redefines `features` or `variance` has None until it redefines this.
         """
         return None
 
@@ -185,7 +185,8 @@ class InducingBasis(Basis):
         )
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Indices [m] for the estimate (D25) of the mean's norm, or None for the full norm."""
+        """Indices [m] for the estimate of the mean's norm, or None for the full norm."""
+        # (D25)
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
@@ -200,7 +201,7 @@ class InducingBasis(Basis):
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """All points of q, beta first, for earlier data (C42); raises `ModelError` by default."""
+        """All points of q, beta first, for earlier data; raises `ModelError` by default."""
         raise ModelError(
             f"{type(self).__name__} cannot take in a stream: what is to be held of earlier data is"
             " known for CoupledBasis, OrthogonalBasis, HybridBasis and SolveBasis. Use one of"

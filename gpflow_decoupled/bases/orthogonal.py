@@ -37,7 +37,7 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened"; in the last a
         gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points;
-        it only adds noise with hundreds. None computes the norm in full.
+        None computes it in full.
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
@@ -78,7 +78,7 @@ class OrthogonalBasis(OrthogonalMeanBasis):
 
     @property
     def solves_mean(self) -> bool:
-        """True: (D49) has this basis's Hessian."""
+        """True: a joint Newton system of the means exists."""
         return True
 
     def mean_operator(

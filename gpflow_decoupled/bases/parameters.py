@@ -108,13 +108,13 @@ class LegendrePair(NamedTuple):
     """W [G, M_beta, M_gamma]; None for zero."""
 
     def natural(self, moments: MomentParameters) -> NaturalParameters:
-        """The natural parameters (D36) or (D38)."""
+        """The natural parameters of moments."""
         precision = precision_from_root(cholesky(moments.covariance).chol)
         beta = apply_per_latent(precision, moments.mean) - self._shift(moments.a)  # (D38)
         return NaturalParameters(moments.a, beta, 0.5 * precision)
 
     def expectation(self, moments: MomentParameters) -> ExpectationParameters:
-        """The expectation parameters (D37) or (D39)."""
+        """The expectation parameters of moments."""
         inner = apply_per_latent(self.chol, moments.a, adjoint=True)
         gamma = apply_per_latent(self.chol, inner) + self._back(moments.mean)  # (D39)
         return ExpectationParameters(
@@ -134,7 +134,7 @@ class LegendrePair(NamedTuple):
         return MomentParameters(a, means.beta, -means.second - _outer(means.beta))
 
     def log_partition(self, natural: NaturalParameters) -> tf.Tensor:
-        """A [] in nats, summed over latents; its gradient is `expectation` (D60)."""
+        """A [] in nats, summed over latents; its gradient is `expectation`."""
         root = root_from_precision(2.0 * natural.theta).chol
         shifted = apply_per_latent(root, natural.beta + self._shift(natural.gamma), adjoint=True)
         inner = apply_per_latent(self.chol, natural.gamma, adjoint=True)

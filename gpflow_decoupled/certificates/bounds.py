@@ -12,7 +12,7 @@ size n and delta, and holds with probability 1 - delta over samples, for all Q a
 
 `hoeffding` is the union bound over finitely many classifiers, for comparison. All raise `DataError`
 for a risk outside [0, 1], a negative or infinite divergence, an n that is no whole number above 0,
-a delta outside (0, 1), and NaN, of which bisection would make the most optimistic bound.
+a delta outside (0, 1), and NaN.
 
 Maurer proves his bound for n >= 8; for smaller n the sum that he bounds by 2 sqrt(n) is below it.
 """
@@ -34,10 +34,10 @@ Numbers = float | np.ndarray
 def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """Seeger's bound kl^-1(risk, (kl + log((n + 1) / delta)) / n), kl^-1 `inverse_binary_kl`.
 
-    :param risk: the error rate [...] of the Gibbs classifier on the sample.
+    :param risk: Gibbs error rate [...] on the sample.
     :param kl: KL[Q || P] in nats [...].
-    :param n: the size of the sample [...].
-    :param delta: the probability [...] with which the bound may fail, over samples.
+    :param n: sample size [...].
+    :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...].
 
     Example::
@@ -51,10 +51,10 @@ def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """Maurer's bound, `seeger` with 2 sqrt(n) for n + 1.
 
-    :param risk: the error rate [...] of the Gibbs classifier on the sample.
+    :param risk: Gibbs error rate [...] on the sample.
     :param kl: KL[Q || P] in nats [...].
-    :param n: the size of the sample [...].
-    :param delta: the probability [...] with which the bound may fail, over samples.
+    :param n: sample size [...].
+    :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...].
 
     Example::
@@ -68,10 +68,10 @@ def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """The relaxation of `maurer` by Pinsker's inequality kl(q || p) >= 2 (q - p)^2.
 
-    :param risk: the error rate [...] of the Gibbs classifier on the sample.
+    :param risk: Gibbs error rate [...] on the sample.
     :param kl: KL[Q || P] in nats [...].
-    :param n: the size of the sample [...].
-    :param delta: the probability [...] with which the bound may fail, over samples.
+    :param n: sample size [...].
+    :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...], at most 1.
 
     Example::
@@ -87,10 +87,10 @@ def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarra
 def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """McAllester's bound risk + sqrt((kl + log(1 / delta) + log n + 2) / (2 n - 1)).
 
-    :param risk: the error rate [...] of the Gibbs classifier on the sample.
+    :param risk: Gibbs error rate [...] on the sample.
     :param kl: KL[Q || P] in nats [...].
-    :param n: the size of the sample [...].
-    :param delta: the probability [...] with which the bound may fail, over samples.
+    :param n: sample size [...].
+    :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...], at most 1.
 
     Example::
@@ -106,16 +106,14 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
 def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for finitely many classifiers.
 
-    By Hoeffding's inequality one classifier exceeds its sample rate by epsilon with probability at
-    most exp(-2 n epsilon^2). Each of K classifiers gets delta / K, or delta P(h) under a prior P,
-    so kl = log K = log(1 / P(h)), the KL[Q || P] of a posterior on one member. It does not hold for
-    the KL of a spread posterior; with kl = log K it holds for any posterior over K members.
+    Each of K classifiers gets delta / K, or delta P(h) under a prior P, so kl = log K, or log(1 /
+    P(h)), the KL[Q || P] of a posterior on one member. With kl = log K it holds for any posterior
+    over K members, but not with the KL of a spread posterior.
 
-    :param risk: the error rate [...] of the classifier on the sample.
-    :param kl: log K, or log(1 / P(h)), in nats [...]; class and P must be fixed before the sample
-        is seen.
-    :param n: the size of the sample [...].
-    :param delta: the probability [...] with which the bound may fail, over samples.
+    :param risk: error rate [...] on the sample.
+    :param kl: log K, or log(1 / P(h)), in nats [...], fixed before the sample.
+    :param n: sample size [...].
+    :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...], at most 1; a two-sided bound has log(2 / delta).
 
     Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963.

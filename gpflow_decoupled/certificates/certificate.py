@@ -117,17 +117,17 @@ def pac_bayes_certificate(
     """Bound the error rate of a binary classifier on new data, from its training data.
 
     The prior P has the model's kernel and mean function. The posterior Q may depend on the sample
-    in any way, inducing inputs included. The bounds say nothing about data from another
-    distribution, and little while KL[Q || P] is not small compared with N.
+    in any way, inducing inputs included. The bounds are useful only if KL[Q || P] is small compared
+    with N.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
-    :param data: inputs X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by a
-        result of the model.
-    :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: the origin of kernel and mean function: "fixed" before the sample was
-        seen, learned on another part of a "split", or on the "same-data", which gives no bounds.
-        None: a prior without trainable Parameters is fixed, any other unknown, with a warning.
+    :param data: inputs X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by model
+        results.
+    :param delta: failure probability of the bounds over samples, in (0, 1).
+    :param hyperparameters: origin of kernel and mean function: "fixed" before the sample, learned
+        on another part of a "split", or on the "same-data", without bounds. None: fixed if nothing
+        is trainable, else unknown, with a warning.
     :param learned_on: the other data X [N', D], Y [N', 1] of a split, searched for rows of `data`.
     :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
     :return: a `PacBayesCertificate`. Cost: prediction at N points and one `prior_kl`.
@@ -160,7 +160,7 @@ def certificate_of(
     :param errors: of the three classifiers on the sample.
     :param kl: KL[Q || P] in nats.
     :param n: the number of observations.
-    :param delta: the probability with which the bounds may fail.
+    :param delta: failure probability of the bounds.
     :param settings: J; each bound is at delta / J, so that all J certificates hold together.
     :param origin: the origin of the prior, a key of `conditions.ORIGINS`.
 

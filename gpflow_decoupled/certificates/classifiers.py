@@ -85,8 +85,8 @@ class ClassifierErrors(NamedTuple):
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
     """Return the error rates of the Gibbs, Bayes and voting classifiers of a model.
 
-    :param model: a GP model with one latent function, Gaussian marginals and a symmetric likelihood
-        of two classes.
+    :param model: with one latent function, Gaussian marginals and a symmetric likelihood of two
+        classes.
     :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1; training or test data.
     :return: three rates. Cost: prediction at N points.
     :raises DataError: for unusable data, and a likelihood not of two classes.

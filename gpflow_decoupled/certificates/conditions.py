@@ -57,12 +57,12 @@ def check_level(delta: float, settings: int) -> None:
 def prior_origin(
     model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None
 ) -> str:
-    """Return the origin of the prior: the caller's statement, unless the data contradict it.
+    """Return the origin of the prior: as stated, unless the data contradict it.
 
     :param model: its kernel and mean function are the prior.
     :param data: the sample X [N, D], Y [N, 1].
-    :param stated: "fixed", "split" or "same-data". None: a prior without trainable Parameters is
-        fixed, any other unknown, with a warning.
+    :param stated: "fixed", "split" or "same-data". None: fixed if nothing is trainable, else
+        unknown, with a warning.
     :param learned_on: the data X [N', D], Y [N', 1] that gave the hyperparameters; no row may be in
         the sample.
     :return: a key of `ORIGINS`.

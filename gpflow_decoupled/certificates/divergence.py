@@ -1,10 +1,9 @@
 """The exact KL[Q || P] of a model with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`.
 
 P is the GP with the model's kernel and mean function, or the distribution of f under the Laplace
-priors of a linear model. Q changes the distribution of finitely many values of f and keeps the
-conditional of f given them, so the KL of the processes is the KL of these values, `prior_kl`.
-Inducing inputs are parameters of Q and do not occur in P. Jitter adds small noise to the inducing
-values, under P and Q alike, in the divergence and the predictions.
+priors of a linear model. Q keeps P's conditional of f given finitely many values, so the KL of the
+processes is the KL of these values, `prior_kl`. Inducing inputs do not occur in P. Jitter is small
+noise of the inducing values under P and Q alike.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Certificates of a Gaussian posterior of weights, given by mean and covariance.
 
-f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V): a Laplace
-approximation, scikit-learn's logistic regression with its inverse Hessian, a last layer. Values of
-a GP at the sample are weights too, with identity features and prior covariance k(X, X).
+f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V), for example a Laplace
+approximation or a last layer. Values of a GP at the sample are weights with identity features and
+prior covariance k(X, X).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def certify_gaussian(
         independent draws.
     :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
     :param prior: mean [p] and covariance [p, p] of P, which must not.
-    :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: the origin of the prior: "fixed" before the sample was seen, learned on
-        another part of a "split", or on the "same-data", with a warning that these are no bounds.
+    :param delta: failure probability of the bounds over samples, in (0, 1).
+    :param hyperparameters: origin of the prior: "fixed" before the sample, learned on another part
+        of a "split", or on the "same-data", with a warning.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
     :return: a `PacBayesCertificate`. Cost: N p^2 + p^3.
     :raises DataError: for wrong shapes, non-finite entries, labels other than 0 and 1, asymmetric

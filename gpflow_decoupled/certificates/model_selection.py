@@ -99,9 +99,9 @@ def select_by_certificate(
     bound), the chosen one included.
 
     :param build: setting -> a model with this prior, trained on `data` with the prior fixed.
-    :param settings: J settings, for example lengthscales, fixed before the data are seen.
+    :param settings: J settings, fixed before the data.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
-    :param delta: the probability in (0, 1) with which one of the bounds may fail, over samples.
+    :param delta: failure probability of the bounds together, over samples, in (0, 1).
     :param test: held-out X [N', D], Y [N', 1], whose error rates are reported only.
     :return: the certificates and the best model. Cost: J trainings.
     :raises DataError: for no settings; other errors as for `pac_bayes_certificate`.
@@ -114,7 +114,6 @@ def select_by_certificate(
             )
             ConjugateComputation().run(model)
             return model
-
 
         selection = select_by_certificate(build, [0.5, 1.0, 2.0], data)
         print(selection.certificate)

@@ -22,8 +22,7 @@ def split_for_certificate(
     :param data: X [N, D] and Y [N, 1].
     :param fraction: the share of the rows in the first part, in (0, 1).
     :param seed: the seed of the split.
-    :param stratify: equal class shares in both parts; the second part is then not quite an
-        independent sample.
+    :param stratify: equal class shares; the second part is then not quite an independent sample.
     :return: the first part (X, Y) and the second part (X, Y).
     :raises DataError: for arrays that are not finite numbers or of different lengths, labels other
         than [N, 1], a fraction outside (0, 1), or an empty part.

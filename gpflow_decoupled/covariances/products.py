@@ -1,8 +1,8 @@
 """Products K(X, Z) V with a kernel matrix that is never stored.
 
-Blocks of the matrix are computed, multiplied and discarded within a processor's cache, so memory is
-linear in N and M; the gradient computes them again. `kernel_product` stores small matrices, and
-uses fused blocks for smooth stationary kernels and strips of rows for all others.
+Blocks are computed, multiplied and discarded in the processor's cache: memory is linear in N and M.
+The gradient computes them again. `kernel_product` stores small matrices, and uses fused blocks for
+smooth stationary kernels and strips of rows for all others.
 """
 
 from __future__ import annotations
@@ -64,19 +64,17 @@ def kernel_product(
     :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
     :param whole: store the whole matrix, in the dtype of X.
-    :param dtype: tf.float32 computes the blocks of a stationary kernel two to three times faster,
-        at a relative error of about 1e-6; sums keep the dtype of V. Default: the dtype of X.
-        Ignored for small matrices.
+    :param dtype: tf.float32 for two to three times faster blocks of a stationary kernel, at a
+        relative error of about 1e-6; sums keep the dtype of V. Default: the dtype of X. Ignored for
+        small matrices.
     :param block: rows and columns of a block (rows only if Z is None). Default: the fastest
-        measured, or the stored matrix below a million entries.
+        measured, or a stored matrix below a million entries.
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
-    :param xla: compile the blocks with XLA. Default: True if eager and XLA works. In a
-        `tf.function` the default is False, for a graph that any TensorFlow can load; True is
-        faster.
-    :param group: if eager, the replicas that share out the matrix and its gradient, all with
-        bitwise the same result. All workers must make the same call. A product sends 8 N R bytes,
-        its gradient 8 N (D + R), or for other kernels the gradients of their Parameters too. Small
-        matrices are not shared out.
+    :param xla: compile the blocks with XLA. Default: if eager and XLA works; False in a
+        `tf.function`, for a graph that any TensorFlow can load.
+    :param group: if eager, the replicas that share the matrix and its gradient, with bitwise equal
+        results. All workers make the same call. A product sends 8 N R bytes, its gradient 8 N (D +
+        R), or other kernels' Parameter gradients too. Small matrices are not shared.
     :raises WorkerError: if another worker of the group fails or is gone.
     :raises DataError: if V is not [M, R] with a static R.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
@@ -154,7 +152,7 @@ def gram_product(
 ) -> tf.Tensor:
     """Return k(X, points) a [N, L], one column per latent; stores no matrix of plain points.
 
-    One product with L columns if the latents share kernel and points, else one product per latent.
+    One product with L columns if latents share kernel and points, else one each.
 
     :param kernel: of one or more latents.
     :param points: M inducing variables; other than plain points, they use GPflow's covariance [M,

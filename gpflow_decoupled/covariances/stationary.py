@@ -1,8 +1,8 @@
 """Gram matrices of GPflow's smooth stationary kernels with a hand-written gradient.
 
-TensorFlow's gradient passes over the whole matrix some thirty times. The one here needs k and
-dk/dr2 of `profiles.py`, which share an exponential, and two products with D columns. For a product
-with one vector the upstream gradient has rank one, and the two products suffice.
+TensorFlow's gradient passes over the matrix some thirty times; this one needs k and dk/dr2 of
+`profiles.py`, which share an exponential, and two products with D columns. For a product with one
+vector the upstream gradient has rank one.
 """
 
 from __future__ import annotations

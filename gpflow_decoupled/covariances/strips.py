@@ -41,8 +41,8 @@ def strip_product(
 ) -> tf.Tensor:
     """Return K(X, Z) V [N, R], storing at most `entries` of K (or one row) at a time.
 
-    Differentiable once; the gradient computes every strip again. What the kernel depends on must be
-    variables, such as GPflow's Parameters, to get a gradient.
+    Differentiable once; the gradient computes every strip again. Gradients reach only variables of
+    the kernel, such as GPflow's Parameters.
 
     :param X: [N, D].
     :param Z: [M, D], or None for X; the diagonal is then `kernel(X, full_cov=False)`, free of

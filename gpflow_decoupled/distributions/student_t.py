@@ -21,8 +21,8 @@ _DROP = 34.0
 class StudentTBase(Base):
     """Student's t density with theta [..., 1] degrees of freedom, above 2.
 
-    Its tails are too long for the route "lattice": use "frequency_sum" or "spectral". The
-    characteristic function sums 96 normal ones, at 96 times the cost of other families.
+    Its tails are too long for the route "lattice". The characteristic function sums 96 normal ones,
+    at 96 times other families' cost.
 
     Example::
 

@@ -25,9 +25,9 @@ _PADDING = 16
 class TabulatedBase(Base):
     """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    The density must be smooth with a finite variance. `check` refuses shapes that move mass off the
-    grid. The characteristic function has an error of about 1e-8 and costs an FFT of 16 times
-    `points` per variable. There is no cdf.
+    The density must be smooth, with finite variance. `check` refuses shapes that move mass off the
+    grid. The characteristic function, with error about 1e-8, costs an FFT of 16 times `points` per
+    variable. There is no cdf.
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
     :param default: the shapes [P] to start from; empty if there is nothing to learn.
@@ -43,7 +43,6 @@ class TabulatedBase(Base):
             return tfp.distributions.SinhArcsinh(
                 tf.zeros_like(theta[..., 0]), 1.0, skewness=theta[..., 0]
             )
-
 
         base = TabulatedBase(make, default=(0.3,), name="sinh-arcsinh")
         model = AffineIndependentGP(

@@ -24,8 +24,7 @@ _LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02
 class VarianceGammaBase(Base):
     """A normal density with variance drawn from Gamma(k, k), k = theta [..., 1] in [0.25, 100].
 
-    k = 1 is Laplace, large k normal; the excess kurtosis is 3 / k. The cheapest family between the
-    two with a shape to learn. It has no cdf.
+    k = 1 is Laplace, large k normal; the excess kurtosis is 3 / k. It has no cdf.
 
     Example::
 

@@ -40,8 +40,8 @@ def map_blocks(
 ) -> tf.Tensor:
     """Return function(*per_site, *shared) [N], computed in blocks of rows.
 
-    The gradient recomputes each block, so one is in memory at a time, and reaches only the tensors
-    passed in here. XLA compiles the case of one block only.
+    The gradient recomputes each block and reaches only the tensors passed here. XLA compiles only
+    the case of one block.
 
     :param function: row n of its result may depend only on row n of `per_site`, and `shared`.
     :param per_site: tensors with N rows.

@@ -7,7 +7,7 @@
 | "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
 By default the first route that base distribution and site allow. Source: Challis & Barber 2012 for
-the lattice; docs/mathematics/affine.md derives the others, and corrections to the lattice.
+the lattice; docs/mathematics/affine.md derives the rest.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 2. The masses of y are the convolution of its D terms, by FFT on a ring of 2 K places.
 3. E g(y) is the sum of masses times g at the centres of the cells.
 
-Rounding to cells adds width^2 / 12 of variance per term, which would visibly lower the bound: the
-values are rescaled. At kinks g is averaged over the cell, (A9), which keeps the result smooth.
+Rounding to cells adds width^2 / 12 of variance per term: the values are rescaled. At kinks g is
+averaged over the cell, (A9), which keeps the result smooth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Quadrature for the Gaussian mean of a function that bends near one place.
 
-20 Gauss-Hermite nodes are exact to round-off for a Gaussian that is narrow beside the bend; for a
-wide one they all miss it. There, the nodes are Gauss-Legendre in t with y = centre + width sinh t:
-even over the bend, and ever sparser in its tails.
+20 Gauss-Hermite nodes are exact to round-off for a Gaussian narrow beside the bend; a wide one gets
+Gauss-Legendre nodes in t, y = centre + width sinh t, dense over the bend.
 """
 
 from __future__ import annotations

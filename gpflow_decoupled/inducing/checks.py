@@ -51,9 +51,8 @@ def check_inducing(
 def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
     """Warn if some gamma points are beta points; refuse gamma if all of them are.
 
-    gamma enters through the residual kernel given beta, which is zero at beta, so such a point adds
-    nothing to the mean. Symbolic tensors are not checked. Cost: (M_gamma + M_beta) D log(M_gamma +
-    M_beta).
+    The residual kernel given beta is zero at beta, so such a point adds nothing to the mean.
+    Symbolic tensors are not checked. Cost: (M_gamma + M_beta) D log(M_gamma + M_beta).
 
     :param gamma: the points of the mean alone [M_gamma, D].
     :param beta: the points of mean and covariance [M_beta, D].

@@ -69,11 +69,11 @@ def select(
     :param M: the number of points.
     :param kernel: for "greedy_variance"; of a multi-output kernel, pass one latent kernel.
     :param method: see above.
-    :param given: existing points [M_given, D], for example beta when choosing gamma. They are not
-        chosen again, and "greedy_variance" conditions on them, for N M_given more memory.
+    :param given: existing points [M_given, D], for example beta for gamma: not chosen again;
+        "greedy_variance" conditions on them, for N M_given more memory.
     :param seed: the same seed gives the same points.
-    :param max_rows: if X has more rows, choose from a random subset of this size, with a warning
-        unless the method is "random". Default: max(20000, 2 M).
+    :param max_rows: choose from a random subset of this size if X has more rows, with a warning
+        unless "random". Default: max(20000, 2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
     :raises DataError: a `ValueError`, for X that is no finite [N, D] array, for fewer than M
         distinct rows, and for a kernel that is missing or does not fit.

@@ -45,8 +45,8 @@ def jitter(diagonal: tf.Tensor) -> tf.Tensor:
     """Return the number to add to the diagonal of each matrix before it is factorised.
 
     The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal. In float64
-    this is GPflow's jitter, so results agree to round-off; in float32, where GPflow's is below
-    round-off, it scales with the matrix.
+    this is usually GPflow's; in float32, where GPflow's is below round-off, it scales with the
+    matrix.
 
     :param diagonal: the diagonals [..., M].
     :return: [..., 1].

@@ -1,8 +1,8 @@
 """Preconditioned conjugate gradients for unknowns in several blocks or several latents.
 
-SciPy's and TensorFlow's take one flat vector and the dot product, and do not report negative
-curvature. `conjugate_gradients` runs the whole iteration, also inside a `tf.function`; a caller
-that decides after each product whether to go on uses `begin` and `advance`.
+SciPy's and TensorFlow's take one flat vector and do not report negative curvature.
+`conjugate_gradients` runs the whole iteration, also inside a `tf.function`; `begin` and `advance`
+run it stepwise.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def pivoted_cholesky(
     """Factorise a positive semi-definite K [N, N] at low rank, with greedy pivots.
 
     Residuals only decrease, so the best of a few candidates is the best of all rows while it
-    exceeds every residual left out. Columns are therefore read, and the factor updated, in blocks;
-    with the same pivots as column by column.
+    exceeds every residual left out: columns are read and the factor updated in blocks, with the
+    same pivots as column by column.
 
     :param diagonal: the diagonal [N] of K; its dtype is used throughout.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.

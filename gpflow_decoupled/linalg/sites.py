@@ -48,9 +48,9 @@ class SitePosterior(NamedTuple):
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
     """Combine a prior K [G, N, N] with sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. TensorFlow cannot
-    differentiate branches here, so rows are picked by a product with a selection matrix, perhaps
-    empty. XLA needs static sizes: there it has N rows, with zeros, at six times the operations.
+    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. Rows are picked by a
+    product with a selection matrix, perhaps empty, because TensorFlow cannot differentiate branches
+    here; under XLA it has N rows, at six times the operations.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))

@@ -1,9 +1,8 @@
 """Solves and products with lower triangular matrices, faster than TensorFlow's.
 
-TensorFlow's triangular solve runs on one core, and its products ignore zeros. Here the right-hand
-sides of a solve are split over the cores, and products run by blocks of rows, which skips most
-zeros. Costs are fractions of a full product, 2 M^2 N for [M, M] times [M, N]. Batch dimensions
-broadcast, and everything is differentiable.
+TensorFlow's triangular solve runs on one core, and its products compute zeros. Here right-hand
+sides are split over the cores, and products run by blocks of rows. Costs are fractions of a full
+product, 2 M^2 N for [M, M] times [M, N]. Batch dimensions broadcast; all is differentiable.
 """
 
 from __future__ import annotations

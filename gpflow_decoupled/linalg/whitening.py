@@ -10,10 +10,9 @@ of X with half of its diagonal. Solves with L depend on K through X alone:
 2. Each `whiten` adds its share to the gradient of the tangent.
 3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
 
-The gradient through dL would take one more triangular product per factorisation. So solve with
+The gradient through dL would take one more triangular product per factorisation: solve with
 `whiten`, not with the factor. A tangent of lower precision gives L^-1 R computed in full precision
-and rounded once, with gradients in the lower precision: a solve in it would lose as many digits as
-the condition number of L has.
+and rounded once, with gradients in the lower one.
 """
 
 from __future__ import annotations

@@ -24,9 +24,8 @@ class Factor:
 
     :param neighbours: the names of its variables.
     :param expectation: (one `Belief` per neighbour, data) -> a scalar in nats, summed over rows.
-        The gradient in `belief.expectation` (mu) is the message, exact for a conditionally
-        conjugate factor; the one in `belief.natural` (lambda) is multiplied by the inverse Fisher
-        matrix.
+        Its gradient in `belief.expectation` (mu) is the message; a gradient in `belief.natural`
+        (lambda) is multiplied by the inverse Fisher matrix.
     :param data: an array [N, ...] or a tuple of them, one row per observation; minibatches pass
         some rows. Integers become floats.
     :param local: neighbours with one row per row of the data, as first batch axis.

@@ -6,8 +6,8 @@ reciprocal precisions of q(f)'s sites, with means y~),
     f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps        (D53)
 
 is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All draws are
-right-hand sides of one system, solved by products with K in blocks; Lin et al. 2023
-(arXiv:2306.11589) solve it by stochastic gradients.
+right-hand sides of one system, solved by products with K in blocks; by stochastic gradients in Lin
+et al. 2023 (arXiv:2306.11589).
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def draw_prior(
         sums of them. Latents with the same kernel object share features, not weights.
     :param num_dims: the number of input columns.
     :param num_samples: S, the number of draws.
-    :param num_frequencies: F random frequencies per stationary kernel; the error of the covariance
-        is about variance / sqrt(F).
+    :param num_frequencies: F random frequencies per stationary kernel; covariance error about
+        variance / sqrt(F).
     :param rng: the source of frequencies and weights.
     :return: the functions, to call at inputs X [N, D].
     :raises DataError: for a kernel whose spectral density is not known here.

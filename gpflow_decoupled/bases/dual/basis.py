@@ -34,8 +34,7 @@ class DualBasis(Basis):
     :param points: the inputs X [N, D], which stay fixed.
     :param num_latent_gps: the number of latents L, independent under q.
     :param form: "function" computes with K [N, N], for any kernel; "weight" with p x p and N x p
-        matrices, for linear kernels of p weights: `gpflow.kernels.Linear`, `LinearWeights`,
-        `gpflow.kernels.Constant` and sums. `models.LCLGP` also knows "auto".
+        matrices, for linear kernels of p weights.
     :param weight_sites: the number of first weights whose prior is a site, for "weight"; their
         multipliers follow the N of the observations.
     :param alpha: [N, L]; by default zeros.

@@ -11,8 +11,8 @@ measure.
 | A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
 | I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
 
-The gradient in mu is I(lambda)^-1 times the gradient in lambda, (C1): the natural gradient.
-Families have no state; methods are pure functions, batched over leading axes.
+The gradient in mu is I(lambda)^-1 times the gradient in lambda, (C1): the natural gradient. Methods
+are pure functions, batched over leading axes.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def solve(
     :param gradient: g, of the shapes of lambda.
     :param ranks: the number of axes of each statistic.
     :param tolerance: on the residual, relative to the gradient.
-    :param iterations: the largest number. Members left with over a thousandth of their gradient
-        become NaN, which optimizers report instead of taking a wrong step.
+    :param iterations: limit. Members left with over a thousandth of their gradient become NaN,
+        which optimizers report.
     :return: x, of the shapes of lambda. Cost: a product per iteration.
 
     Example::

@@ -45,8 +45,8 @@ class LogProbFamily(Family):
     replaces the Fisher matrix, with error O(1 / sqrt(draws)) and bias O(D / draws).
 
     :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
-    :param iterations: most iterations of conjugate gradients per solve. Members not solved to a
-        thousandth by then become NaN, which optimizers report.
+    :param iterations: limit of conjugate-gradient iterations per solve; members not solved to a
+        thousandth become NaN.
     :param tolerance: on the residual, relative to the gradient; default 1e4 machine epsilons, or
         1e-6 with `draws`.
     :raises DataError: for counts below their minimum.

@@ -59,18 +59,15 @@ class AffineIndependentGP(FullGP):
     """A GP with one latent and an affine-independent posterior, w = A v + b; owns its data.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes; `training_loss` is the negative
-    bound, which costs M^3 + N M^2 + N k T for T frequencies. `tf.function(jit_compile=True)`
-    refuses it: TensorFlow has no XLA kernels for Dawson's integral, which the default base needs,
-    and for the log determinant of a full A.
+    bound, which costs M^3 + N M^2 + N k T for T frequencies. XLA (`jit_compile=True`) refuses it.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param mean_function: m_0(x) [N, 1]; zero if not given.
     :param inducing_variable: points [M, D] or any GPflow inducing variable; by default the data.
-    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar TFP distribution of finite variance;
-        `distributions.BlockBase` has one per block.
+    :param base: base distribution of the v_d: a name of `distributions.BASES`, a
+        `distributions.Base`, or a scalar TFP distribution of finite variance.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank" (`bases.affine_map`).
     :param rank: the rank of structure "low_rank".
     :param non_normal: k, the number of v_d with the base distribution, the others being normal; by

@@ -42,11 +42,10 @@ def AffineIndependentGLM(
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
-        scalar distribution such as `Laplace` or `StudentT`, of batch shape [] or [p], each weight's
-        prior then one more site.
+        scalar distribution such as `Laplace`, of batch shape [] or [p], whose priors are sites.
     :param intercept: add an intercept b.
     :param intercept_variance: its prior is N(0, intercept_variance).
-    :param base: the base distribution, as for `AffineIndependentGP`.
+    :param base: the base distribution, as `AffineIndependentGP`.
     :param structure: the structure of A, as for `AffineIndependentGP`.
     :param rank: the rank of structure "low_rank".
     :param non_normal: the number of non-normal base variables, as for `AffineIndependentGP`.

@@ -56,9 +56,9 @@ def CVIGLM(
 ) -> SparseCVIGP | CVIGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    The prior is not trained. q starts at the prior's mean with a narrower covariance, under which
-    eta has at most unit variance at typical inputs, since expectations under a broad prior may be
-    infinite. Cost per step: N p^2 + p^3 for "weight"; N^3 for "function", and N^2 p once.
+    The prior is not trained. q starts at the prior's mean with eta of at most unit variance at
+    typical inputs, since expectations under a broad prior may be infinite. Cost per step: N p^2 +
+    p^3 for "weight"; N^3 for "function", and N^2 p once.
 
     :param data: X [N, p], Y [N, P]. The form "weight" does not keep them, and takes data in
         training.
@@ -73,9 +73,8 @@ def CVIGLM(
     :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
         smaller.
     :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
-        `optimizers.sweep(model, data)`; for "function" a `CVIGP`, for `fit(model)` and
-        `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off
-        both.
+        `optimizers.sweep`; for "function" a `CVIGP`, for `fit(model)` and
+        `optimizers.ConjugateComputation`. See `weights_posterior`.
     :raises DataError: for unusable data, and a prior of another size or not positive definite.
 
     Example::

@@ -40,9 +40,9 @@ def LCLGLM(
     """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
 
     `weights_posterior` reads the weights off it. The posterior is Gaussian under a Laplace prior
-    too: means of weakly informed weights are close to zero, not exactly zero. The Laplace scale
-    `model.weight_prior.scale` is trained only after `gpflow.set_trainable`. An evaluation costs N
-    p^2 + p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
+    too, and not sparse. The Laplace scale `model.weight_prior.scale` is trained only after
+    `gpflow.set_trainable`. An evaluation costs N p^2 + p^3 / 3, with Laplace priors (N + p) p^2 +
+    p^3 / 3, or 2/3 N^3.
 
     :param data: X [N, p], Y [N, L].
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.

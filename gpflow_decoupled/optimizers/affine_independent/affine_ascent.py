@@ -85,9 +85,8 @@ class AffineIndependentAscent:
     :param keep_better: leave a normal base if the Gaussian has the greater bound, which happens
         only for fixed shapes or a family without a normal member.
     :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, until a
-        round gains less than the tolerance. For log-concave likelihoods the first two are concave
-        problems with a global maximum for given signs of L's diagonal. On two logistic problems the
-        default took a seventh of the evaluations and ended 1e-4 nats higher. Needs structure "lu".
+        round gains less than the tolerance. For log-concave likelihoods the first two are concave.
+        The default is faster. Needs structure "lu".
     :raises DataError: for settings out of range.
 
     Example::

@@ -83,8 +83,8 @@ class ExpectationPropagation:
 
     :param power: alpha in (0, 1]: 1 is EP, 1/2 symmetric in q and the tilted distribution, small
         powers approach conjugate computation.
-    :param damping: in [0, 1): the share of the old sites that a pass keeps. A pass without a
-        posterior is undone and halved; all later steps are halved when passes stop helping.
+    :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
+        is undone and halved; later ones too when passes stop helping.
     :param nodes: of the quadrature of tilted moments, for all but the probit with power 1.
     :raises DataError: for settings out of range.
 

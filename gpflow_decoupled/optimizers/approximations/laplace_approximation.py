@@ -62,11 +62,10 @@ class LaplaceProbe(NamedTuple):
 class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    The fastest approximation and the least exact: q(f) is centred at the mode. A log-concave
-    likelihood has one mode. Elsewhere a step uses the true second derivatives if their posterior
-    exists, else zero for negative precisions; both ascend. The final q(f) has the true ones unless
-    `clipped_sites` says otherwise, at one of possibly several modes. Steps that lower psi are
-    halved. Cost per step and latent: 4/3 N^3.
+    The fastest approximation and the least exact: q(f) is centred at the mode, the only one for a
+    log-concave likelihood. Elsewhere a step uses the true second derivatives if their posterior
+    exists, else zero for negative precisions; so does the final q(f), see `clipped_sites`. Steps
+    that lower psi are halved. Cost per step and latent: 4/3 N^3.
 
     :param tolerance: stop when a Newton step moves no value of u by more deviations (at least 64
         units of round-off), or neither raises psi beyond round-off nor is half as long as the last.

@@ -93,9 +93,8 @@ def _by_quadrature(
 ) -> Tilted:
     """By the trapezoidal rule, on nodes that zoom in on the tilted mass.
 
-    For an analytic integrand the error falls exponentially with the nodes; Gauss-Hermite nodes of
-    the cavity would miss a narrow or distant density. With a declared bend, nodes are even in t, u
-    = place + distance sinh t, as in `expectations.peaked`.
+    Gauss-Hermite nodes of the cavity would miss a narrow or distant density. With a declared bend,
+    nodes are even in t, u = place + distance sinh t, as in `expectations.peaked`.
     """
     deviation = tf.sqrt(variance)
 

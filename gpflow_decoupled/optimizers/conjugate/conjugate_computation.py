@@ -83,9 +83,9 @@ class ConjugateComputation(tf.Module):
     Steps as in the module. Cost: 4/3 N^3 per step and latent; on minibatches, N counts the
     observations visited so far.
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1 is a
-        fixed-point iteration, which converges in a few steps for most log-concave likelihoods. The
-        paper's beta is rho = beta / (1 + beta).
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1, a
+        fixed-point iteration, converges in a few steps for most log-concave likelihoods. The
+        paper's beta is rho / (1 - rho).
     :param update: on a minibatch, "local": its sites move; "global": all shrink and its sites gain
         N/B times as much.
     :param samples: draws to estimate expectations; None uses quadrature.
@@ -140,8 +140,8 @@ class ConjugateComputation(tf.Module):
         safe.
 
         :param model: the model, with its data.
-        :param rows: [B], the indices of a minibatch; None is all data. Only observations visited
-            before or now enter the computation, because other sites are zero.
+        :param rows: [B], the indices of a minibatch; None is all data. Only visited observations
+            enter the computation.
         :param step: the number of the step, for step size and draws; an int32 tensor if the step
             size is a number.
         :return: flags for a step taken, shortened or clipped. Inside `tf.function` read `ok`:

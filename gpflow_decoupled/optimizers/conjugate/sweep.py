@@ -14,8 +14,8 @@ Then q(u) moves, (C25):
 the natural-gradient step (D46) on all data, and (C29) for the weights of a linear model. The next
 pass gives the bound; if it fell, the step is undone.
 
-Each replica of `tf.distribute` adds up its blocks, and one message of 8 (L (M (M + 1) / 2 + M) + 2)
-bytes per pass adds up the replicas, which then take the same step.
+Replicas of `tf.distribute` add up their blocks in one message of 8 (L (M (M + 1) / 2 + M) + 2)
+bytes per pass.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def sweep(
 ) -> ConjugateResult:
     """Find the best q(u) at fixed hyperparameters, with one block of data in memory.
 
-    Each pass takes a step, and the next computes its bound: `history["elbo"]` is the bound after
-    each step, NaN after the last. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
+    Each pass takes a step, and the next computes its bound: `history["elbo"]`, NaN after the last.
+    Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
 
     :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
         (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number

@@ -19,11 +19,10 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    The posterior mean is a sum over all N training inputs, while its covariance may use M inducing
-    points beta. At the sites of q(f), for Gaussian noise the data, the coefficients solve (K +
-    W^-1) a = y~. Products with K are computed in blocks; K is never stored. The run ends when a
-    certified upper bound of the gap, the distance of the bound from its maximum over the mean, is
-    below `tolerance`.
+    At the sites of q(f), for Gaussian noise the data, the mean's coefficients solve (K + W^-1) a =
+    y~. Products with K are computed in blocks; K is never stored. The run ends when a certified
+    upper bound of the gap, the distance of the bound from its maximum over the mean, is below
+    `tolerance`.
 
     For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
     updates of the sites until a whole step gains less than `tolerance`. The gap is then the last

@@ -21,12 +21,11 @@ from .mean_solution import Solve
 class StochasticDualDescent(MeanOptimizer):
     """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
-    Problem and result as in `ConjugateGradients`, but a step costs a batch of rows.
-    A round is a step of preconditioned conjugate gradients, some epochs (passes over the rows) and
-    a full product that certifies the gap; in between, the gaps shown are estimates. The step size
-    follows from the preconditioner; where the residual grows, it is halved and the run returns to
-    an earlier average. With a good preconditioner conjugate gradients need fewer products; with a
-    poor one, the first tens of products bring the mean closer here.
+    Problem and result as in `ConjugateGradients`, but a step costs a batch of rows. A round is a
+    step of preconditioned conjugate gradients, some epochs (passes over the rows) and a full
+    product that certifies the gap; in between, the gaps shown are estimates. The step size follows
+    from the preconditioner; where the residual grows, it is halved and the run returns to an
+    earlier average. Conjugate gradients need fewer products with a good preconditioner.
 
     Algorithm 1 of Lin et al. 2024, "Stochastic gradient descent for Gaussian processes done right"
     (arXiv:2310.20581), in coordinates of unit noise. The rounds are ours, for directions of small

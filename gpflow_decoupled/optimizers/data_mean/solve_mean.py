@@ -54,8 +54,8 @@ def solve_mean(
 
     A round of conjugate gradients with products in `dtype` ends with a product in full precision,
     which certifies the gap and starts the next round. Gaps within a round come from the recursion's
-    residual, enlarged by its drift at the end, assuming no larger drift before. Each worker has all
-    vectors and computes its share of every product; the first one's numbers and clock decide.
+    residual, enlarged by its drift at the end, assuming no larger drift before. Workers share every
+    product; the first one's numbers and clock decide.
 
     All products have full precision where the errors of `dtype` could outweigh the system, and in
     rounds after one that left most of the gap. A round starts from the highest bound so far; no

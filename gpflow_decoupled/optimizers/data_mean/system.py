@@ -136,7 +136,7 @@ class MeanSystem:
     def largest(self) -> tf.Tensor:
         """Largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, about, by power steps; R^2 L each.
 
-        Never above the one of I + W^1/2 K W^1/2, and close to it if R points represent the smoothest
+        At most that of I + W^1/2 K W^1/2, and close to it if R points represent the smoothest
         functions.
         """
         seed = tf.zeros([2], tf.int32)

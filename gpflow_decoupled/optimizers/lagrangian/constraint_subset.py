@@ -56,8 +56,8 @@ class ConstraintSubset:
 
     The bound has the losses of all data, a lower bound of log p(y) for every subset. Its maximum
     does not fall as rows are added, and is that of `LinearlyConstrainedLagrangian` at M = N; below,
-    q differs from the prior by rank M, and the maximum may not be unique. (Without the losses of
-    other observations it would be an upper bound of the objective.) Lambda stays non-negative.
+    q differs from the prior by rank M, and the maximum may not be unique. Lambda stays
+    non-negative.
 
     Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
     = N, in blocks. No N x N matrix is formed. A start takes a dozen passes over all data of N M^2

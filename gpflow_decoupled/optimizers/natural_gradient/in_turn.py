@@ -1,9 +1,9 @@
 """A training step in which q moves first, and all else by its gradient at the new q.
 
 At the old q, the gradient of kernel and likelihood reflects what q has not yet learnt of the batch,
-mostly noise: on houses, with 90 points and batches of 256, it ends 230 nats lower after 1,500
-steps. Both gradients are at the same kernel, so they share the projections A = L^-1 k(beta, x) of
-the rows:
+mostly noise: on houses, with 90 points and batches of 256, that costs 230 nats after 1,500 steps.
+Both gradients are at the same kernel, so they share the projections A = L^-1 k(beta, x) of the
+rows:
 
 1. Moments and derivatives at the rows under the old q give the step of q: (D46).
 2. Moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), the variance uses
