@@ -26,9 +26,7 @@ _PAIRS = 20
 _REFUSED = 1e30
 """Loss at a refused point. Infinity would make the line search's next trial NaN."""
 _FLAT = 1e-8
-"""A failed line search has reached a maximum if a Newton step gains at most this share of the
-value.
-"""
+"""At a maximum, where line searches fail, a Newton step gains at most this share of the value."""
 
 
 class LBFGSRun(NamedTuple):
@@ -42,9 +40,7 @@ class LBFGSRun(NamedTuple):
     """The value at the start."""
     evaluations: int
     converged: bool
-    """False after the last evaluation, an interrupt, and a line search that failed far from a
-    maximum.
-    """
+    """False after the last evaluation, an interrupt, or a line search failed below a maximum."""
     reason: str
     """"converged", "evaluations done", "the line search failed" or "interrupted"."""
 

@@ -81,9 +81,7 @@ class InducingBasis(Basis):
         return {"beta": count_points(self.beta), **mean}
 
     acts_on_rows: tuple[str, ...] = ()
-    """Fields of the state that multiply rows' features, where `features` takes a lower
-    precision.
-    """
+    """Fields of the state that multiply rows' features, perhaps in lower precision."""
 
     # --- what the basis can do
 

@@ -68,8 +68,8 @@ class Base(ABC):
     """The density is symmetric: `characteristic` returns a real tensor, half the size."""
     has_cdf: bool = True
     work: int = 12
-    """Complex tensors of the size of omega that an expectation and its gradient hold at once, as
-    measured; the memory limit is divided by it.
+    """Measured complex tensors of omega's size that an expectation and its gradient hold at
+    once.
     """
 
     @abstractmethod

@@ -44,9 +44,7 @@ class _Route(NamedTuple):
     """One way to compute E g(y)."""
 
     evaluate: Callable[[Variables, Projections, Site, Reach, int, float], tf.Tensor]
-    """(variables, y, site, R, number of frequencies or points, memory in bytes) -> E g_n(y_n)
-    [N].
-    """
+    """(variables, y, site, R, frequencies or points, bytes of memory) -> E g_n(y_n) [N]."""
     lacks: Callable[[Variables, Site], str]
     """The route's missing requirement, or ""."""
     size: int

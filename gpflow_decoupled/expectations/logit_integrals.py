@@ -35,9 +35,7 @@ _FINE, _COARSE = 16, 7
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
 _SMALL = 1e-4
-"""Smaller probabilities lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7
-and h < -3.5 sigma.
-"""
+"""Smaller probabilities, with sigma > 7 and h < -3.5 sigma, lose digits as a difference."""
 _BLOCK = 4096
 """Elements per block, about 40 MB."""
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)

@@ -18,9 +18,7 @@ from numpy.polynomial.legendre import leggauss
 _NODES, _REACH = 128, 8.5
 """Nodes for a wide Gaussian, and the standard deviations that they cover."""
 _NARROW, _FAR = 0.25, 15.0
-"""A Gaussian is narrow if its deviation is below 0.25 widths, or a 15th of the distance to the
-centre.
-"""
+"""A narrow Gaussian's deviation is below 0.25 widths, or a 15th of the distance to the centre."""
 _WIDEST = 1e8
 """Largest deviation, in widths; beyond, it is clipped."""
 

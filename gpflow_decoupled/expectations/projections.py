@@ -35,13 +35,9 @@ class Projections(NamedTuple):
     theta: tf.Tensor
     """Shapes of the base distribution, [D, P]."""
     noise: tf.Tensor | None = None
-    """Variances tau^2 [N] of the noise: normal base variables, or the residual of a GP's
-    projection.
-    """
+    """Variances tau^2 [N] of normal base variables, or of a GP's residual."""
     frozen_spread: tf.Tensor | None = None
-    """Standard deviations [N] that lay out grids, by default y's. Hold them fixed in a finite
-    difference: a moving grid adds its own rounding.
-    """
+    """Deviations [N] that lay out grids, by default y's; fix them in a finite difference."""
 
     @property
     def spread(self) -> tf.Tensor:

@@ -18,9 +18,7 @@ from ..special.normal import log_normal_cdf
 from .parameters import positive_parameter
 
 LEAST_DEVIATION = 1e-10
-"""Least standard deviation of f: below it the expected loss is |h - y| / b to all digits, and
-second derivatives, which grow as 1 / sigma, stay finite.
-"""
+"""Least deviation of f: the expected loss is |h - y| / b to all digits, derivatives finite."""
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
 

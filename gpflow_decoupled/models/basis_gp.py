@@ -61,9 +61,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     """
 
     memory: StreamMemory | None = None
-    """The likelihood factor of earlier updates' data, or None. Set it to None to forget them, and
-    train q anew.
-    """
+    """The likelihood factor of earlier updates' data; None forgets them (train q anew)."""
 
     def __init__(
         self,

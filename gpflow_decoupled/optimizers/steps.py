@@ -45,9 +45,7 @@ class StepReport(NamedTuple):
     """
 
     ok: tf.Tensor
-    """[], bool: whether the step was taken; not if a factorisation fails or a number is not
-    finite.
-    """
+    """[], bool: whether the step was taken; False if a matrix or a number is not usable."""
     shortened: tf.Tensor
     """[], int: halvings of the step, or parts of q with a shortened step."""
     clipped: tf.Tensor

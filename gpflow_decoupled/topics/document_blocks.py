@@ -10,9 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of the weights [b, W, K] of a block, about a core's second-level cache; half and twice are
-as fast.
-"""
+"""Bytes of a block's weights [b, W, K], about a core's second-level cache."""
 
 
 class Block(NamedTuple):

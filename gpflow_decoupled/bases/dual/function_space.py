@@ -25,9 +25,7 @@ from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple
 
 _JITTERS = (0.0, 4.5, 45.0, 450.0, 4.5e3, 4.5e4, 4.5e5)
-"""Jitters of K until it has a factor, in machine epsilons of its mean diagonal: up to 1e-10 in
-float64.
-"""
+"""Jitters tried, in machine epsilons of K's mean diagonal: up to 1e-10 in float64."""
 _TINY = 1e-9
 """Least lambda v at which V from B^-1 still has six digits."""
 _NAME, _FIXES = (

@@ -49,9 +49,7 @@ class MeanScaling(Module):
             )
         self.kind = kind
         self.frozen: tf.Variable | None = None
-        """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None stands for
-        I.
-        """
+        """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None is I."""
 
     def raw(self, scaled: tf.Tensor) -> tf.Tensor:
         """a = T a~ for a~ [M, L]; M^2 L if whitened."""

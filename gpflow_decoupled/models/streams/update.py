@@ -54,9 +54,7 @@ class StreamUpdate(NamedTuple):
     shortened: int
     """Steps that were halved."""
     forgotten: float
-    """Loss of the old factor's expectation by the new points, in nats; 0 if they include the
-    old.
-    """
+    """Loss of the old factor's expectation by new points, in nats; 0 if they include the old."""
 
     def __repr__(self) -> str:
         return one_line(self, **self._asdict())

@@ -32,15 +32,11 @@ from .gaussian_kl import GaussianProblem, GaussianSolution
 from .turns import check_turns, climb_in_turns, turns_of
 
 _LARGEST_CHANGE, _SHARE_OF_TOLERANCE = 1e-6, 1e-2
-"""Change of the bound by doubled frequencies that is not worth another run: the larger of the first
-number and the second times the tolerance.
-"""
+"""Doubled frequencies may change the bound by these nats, or this share of the tolerance."""
 _REFINEMENTS = 2
 """How often the model's frequencies may be doubled."""
 _WORTH_COARSENING = 100_000
-"""Values of characteristic functions per bound above which fewer frequencies may save more time
-than compiling costs.
-"""
+"""Above this size of a bound, fewer frequencies may save more time than compiling costs."""
 
 
 class _Climb(NamedTuple):

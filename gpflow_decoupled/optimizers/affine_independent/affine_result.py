@@ -59,9 +59,7 @@ class AffineResult(StagedResult):
     kept: str
     """The q left in the model: "affine", or "gaussian" if its bound is greater."""
     predicted_gain: float
-    """Predicted gain over the Gaussian bound at the start, in nats; NaN without a rule for the
-    base.
-    """
+    """Predicted gain over the Gaussian bound, in nats; NaN without a rule for the base."""
     resolution: float
     """Change of the bound with doubled frequencies or grid points, in nats."""
     turns: np.ndarray = field(default_factory=lambda: np.zeros(0))

@@ -47,9 +47,7 @@ from .tilted import Tilted, has_closed_form, tilted
 _LEAST_SHARE = 1e-9
 """Least v / v_c of a usable cavity; below, all its digits are round-off."""
 _PATIENCE, _PROGRESS = 8, 0.8
-"""The step is halved for good after this many passes without the change falling below this share of
-its least.
-"""
+"""Halve the step after this many passes whose change stays above this share of its least."""
 _ACCURATE = 1e-3
 """Nats by which doubled nodes may change the estimate without a warning."""
 

@@ -60,9 +60,7 @@ class Blocks:
         self.sample: Batch | None = None
         """Rows of the last block, for the check at the end of a run"""
         self.rows = self.first = 0
-        """How many rows this worker has read in the present or last pass, and the number of the
-        first row of the last block
-        """
+        """This worker's rows read in the present pass, and the last block's first row."""
         self.length: int | None = None
         """N of arrays, which all workers must have; None for datasets"""
         self._source = self._factory(data)

@@ -38,9 +38,7 @@ class MeanSolution:
     residual: tf.Tensor
     """y~ - (K + D) a [N, L]."""
     gap: float
-    """Bound of the distance from the maximum over the mean, in nats; an estimate if not
-    `certified`.
-    """
+    """Bound of the distance from the maximum, in nats; an estimate if not `certified`."""
     products: int
     """Products with K; batches of rows count as their share."""
     gaps: list[float]

@@ -33,9 +33,7 @@ _ROUNDING = 0.2
 _FULL = 3.0
 """Approximate cost of a product in double precision, in products in single precision."""
 _TIMED, _TIMED_ROWS = 8192, 4096
-"""Rows for a timed product with K (some 20 % slower per pair than many), and for the
-preconditioner.
-"""
+"""Rows for a timed product with K (20 % slower per pair than many) and preconditioner."""
 
 
 def solve_mean(

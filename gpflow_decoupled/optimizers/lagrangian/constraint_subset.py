@@ -34,9 +34,7 @@ from .subset_bound import SubsetBound, SubsetPoint
 _CHECKS = 10
 """Times a run on batches computes the bound of all data."""
 _NEWTON_STEPS = 5
-"""Newton steps in alpha on all data before the first batch: Adam is too slow for many
-observations.
-"""
+"""Newton steps in alpha on all data before the batches, for which Adam is too slow."""
 _LEAST = 1e-6
 """Smallest lambda at the start of a run on batches, relative to the largest."""
 

@@ -25,13 +25,9 @@ _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
 _MODERATE = 5.0
-"""Start at the prior mean unless its loss is this far, in nats, above the site's own; also
-sigma.
-"""
+"""Start at the prior mean unless its loss is this much above the site's own, in nats."""
 _LEAST_SHARE = 0.05
-"""Smallest share of its prior variance that an observation keeps where neighbours pull against
-it.
-"""
+"""Least share of its prior variance for an observation whose neighbours pull against it."""
 
 
 def first_marginals(

@@ -41,9 +41,7 @@ class Subproblem(NamedTuple):
     delta: tf.Tensor | None = None
     """Weight of -delta / 2 (sigma - sigma_k)^4, the paper's augmented term (19); None is zero."""
     precision: tf.Tensor | None = None
-    """c of the Gaussians that the loss subtracts (V31), to be added to rho and kappa; None is
-    zero.
-    """
+    """c of the Gaussians that the loss subtracts (V31), added to rho and kappa; None is zero."""
     centre: tf.Tensor | None = None
     """mu of these Gaussians, required with `precision`."""
 

@@ -48,9 +48,7 @@ class BoundGradients(NamedTuple):
     scale: tf.Tensor
     """[], factor of the data term: number of all observations over the whole batch's."""
     target: tuple[tf.Tensor, tf.Tensor] | None = None
-    """theta* [M, L] and P* [L, M, M], the end of a full step of the first Gaussian part, if asked
-    for.
-    """
+    """theta* [M, L] and P* [L, M, M], a full step of the first Gaussian part, if asked for."""
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
