@@ -144,7 +144,7 @@ def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarra
     else:
         try:
             centre, scale = np.asarray(prior.mean()), np.asarray(prior.stddev())
-        except NotImplementedError:
+        except NotImplementedError:  # these are only coordinates of a weight whose prior is a site
             return np.zeros([]), np.ones([])
     if not np.all(np.isfinite(centre)) or not np.all(np.isfinite(scale) & (scale > 0)):
         raise DataError(

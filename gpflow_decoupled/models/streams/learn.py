@@ -76,7 +76,7 @@ def learned(
             end = climb(model, frame, batch, old, stage[3].sites, steps, tolerance)
             gain = end.bound + float(model.log_prior_density()) - stage[3].bound - log_prior
         except NumericalError:
-            pass  # the round is taken back
+            pass  # gain stays -inf, so the round is taken back below
         finally:
             if not gain >= 0.0:
                 for variable, value in zip(variables, before):

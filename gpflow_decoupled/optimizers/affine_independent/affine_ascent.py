@@ -143,7 +143,7 @@ class AffineIndependentAscent:
         try:
             with naming_observation(model):
                 joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
-        except NumericalError:
+        except NumericalError:  # for example a Poisson site under a heavy-tailed base
             if not self.keep_better:
                 raise
             joint = _Joint(

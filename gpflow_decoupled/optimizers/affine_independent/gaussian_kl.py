@@ -212,7 +212,7 @@ class GaussianProblem:
         """Mean, root, bound, derivatives at natural parameters; None unless above `floor`."""
         try:
             b, root = moments_of(first, precision)
-        except np.linalg.LinAlgError:
+        except np.linalg.LinAlgError:  # no covariance: the caller halves the step
             return None
         value, g, h = self.at(b, root)
         good = (

@@ -123,7 +123,7 @@ class PassReader:
         self.assign(natural)
         try:
             return self._read(natural, step_size)
-        except BaseException:
+        except BaseException:  # an interrupt, too
             self.assign(otherwise.natural)
             raise
 

@@ -272,7 +272,7 @@ class _Descent:
                 if time.perf_counter() > said + _SECONDS:
                     said = time.perf_counter()
                     self.report(self.taken * self.batch / self.count, self.estimate)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # the average so far is certified after the round
             interrupted = True
         if not bool(tf.reduce_all(tf.math.is_finite(self.state.average))):
             self.state = self.best

@@ -167,7 +167,7 @@ class _Rounds:
                 gap = self.system.gap(now.residual[0])
                 self.gaps.append(gap)
                 self.report(self.products, 0.0, gap)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # the iterate so far is certified next
             self._interrupted()
         return now
 
