@@ -1,9 +1,9 @@
 """A mean on all training inputs, orthogonal to the inducing points beta.
 
-See `orthogonal_mean.py` for q(f), here with gamma = X. Cheng & Boots 2017 (arXiv:1711.10127)
-decouple mean and covariance so that the mean can afford more points; with all N and Gaussian noise,
-the best mean is the exact posterior mean. No N x N matrix is stored. Coefficients come from linear
-solvers, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, not gradient steps.
+See `orthogonal_mean.py` for q(f), here with gamma = X. As in Cheng & Boots 2017 (arXiv:1711.10127)
+the mean has more points than the covariance: with all N and Gaussian noise, the best mean is the
+exact posterior mean. No N x N matrix is stored. Coefficients come from linear solvers,
+`optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, not gradient steps.
 """
 
 from __future__ import annotations

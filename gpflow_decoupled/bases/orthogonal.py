@@ -97,9 +97,9 @@ class OrthogonalBasis(OrthogonalMeanBasis):
             K_gamma where gamma moves.
 
         Adam steps equally far in every coordinate, whatever its gradient: a random walk where C is
-        near zero. K_gamma a would grow to a hundred times the outputs without effect on q(f), until
-        a small move of beta, gamma or the kernel lowers the bound by thousands of nats. The floor
-        bounds the effect of a unit of each coordinate on K_gamma a and on a coefficient.
+        near zero. K_gamma a would grow a hundredfold without effect on q(f), until a small move of
+        points or kernel lowers the bound by thousands of nats. The floor bounds the effect of a
+        unit of each coordinate on K_gamma a and on a coefficient.
         """
         gamma = self.gamma
         moves = bool(gamma.trainable_variables)

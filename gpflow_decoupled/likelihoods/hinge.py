@@ -19,13 +19,11 @@ _NODES = 100
 class Hinge(ScalarLikelihood):
     """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
-    exp(-loss) does not sum to 1 over the labels y = 0, 1. Bounds are bounds on the log of its
-    integral under the prior, in nats; they do not compare with other likelihoods, and say nothing
-    of the scale of the loss. Log-concave; expected losses are closed forms.
+    exp(-loss) does not sum to 1 over the labels y = 0, 1: bounds do not compare with other
+    likelihoods, nor choose the scale. Log-concave; expected losses are closed forms.
 
     Observations a few standard deviations of f away from the margin s f = 1 have no curvature:
     their multipliers lambda in an `LCLGP` are almost zero, and they do not narrow the posterior.
-    Their number depends on the kernel's variance.
 
     `predict_y` and `predict_log_density` normalise exp(-loss) over both labels, as Sollich 2002:
     class probabilities that increase in f and are 1/2 at f = 0, but are not used in training.

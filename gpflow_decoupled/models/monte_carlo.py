@@ -17,17 +17,13 @@ class MonteCarlo(tf.Module):
 
     Bound and gradients become unbiased estimates from draws f = m + sqrt(v) eps (arXiv:1312.6114),
     for likelihoods whose quadrature is too expensive (20^L nodes in GPflow for L latents per
-    observation) or missing (`Softmax`). The latents are drawn jointly, and correctly correlated.
-    For stochastic optimizers such as `fit`; sweeps and L-BFGS need exact values.
-    `model.expectations = None` returns to quadrature. Cost: S N evaluations of the log density,
-    memory S N L.
+    observation) or missing (`Softmax`). For stochastic optimizers such as `fit`; sweeps and L-BFGS
+    need exact values. `model.expectations = None` returns to quadrature. Cost: S N evaluations of
+    the log density, memory S N L.
 
-    :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs, which
-        removes the noise of dE/dmean for nearly quadratic likelihoods; an odd S leaves one
-        unpaired.
-    :param seed: of the draws. Seed and number of evaluations, `calls`, fix the draws, in a
-        `tf.function` too (other numbers with jit_compile=True). Checkpoints store `calls`, so a
-        resumed run continues them.
+    :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs.
+    :param seed: of the draws. Seed and number of evaluations, `calls`, fix the draws; checkpoints
+        store `calls`.
     :raises DataError: for fewer than one sample.
 
     Example::

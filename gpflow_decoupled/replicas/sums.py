@@ -2,7 +2,7 @@
 
 Each replica adds up its rows, and `total` adds the replicas. A term that does not depend on the
 data, such as a KL divergence, is the same on each and enters as a `share`. Messages are counted
-when a step is traced, because a graph sends them in each run.
+when a step is traced.
 """
 
 from __future__ import annotations

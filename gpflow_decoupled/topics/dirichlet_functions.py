@@ -54,8 +54,8 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp(x - max x) [..., K] and the maximum over the last axis [...].
 
-    Values below e^-318 of the largest (e^-39 in single precision) are raised to it: the product of
-    two is still normal, so a word keeps a weight in some topic.
+    Values below e^-318 of the largest (e^-39 in single precision) are raised to it, so products of
+    two stay normal numbers.
     """
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)

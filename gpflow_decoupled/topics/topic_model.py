@@ -56,8 +56,7 @@ class TopicModel(Estimator):
 
         Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of
         q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds" and
-        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate: the topics
-        changed while the documents' terms were computed.
+        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate.
 
         :param X: counts [D, V], dense or sparse.
         :param y: ignored.

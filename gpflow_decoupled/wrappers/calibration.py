@@ -32,10 +32,9 @@ def plot_calibration(
 ) -> Axes:
     """Draw predicted against observed frequencies on new data; calibration is the diagonal.
 
-    Regression: the share of observations below each predictive quantile, with a normal predictive
-    distribution; a calibrated model stays in the grey band with probability 0.95 (Kolmogorov).
-    Binary labels: shares of ones in groups of equal size, by predicted probability. Cost: a
-    prediction at N inputs.
+    Regression: the share of observations below each normal predictive quantile, with a 0.95 band
+    (Kolmogorov). Binary labels: shares of ones in groups of equal size, by predicted probability.
+    Cost: a prediction at N inputs.
 
     :param model: any GPflow model.
     :param data: X [N, D] and Y [N, 1].

@@ -46,9 +46,9 @@ def plot_posterior(
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with
       their distance from the slice.
 
-    Unless observations are f plus noise, the curve is their mean, say the probability of a label 1,
-    and the band is f's, mapped to it. With several latents per observation only the mean is drawn.
-    Cost: predictions at 200 inputs a panel, or at 1600.
+    Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped to
+    it. With several latents per observation only the mean is drawn. Cost: predictions at 200 inputs
+    a panel, or at 1600.
 
     :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, P]; a data frame's columns are named. None: the model's data.

@@ -135,9 +135,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
 
     :param kernel: a GPflow kernel of standardised inputs, or a function from their number to one;
-        None: Matern 5/2 with one lengthscale per column. With neither kernel nor likelihood, both
-        start where an exact GP on 500 rows ends (`result_.start`); `fit_options={"initialize":
-        None}` skips that.
+        None: Matern 5/2 with one lengthscale per column. Without both, they start from an exact GP
+        on 500 rows, unless `fit_options={"initialize": None}`.
     :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
         such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
     :param num_inducing: M_beta, points of mean and covariance.
@@ -146,8 +145,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
         stops when their log density, computed every 100 steps, no longer improves, at the best
-        Parameters; `result_.reason` says why it stopped. A `ConvergenceWarning` reports a run that
-        a limit ended while it still improved. None: train on all rows for all steps.
+        Parameters; see `result_.reason`. A `ConvergenceWarning` reports a run ended by a limit.
+        None: train on all rows for all steps.
     :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.

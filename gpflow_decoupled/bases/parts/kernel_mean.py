@@ -2,9 +2,8 @@
 
 The divergence needs the squared norm a^T C a, C the Gram matrix of the points, or its residual
 given beta. An unbiased estimate from m of the M rows, drawn without replacement, is (M / m) sum_i
-a_i (C a)_i (D25), with unbiased derivatives and without an M x M matrix. With coefficients whitened
-by a frozen C_0, a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: without variance
-just after a refresh.
+a_i (C a)_i (D25), with unbiased derivatives. With coefficients whitened by a frozen C_0, a^T C_0 a
+= |a~|^2 is exact and only a^T (C - C_0) a is estimated: without variance just after a refresh.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A site is the factor p(y_n | f_n). The Lagrangian dual needs f(h, sigma) = -E lo
 Gaussian with derivatives, a `SiteLoss`; affine-independent inference needs log p(y | f) and perhaps
 the Fourier transform of its second derivative, an `expectations.projections.Site`. A
 `SiteDescription` builds both from a likelihood and its labels, and says which labels are valid.
-Conjugate computation and natural gradients use the likelihood's methods, as GPflow does.
 """
 
 from __future__ import annotations

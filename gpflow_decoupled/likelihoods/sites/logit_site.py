@@ -30,9 +30,8 @@ from .site_loss import Expansion, SiteLoss
 class LogitLoss(SiteLoss):
     """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h.
 
-    eta ~ N(h, sigma^2). Accurate to 1e-12 at every sigma: Gauss-Hermite quadrature for small sigma,
-    a Fourier integral for large; a few microseconds per observation. For y = 1 it is E log(1 +
-    e^eta) at -h, without cancellation.
+    eta ~ N(h, sigma^2). Accurate to 1e-12 at every sigma. For y = 1 it is E log(1 + e^eta) at -h,
+    without cancellation.
 
     :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; no Parameters.
     :param Y: labels y [N, L] of 0 and 1.
@@ -76,8 +75,7 @@ class LogitLoss(SiteLoss):
 class PiecewiseLogitLoss(LogitLoss):
     """An upper bound on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats high each.
 
-    For methods that maximise the bound over q directly. It is not convex in (h, sigma), so the dual
-    objective may have many maxima, and the dual is refused.
+    Not convex in (h, sigma), so the dual is refused.
 
     :param likelihood: `BernoulliLogit("piecewise")`.
     :param Y: labels y [N, L] of 0 and 1.

@@ -30,11 +30,11 @@ class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
     Nodes and weights are the likelihood's, 20 unless it was given a `quadrature`: f is minus its
-    `variational_expectations`, even in sigma, convex where l is, with exact derivatives. Where
-    sigma is several times the likelihood's width, fixed nodes are too sparse: for Student-t noise
-    of scale s, 20 err by 0.01 nats at sigma = 4 s and 0.5 at 20 s. Give `centre` and `width` of the
-    bend of l, and nodes follow the narrower of Gaussian and likelihood (`expectations.peaked`), for
-    errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a width.
+    `variational_expectations`, even in sigma, convex where l is, with exact derivatives. Fixed
+    nodes are too sparse where sigma is several times the likelihood's width. Give `centre` and
+    `width` of the bend of l, and nodes follow the narrower of Gaussian and likelihood
+    (`expectations.peaked`), for errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a
+    width.
 
     :param likelihood: with one latent function per observation, and Parameters that are not
         functions of the inputs.

@@ -68,8 +68,7 @@ def declare_site(
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param loss: (likelihood, Y [N, L]) -> its `SiteLoss`, for `LCLGP`; a `QuadratureLoss` serves
-        most. It is built once and kept while Parameters are learned, so whatever depends on them
-        must be a function, such as the ends of a `QuadratureLoss`.
+        most. Built once: whatever depends on Parameters must be a function.
     :param density: (likelihood, Y [N]) -> its log density as a `Site` with a closed Fourier
         transform, for the route "frequency_sum" of `AffineIndependentGP`.
     :param support: valid labels; by default every number.

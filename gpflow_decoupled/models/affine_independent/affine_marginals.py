@@ -1,8 +1,7 @@
 """Densities, quantiles and expectations of non-Gaussian marginals of q(f).
 
 All from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10), from its
-characteristic function. The FFT's error is about 1e-12 of the peak; smaller probabilities are
-rounding errors.
+characteristic function. Probabilities below 1e-12 of the peak are rounding errors.
 """
 
 from __future__ import annotations

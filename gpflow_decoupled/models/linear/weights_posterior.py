@@ -51,8 +51,8 @@ class WeightsPosterior(NamedTuple):
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
         """A table with a row per weight: "mean", "sd", and an interval from "lower" to "upper".
 
-        :param names: of the weights, for example a data frame or its columns. With one name fewer
-            than weights the last one is "intercept". None numbers them: w0, w1, ...
+        :param names: of the weights, for example a data frame's columns; the last may be omitted
+            for "intercept". None is w0, w1, ...
         :param level: the probability of a Gaussian interval mean -+ z sd, an approximation for an
             `AffineIndependentGLM`.
         :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.

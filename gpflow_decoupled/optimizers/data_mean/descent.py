@@ -2,8 +2,8 @@
 
 Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581),
 algorithm 1, for (K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, with the matrix H =
-I + W^1/2 K W^1/2: their algorithm for equal precisions, and otherwise not limited by sites of low
-precision. A step draws a batch I of B rows and, in terms of a, (D52)
+I + W^1/2 K W^1/2: their algorithm for equal precisions. A step draws a batch I of B rows and, in
+terms of a, (D52)
 
     u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
     v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
@@ -16,8 +16,8 @@ precision. A step draws a batch I of B rows and, in terms of a, (D52)
 | a_bar | `average` | the result | [N, L] |
 
 Full steps are stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H, from the
-preconditioner. A drawn row moves by eta N/B H_nn / (1 - rho) times its error before its momentum is
-spent; the second term, which leads for small B, keeps this below 1 (it diverges beyond 2).
+preconditioner. The second term, which leads for small B, keeps a row from overshooting: it moves by
+eta N/B H_nn / (1 - rho) times its error.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class DualDescent:
 
     1. A preconditioned conjugate-gradient step from the last round's end; from zero, to a multiple
     of the preconditioner's inducing-point solution. It settles directions with H about 1, which
-    hold most of the noise and would take the descent lambda_1 (1 - rho) steps.
+    would take the descent lambda_1 (1 - rho) steps.
     2. Steps (D52). Once an epoch (N / B steps) the visited rows give an unbiased estimate of 1/2
     r^T W r, at least the gap; if it has grown, the step size is halved and the descent returns to
     its best average. None of this is certified.

@@ -14,8 +14,7 @@ is a lower bound of log N(y | 0, K + D) for two choices of T:
 | "evidence": Artemev, Burt & van der Wilk 2021 | N log(1 + tr(W (K - Q)) / N) |
 
 The second (arXiv:2102.08314), no ELBO of q(f), is never lower, and far higher where beta leaves
-much prior variance: it lets the noise variance fall. Both are differentiable, in points too, and
-hold for every a, which may stay while kernel and noise move.
+much prior variance. Both are differentiable, in points too, and hold for every a.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ class MeanOptimizer(abc.ABC):
         :param deadline: a value of `time.perf_counter`. No product begins that would end later,
             judged by the last, except the one that certifies the gap.
         :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
-            model in `strategy.scope()`. All workers pass the same model, data and settings and get
-            the same result; the first one's clock counts.
+            model in `strategy.scope()`. All workers pass the same model, data and settings; the
+            first one's clock counts.
         :raises ModelError: for another model.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
         :raises UnknownOptionError: for a strategy, if the method has no products to share.

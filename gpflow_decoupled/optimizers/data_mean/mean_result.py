@@ -31,9 +31,8 @@ class MeanResult(RunResult):
     gaps: list[float]
     """Gaps of the last solve in nats, up to `gap`: per product for conjugate gradients.
 
-    Those of conjugate gradients come from the recursion's residual, which drifts in float32 by some
-    per cent; they are enlarged by the drift measured at the next product in full precision, which
-    is no bound. A descent has the gaps it computed.
+    Those of conjugate gradients come from the recursion's residual, enlarged by its drift at the
+    next product in full precision, which is no bound. A descent has the gaps it computed.
     """
     certified: bool
     """Whether `gap` is a bound, by a product in full precision.

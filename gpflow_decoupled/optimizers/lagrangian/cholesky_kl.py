@@ -42,8 +42,7 @@ class CholeskyKL:
     :param whiten: whitened coordinates, with far fewer iterations; False is the form compared in
         Khan 2014.
     :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
-        smaller than the prior variance progress is slow, and the bound may still be some nats too
-        low.
+        below the prior variance the bound may still be some nats too low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.

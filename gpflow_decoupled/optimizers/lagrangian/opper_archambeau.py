@@ -4,8 +4,8 @@ With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the m
 
     dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
 
-This bound is not concave, and both gradients are multiplied by covariances, so L-BFGS is slow for a
-badly conditioned K. The dual of `LinearlyConstrainedLagrangian` has neither drawback.
+This bound is not concave, and L-BFGS is slow for a badly conditioned K, unlike the dual of
+`LinearlyConstrainedLagrangian`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class OpperArchambeau:
     losses without a dual.
 
     :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
-        smaller than the prior variance progress is slow, and the bound may still be some nats too
-        low.
+        below the prior variance the bound may still be some nats too low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.

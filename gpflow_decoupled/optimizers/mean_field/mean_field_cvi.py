@@ -1,8 +1,8 @@
 """Mean-field conjugate computation on factor graphs.
 
-Khan & Lin 2017 (arXiv:1703.04265), section 5. A joint density is a product of factors f, and q a
-product of one exponential family per variable z_k. Each factor sends a message to each of its
-variables; the natural parameter lambda_k of q(z_k) is the sum of its messages. A step of size rho:
+Khan & Lin 2017 (arXiv:1703.04265), section 5. The joint density is a product of factors f, and q of
+one exponential family per variable z_k. Factors send messages to their variables; the natural
+parameter lambda_k of q(z_k) is the sum of its messages. A step of size rho:
 
 1. Sum the messages: the natural parameters of q.
 2. For each factor, differentiate E_q log f in mu_k, the expectation parameters of q(z_k).

@@ -1,9 +1,8 @@
 """Variational inference with a mixture of Gaussians q(w), for affine-independent models.
 
-Challis & Barber 2012 mention such mixtures (Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman,
-Hoffman & Blei 2012) as predecessors that need a further bound, because their entropy has no closed
-form. Here the sites' expectations are exact (A33) and the entropy is bounded by (A30) or (A31), so
-the objective is a lower bound of log Z without sampling noise.
+Source: Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman, Hoffman & Blei 2012; all named by
+Challis & Barber 2012. The sites' expectations are exact (A33) and the entropy is bounded by (A30)
+or (A31), so the objective is a lower bound of log Z without sampling noise.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ _SCALES = 0.3
 class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    1. Find the Gaussian q of the greatest bound, as `AffineIndependentAscent`.
+    1. The best Gaussian q, as in `AffineIndependentAscent`.
     2. Climb over weights, means and covariances by L-BFGS, from one start with components of
     different widths at nearly the Gaussian's mean, and others with narrower components at random
     places from it.
     3. Keep the best end; or the Gaussian, if its bound is greater and the entropy is
     "bhattacharyya".
 
-    The bound has many local optima; another seed or more starts may find a better one. The model's
-    base distribution, A and b are neither used nor changed.
+    The bound has many local optima. The model's base distribution, A and b are neither used nor
+    changed.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not

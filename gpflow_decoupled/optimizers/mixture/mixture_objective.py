@@ -1,9 +1,9 @@
 """The bound of a mixture of Gaussians over one vector, in the best Gaussian's coordinates.
 
 With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j, L~_j lower
-triangular: the bound is then about equally curved in all directions. The vector has the J logits of
-the weights, the m~_j, and the L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n =
-phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33)
+triangular, for similar curvature in all directions. The vector has the J logits of the weights, the
+m~_j, and the L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n = phi_n^T w + beta_n
++ noise of variance tau_n^2, the expectation (A33)
 
     E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
 

@@ -7,10 +7,9 @@ L_old to L_new. With T = L_old^-1 L_new, the same site under the new kernel is (
 
     theta <- T^T theta,   P <- I + T^T (P - I) T
 
-The bound then falls far less than with fixed whitened m~ and S~. The kernel's gradient is the
-bound's at fixed sites. For a small change dK, dT = phi(X) with X = L^-1 dK L^-T, phi the lower
-triangle with half of the diagonal. With P* = I - 2 A diag(h) A^T, the gradient g_m = A g - m~ and u
-= S~ g_m, fixed sites add
+The bound then falls far less than with fixed m~ and S~. For a small change dK, dT = phi(X) with X =
+L^-1 dK L^-T, phi the lower triangle with half of the diagonal. With P* = I - 2 A diag(h) A^T, the
+gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
 
     dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 

@@ -67,10 +67,10 @@ class NaturalGradient(tf.Module):
 
     A step neither shortened nor clipped gives the q(u) of `gpflow.optimizers.NaturalGradient`, up
     to round-off, on models with one Gaussian part: SVGP, and a `CoupledBasis`, `OrthogonalBasis` or
-    `HybridBasis`. `SOLVEGP` has two parts; GPflow takes both gradients before either moves, here
-    the second part moves by its gradient after the first has moved, with the same fixed points.
-    `DVGP` has natural parameters for its covariance with covariance="coupled", and none with
-    "inverse", where it stays.
+    `HybridBasis`. `SOLVEGP` has two parts; here the second part moves by its gradient after the
+    first has moved, in GPflow by the one before, with the same fixed points. `DVGP` has natural
+    parameters for its covariance with covariance="coupled", and none with "inverse", where it
+    stays.
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 

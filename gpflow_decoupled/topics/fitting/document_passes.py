@@ -38,7 +38,7 @@ def fit_batch(
     """Update on all documents (T2) until the bound settles.
 
     Local states carry over. In the first `fresh_passes` every document also starts afresh and keeps
-    the better result: it can leave topics that chance gave it, and the bound cannot fall.
+    the better result.
 
     :param settings: the model.
     :param counts: [D, V].

@@ -6,9 +6,8 @@ E log sum_k exp eta_k (see `lse`), which keeps F a bound on log p. With gradient
 
     V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
 
-V^-1 averages positive definite matrices and stays positive definite, also if Sigma_0 is learned in
-between. It is in double precision: along equal moves of all eta_k H vanishes, and Sigma_0^-1 alone
-may be below the round-off of the counts' dtype.
+V^-1 averages positive definite matrices. It is in double precision, because H vanishes along equal
+moves of all eta_k.
 """
 
 from __future__ import annotations
