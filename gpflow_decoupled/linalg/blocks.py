@@ -27,8 +27,8 @@ def map_rows(
     :param arrays: [B, ...] each, with B of at least 1.
     :param size: the most rows of a block.
     :param signature: the type of each result, or a `tf.TensorSpec`, in the structure of the result.
-    :param fill: give all blocks of all calls `size` rows. A matrix product then rounds the result of
-        one row in the same way, whatever the other rows are.
+    :param fill: give all blocks of all calls `size` rows. A matrix product then rounds the result
+        of one row in the same way, whatever the other rows are.
     :return: the results, [B, ...] each. Memory: that of one block, where nothing is differentiated.
 
     Example::
@@ -38,7 +38,8 @@ def map_rows(
     known = None if arrays[0].shape[0] is None else int(arrays[0].shape[0])
     total = tf.shape(arrays[0])[0] if known is None else known
     count = -(-total // size)
-    rows_each = size if fill else -(-total // count)
+    at_least_one = max(count, 1) if known is not None else tf.maximum(count, 1)
+    rows_each = size if fill else -(-total // at_least_one)
     rows = tf.minimum(tf.range(count * rows_each), total - 1)
     if known is not None and (tf.executing_eagerly() or count == 1):
         # `map_fn` would rewrite the function's source at every eager call, a second for a kernel

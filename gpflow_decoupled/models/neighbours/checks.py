@@ -7,6 +7,7 @@ __all__ = [
     "check_neighbours_likelihood",
     "check_noise",
     "check_observed",
+    "check_rows",
 ]
 
 import numpy as np
@@ -84,3 +85,12 @@ def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
             f"The likelihood has noise variances for {columns} outputs and Y has {Y.shape[1]}"
             " columns; pass one for each output, or a single number."
         )
+
+
+def check_rows(rows: object, num_rows: int) -> np.ndarray:
+    """Row numbers [B] of N rows of data as an array; raises `DataError` for others."""
+    numbers = np.asarray(rows)
+    fine = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
+    if not fine or (numbers.size and (numbers.min() < 0 or numbers.max() >= num_rows)):
+        raise DataError(f"rows must be a vector of whole numbers from 0 to {num_rows - 1}.")
+    return numbers.astype(np.int64)

@@ -109,10 +109,12 @@ def relative_jitter(dtype: tf.DType) -> float:
     return _JITTER[dtype]
 
 
-def jitter_variances(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """The part of the noise [..., N] that keeps covariance matrices positive definite."""
-    variances = kernel(X, full_cov=False)
-    return relative_jitter(variances.dtype) * variances
+def jitter_variances(groups: list[Group], X: tf.Tensor) -> tf.Tensor:
+    """The part of each output's noise that keeps covariance matrices positive definite, [..., N, P]
+    at X [..., N, D].
+    """
+    variances = [group.kernel(X, full_cov=False) for group in groups for _ in group.columns]
+    return relative_jitter(X.dtype) * tf.stack(variances, axis=-1)
 
 
 def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, bool]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 __all__ = ["LeaveOneOut", "RowMoments", "moments_of_rows"]
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -78,11 +79,30 @@ def moments_of_rows(
         found = [_of_group(group, data, parts, rows, near[g]) for g, group in enumerate(groups)]
         return RowMoments(*(tf.concat(part, axis=1) for part in zip(*found)))
 
-    if rows.shape[0] is None or rows.shape[0] > size:
-        of_block = tf.recompute_grad(of_block)
+    near = tf.transpose(neighbours, [1, 0, 2])
+    if rows.shape[0] is not None and rows.shape[0] > size:
+        pairs = zip(_split(rows, size), _split(near, size))
+        found = [_recomputed(of_block, *pair) for pair in pairs]
+        return RowMoments(*(tf.concat(part, axis=0) for part in zip(*found)))
     kind = data[1].dtype
-    arrays = rows, tf.transpose(neighbours, [1, 0, 2])
-    return RowMoments(*map_rows(of_block, arrays, size, RowMoments(kind, kind, kind)))
+    return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(kind, kind, kind)))
+
+
+def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:
+    """Blocks of at most `size` rows."""
+    return [array[first : first + size] for first in range(0, int(array.shape[0]), size)]
+
+
+def _recomputed(
+    of_block: Callable[..., RowMoments], rows: tf.Tensor, neighbours: tf.Tensor
+) -> RowMoments:
+    """A block whose matrices are not kept for the gradient, which computes them again.
+
+    The blocks are written out one by one, because TensorFlow cannot do this inside of a loop.
+    """
+    # whole numbers have no gradient; as an argument they would be watched in vain
+    run = tf.recompute_grad(lambda _: tuple(of_block(rows, neighbours)))
+    return RowMoments(*run(tf.zeros([], tf.float32)))
 
 
 def _of_group(

@@ -13,7 +13,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import DataError, check_option
+from ...errors import DataError
 from ...inputs import as_array, as_pair, as_values, check_whole, float_type
 from ...linalg.neighbours import log_densities
 from ...user_warnings import warn_user
@@ -34,6 +34,7 @@ from .checks import (
     check_neighbours_likelihood,
     check_noise,
     check_observed,
+    check_rows,
 )
 from .groups import Group, groups_of, jitter_variances, noise_rows, noise_variances
 from .likelihood import LeaveOneOut, moments_of_rows
@@ -61,7 +62,6 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         may be a function of the inputs, or an array [N, 1] of known variances.
     :param num_neighbours: m of the likelihood; all earlier rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-    :param mean: "neighbours".
     :param mean_function: m_0(x) [N, P], whose parameters are learned too; zero if not given.
     :param seed: of the random order of the rows.
     :raises DataError: for unusable data, other likelihoods, and kernels that mix latent functions.
@@ -91,7 +91,6 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         *,
         num_neighbours: int,
         prediction_neighbours: int | None = None,
-        mean: str = "neighbours",
         mean_function: MeanFunction | None = None,
         seed: int = 0,
     ) -> None:
@@ -102,9 +101,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_neighbours_kernel(kernel)
         check_whole(1, num_neighbours=num_neighbours)
         check_whole(0, seed=seed)
-        prediction_neighbours = prediction_neighbours or num_neighbours
+        if prediction_neighbours is None:
+            prediction_neighbours = num_neighbours
         check_whole(1, prediction_neighbours=prediction_neighbours)
-        check_option("mean", mean, ("neighbours",))
         X, Y = _arrays(data, float_type(kernel))
         outputs = Y.shape[1] if Y.ndim == 2 and not _states_outputs(kernel) else None
         super().__init__(
@@ -117,10 +116,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
         self.data = tf.convert_to_tensor(X), tf.cast(Y, self.float_type)
         check_noise(likelihood, *self.data)
-        self._order = tf.Variable(random_order(len(X), seed), trainable=False, shape=[None])
-        self._earlier = tf.Variable(
-            np.zeros([1, 0, 0], np.int32), trainable=False, shape=[None, None, None]
-        )
+        self._order = tf.Variable(random_order(len(X), seed), trainable=False)
+        self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
 
     @property
     def num_dims(self) -> int:
@@ -155,7 +152,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """
         default = self.num_neighbours if before else self.prediction_neighbours
         count = min(num_neighbours or default, max(1, int(self.data[0].shape[0]) - 1))
-        rows = self._rows(rows)
+        rows = check_rows(rows, int(self.data[0].shape[0]))
         return tf.constant(
             find_neighbours(self.groups, self.data[0], self._order.numpy(), rows, count, before)
         )
@@ -191,7 +188,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         The likelihood is another function afterwards; functions compiled before see the new one.
         Cost: N^2 D, or N m log N by trees in up to eight columns.
         """
-        self._earlier.assign(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
+        self._keep(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The log likelihood of neighbours (N2) in nats, a scalar; not a bound of the evidence.
@@ -201,9 +198,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         with tf.init_scope():
             self._complete_neighbours()
         rows = tf.range(int(self.data[0].shape[0]))
-        count = min(self.num_neighbours, max(1, int(rows.shape[0]) - 1))
-        neighbours = tf.ensure_shape(self._earlier, [len(self.groups), rows.shape[0], count])
-        return tf.reduce_sum(self.log_likelihood(rows, neighbours))
+        return tf.reduce_sum(self.log_likelihood(rows, tf.convert_to_tensor(self._earlier)))
 
     def leave_one_out(self, rows: np.ndarray | None = None) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
@@ -219,7 +214,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
             rows = np.random.default_rng(1).choice(N, 1000, replace=False)
             print(model.leave_one_out(rows).log_density.mean())
         """
-        rows = self._rows(np.arange(int(self.data[0].shape[0])) if rows is None else rows)
+        N = int(self.data[0].shape[0])
+        rows = np.arange(N) if rows is None else check_rows(rows, N)
         if self.noise_at_floor().any():
             warn_user(
                 "The noise variance is at its floor, the relative jitter or the likelihood's lower"
@@ -247,14 +243,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """
         X = self.data[0]
         noise = noise_variances(self.likelihood, X, tf.range(tf.shape(X)[0]))
-        noise = tf.reduce_mean(noise, axis=0) + tf.zeros([self.num_latent_gps], X.dtype)
-        jitter = [
-            tf.reduce_mean(jitter_variances(group.kernel, X))
-            for group in self.groups
-            for _ in group.columns
-        ]
-        least = np.maximum(np.stack(jitter), 1.01 * float(self.likelihood.variance_lower_bound))
-        return noise.numpy() <= least
+        jitter = tf.reduce_mean(jitter_variances(self.groups, X), axis=0)
+        least = np.maximum(jitter, 1.01 * float(self.likelihood.variance_lower_bound))
+        return np.mean(noise, axis=0) <= least
 
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -278,7 +269,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         if full_cov or full_output_cov:
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
         mean, variance = self.predict_f(X)
-        return mean, variance + self._new_noise(X)
+        noise = noise_variances(self.likelihood, X, None)
+        return mean, variance + noise + jitter_variances(self.groups, X)
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -331,7 +323,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
             )
         parts = (X, tf.cast(Y, self.float_type))
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
-        self._order.assign(appended_order(self._order.numpy(), len(X)))
+        order = appended_order(self._order.numpy(), len(X))
+        self._order = tf.Variable(order, trainable=False)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Held-out X [N, D] and Y [N, P] as tensors, with their values checked where known."""
@@ -350,30 +343,27 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, dims, dtype)
         check_observed(X, np.asarray(Y, float), whole=dims is None)
 
-    def _rows(self, rows: np.ndarray) -> np.ndarray:
-        """Row numbers [B] of the data as an array; raises `DataError` for others."""
-        numbers, N = np.asarray(rows), int(self.data[0].shape[0])
-        fine = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
-        if not fine or (numbers.size and (numbers.min() < 0 or numbers.max() >= N)):
-            raise DataError(f"rows must be a vector of whole numbers from 0 to {N - 1}.")
-        return numbers.astype(np.int64)
-
-    def _new_noise(self, X: tf.Tensor) -> tf.Tensor:
-        """Noise variances [..., N, P] of observations at new inputs, jitter included."""
-        jitter = [jitter_variances(group.kernel, X) for group in self.groups for _ in group.columns]
-        return noise_variances(self.likelihood, X, None) + tf.stack(jitter, axis=-1)
-
     def _complete_neighbours(self) -> None:
         """Look for the neighbours of rows that have none yet."""
-        N, groups = int(self.data[0].shape[0]), len(self.groups)
-        known, count = tf.shape(self._earlier).numpy(), min(self.num_neighbours, max(1, N - 1))
-        if tuple(known) == (groups, N, count):
+        N = int(self.data[0].shape[0])
+        G, count = len(self.groups), min(self.num_neighbours, max(1, N - 1))
+        known = (0, 0, 0) if self._earlier is None else tuple(self._earlier.shape)
+        if known == (G, N, count):
             return
-        if known[0] != groups or known[2] != count or known[1] > N:
+        if known[0] == G and known[1] < N and known[2] == count:
+            new = self.neighbours_of(np.arange(known[1], N))
+            self._keep(tf.concat([self._earlier, new], axis=1))
+        else:
             self.refresh_neighbours()
-            return
-        new = self.neighbours_of(np.arange(known[1], N))
-        self._earlier.assign(tf.concat([self._earlier, new], axis=1))
+
+    def _keep(self, neighbours: tf.Tensor) -> None:
+        """Store neighbours, in the same variable as long as the rows are the same: compiled
+        functions then see them.
+        """
+        if self._earlier is not None and self._earlier.shape == neighbours.shape:
+            self._earlier.assign(neighbours)
+        else:
+            self._earlier = tf.Variable(neighbours, trainable=False)
 
 
 def _arrays(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:

@@ -158,6 +158,9 @@ class NeighboursPosterior(AbstractPosterior):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means [..., N, Q] and variances [..., N]."""
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
+        if Xnew.shape.num_elements() == 0:
+            shape = Xnew.shape[:-1]
+            return tf.zeros([*shape, len(group.columns)], Xnew.dtype), tf.zeros(shape, Xnew.dtype)
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
         neighbours = index.nearest(flat, count)
