@@ -6,15 +6,12 @@ from __future__ import annotations
 
 __all__ = ["Compiled", "rarely", "traced_for_xla"]
 
-import inspect
-import itertools
-import sys
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+
+from .graph_memory import last_gradient, tidy
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -74,11 +71,11 @@ class Compiled(Generic[Arguments, Result]):
         """Apply `use` to the graph; where that needs AutoGraph, replace the graph once and apply it
         again.
         """
-        traces, last = self.traces, next(reversed(_registered_gradients()), None)
+        traces, last = self.traces, last_gradient()
         try:
             outcome = use(self._graph)
             if self.traces > traces:
-                _tidy(last)
+                tidy(last)
             return outcome
         except (
             TypeError
@@ -88,7 +85,7 @@ class Compiled(Generic[Arguments, Result]):
         self._may_need_autograph = False
         self._graph = tf.function(self._function, **self._options)
         outcome = use(self._graph)
-        _tidy(last)
+        tidy(last)
         return outcome
 
 
@@ -98,79 +95,6 @@ def _kinds_of(tensors: tuple) -> list:
         (tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None
         for tensor in tensors
     ]
-
-
-def _tidy(last: str | None) -> None:
-    """What a trace left in tables that TensorFlow never empties lives as long as its graph:
-    gradients added after `last`.
-    """
-    for name in list(
-        itertools.takewhile(lambda name: name != last, reversed(_registered_gradients()))
-    ):
-        _keep_with_graphs(name)
-    _forget_graph_tensors()
-
-
-def _registered_gradients() -> dict[str, dict[str, object]]:
-    """TensorFlow's table of gradients by name, to which each `tf.custom_gradient` of a graph adds
-    one, for good.
-    """
-    module = sys.modules.get(tf.RegisterGradient.__module__)
-    registry: dict[str, dict[str, object]] = getattr(
-        getattr(module, "gradient_registry", None), "_registry", {}
-    )
-    return registry
-
-
-def _keep_with_graphs(name: str) -> None:
-    """Let a registered gradient live as long as the graph it was made in, or one around it, in
-    place of for good.
-
-    The table would keep the graph in memory. The graph may outlive the function that was traced:
-    `tfp.math.lbeta` is a `tf.function` of its own, traced by its first user and used by all later
-    ones.
-    """
-    entry = _registered_gradients()[name]
-    gradient = entry.get("type")
-    graphs = list(_graphs_of(gradient))
-    if graphs:
-        for graph in graphs:
-            graph.get_collection_ref("gpflow_decoupled gradients").append(gradient)
-        alive = weakref.ref(gradient)
-        entry["type"] = lambda *args: alive()(*args)  # type: ignore[operator]
-        weakref.finalize(gradient, _registered_gradients().pop, name, None)
-
-
-def _graphs_of(gradient: object) -> Iterator[tf.Graph]:
-    """The graph of the operation whose gradient this is, and those around it; none if it is not a
-    `tf.custom_gradient`.
-    """
-    wrapped = _variables_of(gradient).get("tape_grad_fn")
-    tensors = tf.nest.flatten(_variables_of(wrapped).get("result"))
-    graph = next((tensor.graph for tensor in tensors if hasattr(tensor, "graph")), None)
-    while graph is not None and graph.building_function:
-        yield graph
-        graph = getattr(graph, "outer_graph", None)
-
-
-def _variables_of(function: object) -> dict[str, object]:
-    """The variables of outer functions that a function refers to, by name."""
-    return dict(inspect.getclosurevars(function).nonlocals) if inspect.isfunction(function) else {}
-
-
-def _forget_graph_tensors() -> None:
-    """Remove the tensors of graphs from the cache that all bijectors of TensorFlow Probability
-    share.
-
-    An entry of that cache lives as long as its output, and holds its input. In a graph the input
-    keeps the output alive, so that each graph which reads a Parameter would stay in memory for
-    good. The entries only save work while a graph is traced.
-    """
-    storage = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", {})
-    for key in list(storage):
-        if any(hasattr(tensor, "graph") for tensor in tf.nest.flatten(key())):
-            key.cancel()
-            storage.pop(key, None)
 
 
 def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:

@@ -11,7 +11,7 @@ from types import FrameType
 _LIBRARIES = frozenset(
     {
         __package__, "gpflow", "tensorflow", "tensorflow_probability", "tf_keras", "keras",
-        "check_shapes", "scipy", "numpy", "sklearn", "contextlib", "functools",
+        "check_shapes", "scipy", "numpy", "sklearn", "contextlib", "functools", "importlib",
     }
 )  # fmt: skip
 """Packages whose frames are nobody's own code: they call each other between a user and a warning.

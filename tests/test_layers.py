@@ -38,6 +38,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"replicas"},
     {"lbfgs"},
     {"compilation", "errors"},
+    {"graph_memory"},
     {"summaries", "user_warnings"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

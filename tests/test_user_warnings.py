@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
-from gpflow_decoupled import likelihoods, models, optimizers, saving
+from gpflow_decoupled import graph_memory, likelihoods, models, optimizers, saving
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
 from gpflow_decoupled.inducing import select
@@ -80,6 +80,11 @@ def file_of_another_version(patch: Patch) -> None:
         gd.load(Path(folder) / "model.zip")
 
 
+def unknown_tensorflow(patch: Patch) -> None:
+    patch.setattr(graph_memory, "_cache", dict)
+    graph_memory._warn_of_untidied()
+
+
 def short_run(patch: Patch) -> None:
     patch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
     X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
@@ -98,6 +103,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: pac_bayes_certificate(classifier(), LABELS, hyperparameters="same-data"),
         lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
     ],
+    "graph_memory.py": [unknown_tensorflow],
     "inducing/checks.py": [
         lambda _: orthogonal(np.concatenate([X[:1], X[:2] + 0.01])),
         lambda _: models.BasisGP(
