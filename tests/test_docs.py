@@ -34,9 +34,7 @@ CODE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
-NEEDS_MORE = [
-    f"gpflow_decoupled.wrappers.{name}" for name in ("bayesian_benchmarks", "sklearn", "trieste")
-]
+NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("sklearn", "trieste")]
 """Public modules that the package does not import by itself."""
 NEEDS = {"bayesian_optimisation.md": "trieste"}
 """Pages whose code is run only where this is installed."""

@@ -215,9 +215,6 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "AffineResult": lambda: _filled(gd.optimizers.AffineResult),
     "MeanResult": lambda: _filled(gd.optimizers.MeanResult),
     "MixtureResult": lambda: _filled(gd.optimizers.MixtureResult),
-    "BaseChoice": lambda: gd.optimizers.BaseChoice(
-        "student_t", None, {"student_t": None, "skew_normal": None}
-    ),
     "StepReport": lambda: gd.optimizers.StepReport(
         tf.constant(True), tf.constant(1), tf.constant(0)
     ),

@@ -35,7 +35,6 @@ steps), `results`, and `gpflow_decoupled.lbfgs` (SciPy's L-BFGS-B). `adam` is a 
 
 from .affine_independent.affine_ascent import AffineIndependentAscent
 from .affine_independent.affine_result import AffineResult
-from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
 from .approximations.evidence_result import EvidenceResult
 from .approximations.expectation_propagation import ExpectationPropagation
@@ -62,7 +61,6 @@ from .steps import StepReport
 __all__ = [
     "AffineIndependentAscent",
     "AffineResult",
-    "BaseChoice",
     "CholeskyKL",
     "ConjugateComputation",
     "ConjugateGradients",
@@ -84,7 +82,6 @@ __all__ = [
     "Optimum",
     "StepReport",
     "StochasticDualDescent",
-    "best_base",
     "collapsed_elbo",
     "optimal_parameters",
     "sweep",

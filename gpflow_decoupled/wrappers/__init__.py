@@ -1,19 +1,19 @@
-"""The package inside other libraries: plots, scikit-learn, trieste, bayesian_benchmarks.
+"""The package inside other libraries: plots, scikit-learn, trieste.
 
 `posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, imported on
-use, helped by `axes` and `curves`. `sklearn`, `trieste` and `bayesian_benchmarks` are imported by
-name only; `classes` (probabilities of classes) and `validation` (held-out rows) serve `sklearn`.
-Every file stands alone; no other sub-package imports them.
+use, helped by `axes` and `curves`. `sklearn` and `trieste` are imported by name only; `classes`
+(probabilities of classes) and `validation` (held-out rows) serve `sklearn`. Every file stands
+alone; no other sub-package imports them.
 """
 
 from .calibration import plot_calibration
 from .marginal_plots import plot_densities, plot_weights
-from .plots import plot_history, plot_posterior_1d, plot_selection
+from .plots import plot_history, plot_posterior_1d
 from .posterior_plots import plot_posterior
 
 __all__ = [
     "plot_calibration", "plot_densities", "plot_history", "plot_posterior", "plot_posterior_1d",
-    "plot_selection", "plot_weights",
+    "plot_weights",
 ]  # fmt: skip
 
 

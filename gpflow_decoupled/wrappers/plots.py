@@ -5,7 +5,7 @@ Matplotlib is optional, and imported when a plot is drawn.
 
 from __future__ import annotations
 
-__all__ = ["plot_history", "plot_posterior_1d", "plot_selection"]
+__all__ = ["plot_history", "plot_posterior_1d"]
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
 
-from ..certificates import CertifiedSelection
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type
 from ..training import FitResult, Standardized
@@ -158,52 +157,6 @@ def plot_posterior_1d(
     _draw_points(model, ax)
     ax.set_xlabel("x")
     legend_above(ax, [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")])
-    return ax
-
-
-def plot_selection(
-    selection: CertifiedSelection, ax: Axes | None = None, *, label: str = "setting"
-) -> Axes:
-    """Draw bound, error rates and ELBO (right axis) against the settings of a selection.
-
-    Least bound and greatest ELBO are marked. Settings other than numbers are numbered from 0.
-
-    :param selection: of `certificates.select_by_certificate`.
-    :param ax: Matplotlib axes; new ones if not given.
-    :param label: the axis label of the settings.
-    :return: the axes.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
-
-    Example::
-
-        plot_selection(selection, label="lengthscale").figure.savefig("selection.png")
-    """
-    ax = axes_or_new(ax)
-    numbers = [
-        value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)
-    ]
-    x = np.asarray(
-        numbers if len(numbers) == len(selection.settings) else range(len(selection.settings)),
-        float,
-    )
-    order = np.argsort(x)
-    rates = {"PAC-Bayes bound": [one.bound for one in selection.certificates]}
-    rates["Gibbs error, sample"] = [one.gibbs_error for one in selection.certificates]
-    if selection.test_errors:
-        rates["Gibbs error, held out"] = [one.gibbs for one in selection.test_errors]
-        rates["Bayes error, held out"] = [one.bayes for one in selection.test_errors]
-    for name, values in rates.items():
-        ax.plot(x[order], np.asarray(values)[order], "o-", ms=3, label=name)
-    ax.axvline(x[selection.best], color="C0", lw=1, ls=":")
-    right = ax.twinx()
-    evidence = np.asarray(selection.log_evidence)
-    right.plot(x[order], evidence[order], "s--", ms=3, color="0.4", label=LABELS["elbo"])
-    right.axvline(x[int(np.argmax(evidence))], color="0.4", lw=1, ls=":")
-    right.set_ylabel(LABELS["elbo"])
-    if x.min() > 0.0 and x.max() > 10.0 * x.min():
-        ax.set_xscale("log")
-    ax.set(xlabel=label, ylabel="error rate", ylim=(0.0, None))
-    legend_above(ax, [*ax.get_lines()[: len(rates)], right.get_lines()[0]])
     return ax
 
 

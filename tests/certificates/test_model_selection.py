@@ -65,21 +65,3 @@ def test_models_that_own_no_data_and_integer_labels() -> None:
     )
     with pytest.raises(DataError, match="settings is empty; name at least one"):
         select_by_certificate(build, [], DATA)
-
-
-def test_plot(selection: CertifiedSelection) -> None:
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    from gpflow_decoupled.wrappers import plot_selection
-
-    ax = plot_selection(selection, label="lengthscale")
-    lines = {line.get_label(): line for line in ax.get_lines()}
-    np.testing.assert_array_equal(lines["PAC-Bayes bound"].get_xdata(), SCALES)
-    np.testing.assert_array_equal(
-        lines["PAC-Bayes bound"].get_ydata(), [one.bound for one in selection.certificates]
-    )
-    assert (
-        "Gibbs error, held out" in lines
-        and ax.get_xscale() == "log"
-        and ax.get_xlabel() == "lengthscale"
-    )

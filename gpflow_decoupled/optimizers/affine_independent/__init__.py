@@ -2,8 +2,8 @@
 
 Read `affine_ascent` first: q in four steps. `gaussian_kl` has the best Gaussian q, `edgeworth` the
 initial rotation of A and shapes, `climb_coordinates`, `affine_objective` and `affine_climb` the
-joint L-BFGS run, `turns` its alternative in turns. `best_base` compares base distributions,
-`affine_result` is the result. `jaakkola_jordan` is an older bound for logit likelihoods, a
+joint L-BFGS run, `turns` its alternative in turns, and
+`affine_result` the result. `jaakkola_jordan` is an older bound for logit likelihoods, a
 baseline.
 """
 

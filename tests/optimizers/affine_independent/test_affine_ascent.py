@@ -19,7 +19,6 @@ from gpflow_decoupled.models import CVIGP, LCLGLM, LCLGP, AffineIndependentGLM, 
 from gpflow_decoupled.optimizers import (
     AffineIndependentAscent,
     LinearlyConstrainedLagrangian,
-    best_base,
 )
 from gpflow_decoupled.optimizers.affine_independent.edgeworth import edgeworth_start
 from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
@@ -202,19 +201,6 @@ def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
     assert_allclose(model.elbo(), result.elbo, atol=1e-6)
 
 
-@pytest.mark.exhaustive
-def test_best_base():
-    X, Y = logistic_data(5, 4)
-    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, base="normal")
-    before = model.elbo()
-    choice = best_base(model, ("normal", "skew_normal"), AffineIndependentAscent(tolerance=1e-3))
-    assert choice.base == "skew_normal" and set(choice.results) == {"normal", "skew_normal"}
-    assert_allclose(choice.model.elbo(), choice.results["skew_normal"].elbo, atol=1e-6)
-    assert model.elbo() == before and model.basis.base.name == "normal"
-    with pytest.raises(DataError, match="candidates is empty"):
-        best_base(model, candidates=())
-
-
 def test_the_record():
     result = logistic_run()[1]
     history = result.history
@@ -249,21 +235,17 @@ def test_settings_are_checked():
             AffineIndependentAscent(**options)
 
 
-@pytest.mark.parametrize("name, find", [
-    ("AffineIndependentAscent", AffineIndependentAscent().run),
-    ("best_base", best_base),
-])  # fmt: skip
 @pytest.mark.parametrize(
     "kind, way", [(CVIGP, "ConjugateComputation"), (LCLGP, "LinearlyConstrainedLagrangian")]
 )
-def test_models_of_other_families_are_refused(name, find, kind, way):
+def test_models_of_other_families_are_refused(kind, way):
     X, Y = logistic_data(5, 2)
     model = kind((X, Y), gpflow.kernels.Matern32(), BernoulliLogit())
     with pytest.raises(
         ModelError,
-        match=f"{name} takes a model of .*AffineIndependentGP, and got {kind.__name__}.*{way}",
+        match=f"AffineIndependentAscent.*AffineIndependentGP, and got {kind.__name__}.*{way}",
     ):
-        find(model)
+        AffineIndependentAscent().run(model)
 
 
 def test_a_start_without_a_bound_is_refused_and_nothing_changes():
