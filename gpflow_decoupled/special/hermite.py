@@ -37,15 +37,17 @@ def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf
     polynomials = np.array(_CUBIC if len(tables) == 2 else _QUINTIC)
     J = tables[0].shape[-1]
     ends = tf.concat([cells[..., :-1, :], cells[..., 1:, :]], axis=-1)
-    powers = tf.matmul(
-        ends, tf.constant(polynomials, x.dtype)
-    )  # of every cell, so that x costs a single gather
+    # The powers of every cell, so that x costs a single gather. Of rank 2, because TensorFlow's
+    # float32 product of a tensor of rank 4 and a broadcast matrix writes out of bounds (issues
+    # 117700 and 123109).
+    rows = tf.reshape(ends, [-1, polynomials.shape[0]])
+    powers = tf.matmul(rows, tf.constant(polynomials, x.dtype))
     place = tf.clip_by_value(x / step, 0.0, J - 1.0)
     cell = tf.minimum(tf.cast(place, tf.int32), J - 2)
     t = place - tf.cast(cell, x.dtype)
     lead = tf.shape(tables[0])[:-1]
     index = tf.reshape((J - 1) * tf.range(tf.reduce_prod(lead)), lead) + cell
-    parts = tf.unstack(tf.gather(tf.reshape(powers, [-1, polynomials.shape[1]]), index), axis=-1)
+    parts = tf.unstack(tf.gather(powers, index), axis=-1)
     value = parts[-1]
     for part in reversed(parts[:-1]):
         value = value * t + part
