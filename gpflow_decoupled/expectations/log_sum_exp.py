@@ -61,11 +61,15 @@ def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
         a = w / v
         excess = tf.reduce_sum(a, axis=-1, keepdims=True) - 1.0
         move = excess / tf.reduce_sum(a / (1.0 + w), axis=-1, keepdims=True)
-        return A + move, tf.reduce_max(excess)
+        # a row that has converged stays, so that it does not depend on the rows beside it
+        return tf.where(excess > accuracy, A + move, A), excess
 
-    start = tf.reduce_max(mean - 0.5 * v, axis=-1, keepdims=True), tf.constant(np.inf, mean.dtype)
+    first = tf.reduce_max(mean - 0.5 * v, axis=-1, keepdims=True)
     A, _ = tf.while_loop(
-        lambda _, excess: excess > accuracy, step, start, maximum_iterations=_MOST_STEPS
+        lambda _, excess: tf.reduce_any(excess > accuracy),
+        step,
+        (first, tf.fill(tf.shape(first), tf.constant(np.inf, mean.dtype))),
+        maximum_iterations=_MOST_STEPS,
     )
     a = _omega(shifted - A) / v
     return a / tf.reduce_sum(a, axis=-1, keepdims=True)

@@ -5,9 +5,12 @@ Gumbel e_k with cdf G(z) = exp(-e^-z). With f_k ~ N(m_k, v_k) and F_k the cdf of
 
     E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
 
-Both integrals are trapezoid sums on one lattice of step h, with errors of order exp(-pi^2 / h). All
-F_k are one matrix product, of Gaussian densities and G at all differences. A Gaussian narrower than
-h gets Gauss-Hermite nodes.
+Both integrals are trapezoid sums on one lattice of t and x. The integrands are analytic and fall
+fast, so that their errors are of the order of exp(-pi^2 / h) for a step h. Each row has a lattice
+that begins where its product begins; their steps are equal, so that the F_k of all rows are a
+product of two matrices, of the Gaussian densities and of G at all differences. A Gaussian that is
+narrower than the step gets the nodes of Gauss-Hermite quadrature. Rows that no lattice reaches are
+left to `wide_softmax`: no row's result follows from the other rows of a call.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
+from .wide_softmax import wide_softmax
+
 _STEP = 0.4
-"""h, while the points reach. A Gaussian with a deviation below h is narrow."""
+"""h. A Gaussian whose standard deviation is less than h is called narrow."""
 _SIZES = (96, 48), (128, 96), (192, 128), (320, 192), (480, 256), (720, 384), (1024, 384)
 """Points of t, and of x below the first t: the first pair that reaches is taken. XLA refuses sizes
-that depend on values.
+that follow values. The last reaches standard deviations of 23; below its x is only what matters
+to probabilities of less than 1e-60.
 """
 _WIDTH = 8.0
 """Standard deviations of a Gaussian that the lattice covers on either side."""
@@ -42,14 +48,27 @@ _NO_VARIANCE = 1e-12
 def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """Return E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
 
-    Exact to 1e-8 for variances up to 300, to 1e-3 beyond. Probabilities below 1e-40 may be zero.
-    Cost: N C T J for T points of t and J of x (`_SIZES`): 192 and 320 at a variance of 1, 320 and
-    512 at 10, 720 and 1104 at 100.
+    Exact to 1e-8, each row by itself. Probabilities below 1e-40 may be zero, and in rows with a
+    variance above 300 those below 1e-10. Cost: N C T J for T points of t and J of x (`_SIZES`): 192
+    and 320 at a variance of 1, 320 and 512 at 10, 720 and 1104 at 100; above 300 some 1 ms an entry.
 
     :param mean: m [N, C].
     :param variance: v [N, C], non-negative.
     """
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
+    certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE
+    variance = tf.maximum(variance, np.finfo(float).tiny)
+    is_wide = _reach(mean, tf.sqrt(variance))[1] > _STEP * (_SIZES[-1][0] - 1)
+    # Rows of the other kind get moments that any lattice reaches, and finite gradients.
+    none, unit = tf.zeros_like(mean), tf.ones_like(mean)
+    found = _by_lattices(tf.where(is_wide, none, mean), tf.where(is_wide, unit, variance))
+    others = tf.where(is_wide, mean, none), tf.where(is_wide, variance, unit)
+    wide = tf.cond(tf.reduce_any(is_wide), lambda: wide_softmax(*others), lambda: found)
+    return tf.where(certain, tf.nn.softmax(mean, axis=-1), tf.where(is_wide, wide, found))
+
+
+def _by_lattices(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """(V34) for m and v [N, C] that the longest lattice reaches, in blocks of rows."""
     rows, classes = tf.shape(mean)[0], mean.shape[-1]
     blocks = tf.maximum((rows * classes + _AT_ONCE - 1) // _AT_ONCE, 1)
     size = tf.maximum((rows + blocks - 1) // blocks, 1)
@@ -58,48 +77,59 @@ def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
         tf.reshape(tf.pad(part, padding), [blocks, size, classes]) for part in (mean, variance)
     ]
     found = tf.map_fn(_of_rows, parts, fn_output_signature=tf.float64)
-    found = tf.reshape(found, [blocks * size, classes])[:rows]
-    certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE
-    return tf.where(certain, tf.nn.softmax(mean, axis=-1), found)
+    return tf.reshape(found, [blocks * size, classes])[:rows]
 
 
 @tf.autograph.experimental.do_not_convert
 def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
-    """(V34) for means and variances [B, C] of some rows, on one lattice."""
+    """(V34) for the means and variances of some rows, each [B, C]."""
     mean, variance = moments
-    mean -= tf.reduce_max(mean, axis=-1, keepdims=True)
+    mean -= tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
     deviation = tf.sqrt(tf.maximum(variance, np.finfo(float).tiny))
-    low, high = (
-        tf.stop_gradient(mean - _WIDTH * deviation),
-        tf.stop_gradient(mean + _WIDTH * deviation),
-    )
-    start = tf.reduce_min(tf.reduce_max(low, axis=-1)) - _LEFT
-    span, below = tf.reduce_max(high) + _RIGHT - start, start - tf.reduce_min(low)
-    short = [(span > _STEP * (above - 1)) | (below > _STEP * under) for above, under in _SIZES[:-1]]
+    start, span, below = _reach(mean, deviation)
+    # A comparison with what is no number is false: such a row chooses no lattice for the others.
+    short = [
+        tf.reduce_any((span > _STEP * (above - 1)) | (below > _STEP * under))
+        for above, under in _SIZES[:-1]
+    ]
     index = tf.reduce_sum(tf.cast(tf.stack(short), tf.int32))
     return tf.switch_case(
-        index, [partial(_on_lattice, mean, deviation, start, span, size) for size in _SIZES]
+        index, [partial(_on_lattice, mean, deviation, start, size) for size in _SIZES]
     )
+
+
+def _reach(mean: tf.Tensor, deviation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Of each row [B, 1]: the first t, the length that t covers, and that of x below the first t;
+    without gradients.
+    """
+    low = tf.stop_gradient(mean - _WIDTH * deviation)
+    high = tf.stop_gradient(mean + _WIDTH * deviation)
+    start = tf.reduce_max(low, axis=-1, keepdims=True) - _LEFT
+    span = tf.reduce_max(high, axis=-1, keepdims=True) + _RIGHT - start
+    return start, span, start - tf.reduce_min(low, axis=-1, keepdims=True)
 
 
 def _on_lattice(
-    mean: tf.Tensor, deviation: tf.Tensor, start: tf.Tensor, span: tf.Tensor, size: tuple[int, int]
+    mean: tf.Tensor, deviation: tf.Tensor, start: tf.Tensor, size: tuple[int, int]
 ) -> tf.Tensor:
-    """Evaluate (V34) for m and sqrt v [B, C] on a grid of t in [start, start + span]."""
+    """(V34) for m and the roots of v [B, C], with the first t of each row [B, 1].
+
+    :param size: points of t, and of x below the first t.
+    """
     above, under = size
-    h = tf.maximum(tf.constant(_STEP, tf.float64), span / (above - 1))
-    x = start + h * np.arange(-under, above, dtype=float)
-    t, narrow = x[under:], deviation < h
+    steps = _STEP * np.arange(-under, above, dtype=float)
+    t = (start + steps[under:])[:, None, :]  # [B, 1, T]
+    narrow = deviation < _STEP
     zeros = tf.zeros(tf.concat([tf.shape(mean), [above]], axis=0), tf.float64)
     few = tf.cond(
         tf.reduce_any(narrow),
-        lambda: _by_nodes(mean, tf.minimum(deviation, h), t),
+        lambda: _by_nodes(mean, tf.minimum(deviation, _STEP), t),
         lambda: (zeros, zeros),
     )
     many = tf.cond(
         tf.reduce_all(narrow),
         lambda: (zeros, zeros),
-        lambda: _by_lattice(mean, tf.maximum(deviation, h), x, t, h),
+        lambda: _by_lattice(mean - start, tf.maximum(deviation, _STEP), steps, under),
     )
     F, slope = (tf.where(narrow[..., None], left, right) for left, right in zip(few, many))
     F = tf.maximum(F, np.finfo(float).tiny)
@@ -111,12 +141,16 @@ def _on_lattice(
 
 
 def _by_lattice(
-    mean: tf.Tensor, deviation: tf.Tensor, x: tf.Tensor, t: tf.Tensor, h: tf.Tensor
+    mean: tf.Tensor, deviation: tf.Tensor, x: np.ndarray, under: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """F and F' [B, C, T] for m and sqrt v [B, C], on x [J] of step h."""
-    rise = tf.exp(tf.minimum(x[:, None] - t, _LARGEST))
+    """F and F' [B, C, T] for the roots of v [B, C] and m [B, C] less the first t of the row.
+
+    :param x: the lattice [J], 0 at the first t; the t are x[under:].
+    """
+    t = x[under:]
+    rise = tf.exp(tf.constant(np.minimum(x[:, None] - t, _LARGEST)))
     G = tf.exp(-rise)
-    z, step = (x - mean[..., None]) / deviation[..., None], h / deviation[..., None]
+    z, step = (x - mean[..., None]) / deviation[..., None], _STEP / deviation[..., None]
     weights = step / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(z))
     rest = 0.5 * tf.math.erfc(
         (0.5 * step - z[..., :1]) / math.sqrt(2.0)
