@@ -5,7 +5,8 @@ points, and the place where jitter is added. `residual.py` has the residual kern
 `stationary.py` the smooth stationary kernels with a hand-written gradient, on the `profiles.py` of
 squared distances; `products.py` products with kernel matrices that are never stored, by fused
 blocks (`stationary_products.py`, `blocks.py`) or by `strips.py` of rows; `neighbours/` the search
-for nearest rows and the covariances of neighbourhoods.
+for nearest rows and the covariances of neighbourhoods. `centring.py` moves the origin of inputs to
+the data before distances are taken.
 """
 
 __all__: list[str] = []

@@ -24,6 +24,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from ..errors import DataError
 from ..linalg.cholesky import add_jitter
+from .centring import covariance, is_centred
 from .stationary import stationary_gram
 
 _LEAST = 1e-4
@@ -118,9 +119,10 @@ def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.
 
 def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
     """k(X, X) per latent: [G, N], or [..., G, N, N] if `full_cov`, for X [..., N, D]."""
-    return tf.stack(
-        [k(X, full_cov=full_cov) for (k,) in split_latents(kernel)], axis=-3 if full_cov else 0
-    )
+    kernels = [k for (k,) in split_latents(kernel)]
+    if full_cov:
+        return tf.stack([covariance(k, tf.convert_to_tensor(X)) for k in kernels], axis=-3)
+    return tf.stack([k(X, full_cov=False) for k in kernels], axis=0)
 
 
 def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
@@ -133,10 +135,15 @@ def _stack(matrices: list) -> tf.Tensor:
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
-    """k(points, X) or k(points, points), by `stationary_gram` or GPflow's dispatch."""
-    fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
-    if fast is not None:
-        return fast
+    """k(points, X) or k(points, points): for plain points and kernels that are known here, from
+    centred inputs; else by GPflow's dispatch.
+    """
+    if type(points) is InducingPoints:
+        fast = stationary_gram(kernel, points.Z, X)
+        if fast is not None:
+            return fast
+        if is_centred(kernel):
+            return covariance(kernel, tf.convert_to_tensor(points.Z), X)
     return Kuu(points, kernel) if X is None else Kuf(points, kernel, X)
 
 

@@ -19,6 +19,7 @@ from gpflow.kernels import Kernel
 
 from ..errors import DataError, check_option
 from ..replicas import Group
+from .centring import centred, covariance
 from .latents import split_latents
 from .profiles import PROFILES
 from .stationary import stationary_gram, stationary_gram_product
@@ -107,13 +108,11 @@ def kernel_product(
     check_option("dtype", dtype, BLOCKS)
     block = _long_block(X.shape[0], dtype) if block is None and Z is not None else block
     how = How(profile, dtype, block, progress, xla, group)
-    left, other = kernel.slice(X, Z)
+    # Centred before they are scaled, so that the gradient of lengthscales is a sum over small
+    # numbers, too.
+    left, other = centred(*kernel.slice(X, Z))
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
-    # Squared distances by products of large numbers lose digits, and the point of reference does
-    # not matter to them. It is differentiated, too, so that the gradient of lengthscales is a sum
-    # over small numbers.
-    centre = tf.reduce_mean(scaled[-1], axis=0)
-    return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
+    return stationary_product(how, kernel.variance, V, *scaled)
 
 
 def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
@@ -124,7 +123,7 @@ def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tens
     if thin is not None:
         return thin
     gram = stationary_gram(kernel, X, Z)
-    return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
+    return tf.matmul(tf.cast(covariance(kernel, X, Z) if gram is None else gram, V.dtype), V)
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
@@ -234,7 +233,7 @@ def _excess(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
         return tf.zeros_like(X[:, :1])
     blocks = [X[first : first + _DIAGONAL] for first in range(0, X.shape[0], _DIAGONAL)]
     found = [
-        kernel(block, full_cov=False) - tf.linalg.diag_part(kernel(block, block))
+        kernel(block, full_cov=False) - tf.linalg.diag_part(covariance(kernel, block, block))
         for block in blocks
     ]
     return tf.concat(found, axis=0)[:, None]

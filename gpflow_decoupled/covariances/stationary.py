@@ -12,6 +12,7 @@ __all__ = ["stationary_gram", "stationary_gram_product"]
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from .centring import centred
 from .profiles import PROFILES, Profile, augmented_columns, augmented_rows
 
 
@@ -41,8 +42,8 @@ def stationary_gram_product(
 
 
 def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """The active columns of both, divided by the lengthscales."""
-    Z, X = kernel.slice(Z, X)
+    """The active columns of both, centred and divided by the lengthscales."""
+    Z, X = centred(*kernel.slice(Z, X))
     # read once: to read a Parameter takes some ten calls with its gradient
     lengthscales = tf.convert_to_tensor(kernel.lengthscales)
     left = Z / lengthscales

@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel
 
 from ..errors import ModelError
 from ..replicas import Group
+from .centring import covariance
 
 _ALONE = Group()
 
@@ -173,8 +174,8 @@ def _strip(
     """Rows first, ..., last - 1 of K V."""
     part = X[first:last]
     if others:
-        return tf.matmul(tf.cast(kernel(part, others[0]), V.dtype), V)
-    strip = kernel(part, X)
+        return tf.matmul(tf.cast(covariance(kernel, part, others[0]), V.dtype), V)
+    strip = covariance(kernel, part, X)
     at = tf.range(tf.shape(part)[0])
     # noise kernels count here alone, and rough kernels would depend on how the distance of a point
     # to itself is rounded

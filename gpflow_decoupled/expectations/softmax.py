@@ -50,7 +50,7 @@ def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
     Exact to 1e-8, each row by itself. Probabilities below 1e-40 may be zero, and in rows with a
     variance above 300 those below 1e-10. Cost: N C T J for T points of t and J of x (`_SIZES`): 192
-    and 320 at a variance of 1, 320 and 512 at 10, 720 and 1104 at 100; above 300 some 1 ms an entry.
+    and 320 at a variance of 1, 320 and 512 at 10, 720 and 1104 at 100; above 300 1 ms an entry.
 
     :param mean: m [N, C].
     :param variance: v [N, C], non-negative.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 __all__ = ["METHODS", "select"]
 
+import functools
 import operator
 import warnings
 
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike
 from scipy.cluster.vq import kmeans2
 
 from ..compilation import Compiled
+from ..covariances.centring import covariance
 from ..errors import DataError, check_option
 from ..inputs import is_whole
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
@@ -251,7 +253,7 @@ def _greedy(
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
     """Diagonal [N] of k(points, points), and its `Entries` for `pivoted_cholesky`."""
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
-    compiled = Compiled(lambda left, right: kernel(left, right), input_signature=[spec, spec])
+    compiled = Compiled(functools.partial(covariance, kernel), input_signature=[spec, spec])
     values = points.numpy()
 
     def entries(rows: np.ndarray | slice, columns: np.ndarray) -> np.ndarray:
@@ -279,11 +281,11 @@ def _residual_entries(
     kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
 ) -> tuple[np.ndarray, Entries]:
     """`_kernel_entries` of k(X, X) - A^T A given beta, with A = L_b^{-1} k(beta, X) [M_b, N]."""
-    K_b = add_jitter(kernel(given))
+    K_b = add_jitter(covariance(kernel, given))
     chol, ok = cholesky(K_b)
     if not bool(ok):
         raise diagnose("k(given, given)", K_b.numpy())
-    A = solve(chol, kernel(given, points)).numpy().T
+    A = solve(chol, covariance(kernel, given, points)).numpy().T
 
     def residual_entries(rows: np.ndarray | slice, columns: np.ndarray) -> np.ndarray:
         return entries(rows, columns) - A[rows] @ A[columns].T

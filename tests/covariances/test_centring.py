@@ -1,0 +1,105 @@
+"""Covariances, means and selected points do not depend on where the origin of X is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import kernels as gk
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.covariances.centring import covariance
+from gpflow_decoupled.covariances.latents import gram_to_data
+from gpflow_decoupled.covariances.products import kernel_product
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(-2000, 2000, size=(40, 2)) / 1024.0
+"""Multiples of 2^-10, so that an offset of 2^30 is added without rounding."""
+Y = np.sin(3.0 * X[:, :1]) + 0.1 * RNG.normal(size=(40, 1))
+OFFSETS = [2.0**20, 2.0**30]
+KERNELS: dict[str, Callable[[], gpflow.kernels.Kernel]] = {
+    "SquaredExponential": lambda: gk.SquaredExponential(lengthscales=0.7),
+    "Matern12": lambda: gk.Matern12(lengthscales=0.7),
+    "Matern52": lambda: gk.Matern52(lengthscales=[0.3, 0.7]),
+    "RationalQuadratic": gk.RationalQuadratic,
+    "Cosine": lambda: gk.Cosine(lengthscales=[1.0, 0.7]),
+    "Periodic": lambda: gk.Periodic(gk.Matern32(), period=1.1),
+    "sum": lambda: gk.Matern32(lengthscales=0.3) + gk.White(0.1) + gk.Constant(),
+    "product": lambda: gk.Matern52(active_dims=[0]) * gk.SquaredExponential(active_dims=[1]),
+}
+
+
+def _with_gradients(kernel: gpflow.kernels.Kernel, X: np.ndarray) -> list[np.ndarray]:
+    points = gpflow.inducing_variables.InducingPoints(X[:7])
+    weights = np.cos(np.arange(280.0)).reshape(7, 40)
+    with tf.GradientTape() as tape:
+        K = gram_to_data(kernel, points, tf.constant(X))[0]
+        value = tf.reduce_sum(K * weights)
+    slopes = tape.gradient(value, [points.Z.unconstrained_variable, *kernel.trainable_variables])
+    V = tf.constant(weights.T)
+    whole = kernel_product(kernel, X, None, V, block=(8, 8))
+    return [
+        np.asarray(one) for one in (K, covariance(kernel, X), whole, *slopes) if one is not None
+    ]
+
+
+@pytest.mark.costly(keep=4)
+@pytest.mark.parametrize("name", KERNELS)
+def test_covariances(name: str) -> None:
+    """With their gradients, and products with matrices that are not stored."""
+    kernel = KERNELS[name]()
+    near = _with_gradients(kernel, X)
+    assert_allclose(near[1], kernel(X), rtol=1e-10, atol=1e-7 if name == "Matern12" else 1e-12)
+    for offset in OFFSETS:
+        for one, other in zip(near, _with_gradients(kernel, X + offset)):
+            assert_allclose(other, one, rtol=1e-8, atol=1e-8)
+
+
+def test_a_column_of_indices_is_left_alone() -> None:
+    """`Coregion` reads its column as it is, and the other column is centred."""
+    kernel = gk.Matern52(active_dims=[0]) * gk.Coregion(3, 2, active_dims=[1])
+    kernel.kernels[1].W.assign(np.arange(6.0).reshape(3, 2))
+    inputs = np.column_stack([X[:, 0], np.arange(40) % 3])
+    far = inputs + [2.0**30, 0.0]
+    assert_allclose(covariance(kernel, far), kernel(inputs), rtol=1e-8)
+
+
+@pytest.mark.parametrize("offset", [*OFFSETS, 1.7e9])
+def test_means_of_models(offset: float) -> None:
+    """Seconds of a clock: the mean of a CVIGP moved by 4 at 1.7e9, and that on all data at 1e7 by
+    0.21.
+    """
+    means = []
+    for origin in (0.0, offset):
+        inputs = X + origin
+        kernel = gk.Matern52(lengthscales=0.5)
+        exact = gd.models.CVIGP((inputs, Y), kernel, gpflow.likelihoods.Gaussian(0.01))
+        gd.optimizers.ConjugateComputation().run(exact)
+        sparse = gd.models.ODVGP(kernel, gpflow.likelihoods.Gaussian(0.01), "data", inputs[:5])
+        gd.optimizers.ConjugateGradients().run(sparse, (inputs, Y))
+        means.append([model.predict_f(inputs[:9])[0].numpy() for model in (exact, sparse)])
+    assert_allclose(means[1][0], means[0][0], rtol=1e-8, atol=1e-8)
+    assert_allclose(means[1][1], means[0][1], rtol=1e-5, atol=1e-5)  # up to the solver's tolerance
+
+
+def test_float32_at_its_scale() -> None:
+    """2^12 is as far for multiples of 2^-10 as float32 can tell."""
+    gpflow.config.set_default_float(np.float32)
+    kernel = gk.Matern52(lengthscales=0.5)
+    near, far = ((X + origin).astype(np.float32) for origin in (0.0, 2.0**12))
+    points = [gpflow.inducing_variables.InducingPoints(one[:7]) for one in (near, far)]
+    one, other = (gram_to_data(kernel, z, x) for z, x in zip(points, (near, far)))
+    assert_allclose(other, one, atol=1e-5)
+
+
+def test_selection() -> None:
+    chosen = [
+        gd.inducing.select(X + origin, 10, gk.Matern52(lengthscales=0.3)) - origin
+        for origin in (0.0, *OFFSETS)
+    ]
+    for far in chosen[1:]:
+        assert_allclose(far, chosen[0], rtol=1e-8)
