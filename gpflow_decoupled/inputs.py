@@ -9,7 +9,8 @@ from __future__ import annotations
 
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
-    "check_type", "check_whole", "float_type", "is_number", "is_whole", "stays_on_disk",
+    "check_type", "check_whole", "float_type", "is_number", "is_whole", "of_known_rank",
+    "stays_on_disk",
 ]  # fmt: skip
 
 import math
@@ -157,7 +158,7 @@ def as_inputs(
 
         Xnew = as_inputs(Xnew, "Xnew", 2, np.float64)
     """
-    array = as_array(value, name, dtype)
+    array = of_known_rank(as_array(value, name, dtype), num_dims)
     rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else array.ndim
     if rank is not None and rank < 2:
         fix = (
@@ -175,6 +176,22 @@ def as_inputs(
         )
     check_finite_entries(array, name)
     return tf.convert_to_tensor(array)
+
+
+def of_known_rank(array: Array, columns: int | None = None) -> Array:
+    """An array unchanged; a tensor whose rank a graph does not know becomes a matrix, which
+    TensorFlow checks once it has values.
+
+    :param array: of any shape.
+    :param columns: of the matrix, where they are known.
+
+    Example::
+
+        tf.function(model.elbo, input_signature=[(tf.TensorSpec(None), tf.TensorSpec(None))])
+    """
+    if isinstance(array, tf.Tensor) and array.shape.rank is None:
+        return tf.ensure_shape(array, [None, columns])
+    return array
 
 
 def as_pair(data: object) -> tuple[object, object]:

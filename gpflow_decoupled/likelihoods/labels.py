@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_labels", "observation_columns"]
+__all__ = ["check_labels", "index_columns", "observation_columns"]
 
 import numpy as np
 from gpflow import likelihoods as gl
@@ -48,6 +48,15 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
         )
 
 
+def index_columns(likelihood: gl.Likelihood) -> int:
+    """Count the columns at the end of Y that are no outputs.
+
+    :param likelihood: any likelihood. The last column of a `SwitchedLikelihood` says which of its
+        likelihoods a row belongs to; all others have none.
+    """
+    return int(isinstance(likelihood, gl.SwitchedLikelihood))
+
+
 def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
     """Return the number of columns that Y must have, or None if it is not determined.
 
@@ -60,7 +69,7 @@ def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | No
         observation_columns(likelihood, num_outputs=3)  # 1, the class
     """
     if isinstance(likelihood, gl.SwitchedLikelihood):
-        return num_outputs + 1
+        return num_outputs + index_columns(likelihood)
     if likelihood.observation_dim is not None:
         return int(likelihood.observation_dim)
     if isinstance(likelihood, gl.ScalarLikelihood):

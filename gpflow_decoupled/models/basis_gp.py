@@ -19,7 +19,7 @@ from .. import replicas
 from ..bases import InducingBasis
 from ..errors import DataError, ModelError
 from ..inducing.variables import input_dims
-from ..inputs import as_array, as_pair
+from ..inputs import as_array, as_pair, of_known_rank
 from ..user_warnings import warn_user
 from .basis_predictions import BasisPredictions
 from .checks import (
@@ -234,6 +234,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Data as tensors X [N, D], Y [N, P], shapes checked; Y is integer for `Softmax`."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        X, Y = of_known_rank(X, self.num_dims), of_known_rank(Y)
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type
         )

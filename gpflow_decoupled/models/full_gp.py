@@ -12,10 +12,12 @@ from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
-from gpflow.models import InternalDataTrainingLossMixin
+from gpflow.models import GPModel, InternalDataTrainingLossMixin
 
-from ..bases import Basis
-from ..inputs import as_array, as_pair, as_values, float_type
+from ..bases import Basis, DualBasis, SiteBasis
+from ..errors import ModelError
+from ..inputs import as_array, as_pair, as_values, float_type, of_known_rank
+from ..likelihoods.labels import index_columns
 from .basis_predictions import BasisPredictions
 from .checks import (
     as_observations,
@@ -76,7 +78,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
             and Y.ndim == 2
             and _plain(kernel)
         ):
-            num_latent_gps = Y.shape[1]
+            num_latent_gps = Y.shape[1] - index_columns(likelihood)
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, latents)
         X, Y = self._checked(X, Y)
@@ -92,6 +94,15 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The bound: see `elbo`."""
         return self.elbo()
+
+    def training_loss(self) -> tf.Tensor:
+        """Minus the bound and the log prior of the hyperparameters, at fixed q, a scalar.
+
+        :raises ModelError: while q is the prior, in a `CVIGP` or `LCLGP`: its minimum over the
+            hyperparameters would be a kernel that no datum has touched.
+        """
+        refuse_untouched_sites(self)
+        return super().training_loss()
 
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
@@ -110,6 +121,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         :raises DataError: for unusable data.
         """
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        X, Y = of_known_rank(X, self.num_dims), of_known_rank(Y)
         return self._as_tensors(*self._checked(X, Y))
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
@@ -145,6 +157,35 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         """Data as tensors; Y is float, or integer for `Softmax`."""
         X = tf.convert_to_tensor(X)
         return X, as_observations(Y, self.likelihood, X.dtype)
+
+
+def refuse_untouched_sites(model: GPModel) -> None:
+    """Raise `ModelError` if q is the prior still, in a model whose q no gradient moves.
+
+    GPflow's usual recipe, `Scipy().minimize(model.training_loss, model.trainable_variables)`, would
+    end with success there: q stays the prior, and the kernel's variance goes to zero. Values are
+    read outside of the graph, where an optimizer compiles the loss.
+
+    :param model: any; models without sites pass.
+    """
+    basis = getattr(model, "basis", None)
+    names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())
+    if not names:
+        return
+    with tf.init_scope():
+        touched = [np.any(getattr(basis, name).numpy()) for name in names]
+    if not any(touched):
+        method = "LinearlyConstrainedLagrangian" if "alpha" in names else "ConjugateComputation"
+        raise ModelError(
+            f"training_loss of this {type(model).__name__} is of the prior: no gradient moves its"
+            " q, and GPflow's optimizers would fit the kernel to no data. Call"
+            f" gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.{method}().run(model)"
+            " first, after which training_loss is the loss of the hyperparameters at that q."
+        )
+
+
+_SITES: dict[type, tuple[str, ...]] = {SiteBasis: ("nu", "tau"), DualBasis: ("alpha", "lam")}
+"""What is zero while q is the prior."""
 
 
 def _plain(kernel: Kernel) -> bool:

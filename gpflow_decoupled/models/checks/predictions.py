@@ -13,7 +13,7 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
 
 from ...errors import DataError
-from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
+from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
 from ...likelihoods.nodes import finer, nodes_of
 from ...summaries import model_line, short_table
@@ -95,6 +95,7 @@ class CheckedPredictions(GPModel, abc.ABC):
     def _held_out(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """X and Y as tensors; values are checked without batch dimensions."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        X, Y = of_known_rank(X, self.num_dims), of_known_rank(Y)
         if len(X.shape) == 2:
             self.inputs(X, "X")
             return self.checked((X, Y))
