@@ -1,0 +1,150 @@
+"""`save` and `load`."""
+
+from __future__ import annotations
+
+__all__ = ["load", "save"]
+
+import os
+import platform
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gpflow.models import GPModel
+
+from ..errors import CheckpointError, DataError, ModelError
+from ..models import FactorGraph
+from ..summaries import short_repr
+from ..training import Standardized
+from ..user_warnings import warn_user
+from .archive import read_archive, write_archive
+from .describe import describe
+from .names import Names
+from .rebuild import rebuild
+from .replace import replaced
+
+_FORMAT = 2
+_LIBRARIES = ("gpflow_decoupled", "gpflow", "tensorflow", "tensorflow_probability", "numpy")
+
+
+def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file that `load` reads, in this process or another.
+
+    :param model: a model of this package or of GPflow, or a `Standardized`. All of it is saved: the
+        data too, where the model owns them.
+    :param path: of the file. A file of that name is replaced as soon as the new one is complete and
+        on the disk; it keeps its permissions, and a symbolic link stays one.
+    :raises ModelError: for another object.
+    :raises DataError: for a model with a part that no file can hold, for example a `lambda`, or
+        with a Parameter that is not finite.
+    :raises CheckpointError: if the file cannot be written.
+
+    Example::
+
+        gpflow_decoupled.save(model, "model.zip")
+        twin = gpflow_decoupled.load("model.zip")
+    """
+    if not isinstance(model, (GPModel, FactorGraph, Standardized)):
+        raise ModelError(
+            f"save is for models, and {type(model).__name__} is none; pass the model, or its"
+            " `Standardized`."
+        )
+    target = _as_path(path)
+    try:
+        tree, arrays = describe(model)
+    except DataError as error:
+        raise DataError(f"This {type(model).__name__} cannot be saved: {error}.") from error
+    try:
+        with replaced(target) as file:
+            write_archive(file, {"format": _FORMAT, "versions": _versions(), "model": tree}, arrays)
+    except OSError as error:
+        raise CheckpointError(
+            f"{target} cannot be written: {error.strerror or error}; choose another path."
+        ) from error
+
+
+def load(
+    path: str | os.PathLike[str], classes: Iterable[type | Callable] = ()
+) -> GPModel | FactorGraph | Standardized:
+    """Read the model that `save` has written. Nothing in the file is executed.
+
+    :param path: of the file.
+    :param classes: your own classes and functions that the model is made of, such as a kernel. They
+        are trusted.
+    :raises CheckpointError: if the file cannot be read.
+    :raises DataError: if it is damaged, no file of `save`, of another version's format, or names a
+        class that is neither a part of a model nor in `classes`.
+
+    There is a warning if the file was written with another version of GPflow or of this package.
+    Example::
+
+        model = gpflow_decoupled.load("model.zip", classes=[MyKernel])
+    """
+    source, names = _as_path(path), Names(classes)
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise CheckpointError(f"{source} cannot be read: {error.strerror or error}.") from error
+    with file:
+        tree, arrays = _guarded(source, lambda: read_archive(file))
+    _guarded(source, lambda: _check_format(tree))
+    others = [
+        f"{name} {tree['versions'].get(name)}"
+        for name in _LIBRARIES[:2]
+        if tree["versions"].get(name) != version(name)
+    ]
+    if others:
+        warn_user(
+            f"{source} was written with {', '.join(others)}; compare a prediction before you rely"
+            " on it."
+        )
+    model = _guarded(source, lambda: rebuild(tree["model"], arrays, names))
+    if not isinstance(model, (GPModel, FactorGraph, Standardized)):
+        raise DataError(f"{source} has a {type(model).__name__} in it, which is no model.")
+    return model
+
+
+def _guarded(source: Path, read: Callable[[], Any]) -> Any:
+    """What `read` returns; whatever it raises for a file that `save` did not write is a
+    `DataError`.
+    """
+    try:
+        return read()
+    except DataError as error:
+        raise DataError(f"{source} cannot be loaded: {error}.") from error
+    except Exception as error:  # a damaged file may raise anything in zipfile, json and TensorFlow
+        raise DataError(
+            f"{source} is damaged, or was not written by gpflow_decoupled.save: {error!r:.300}."
+        ) from error
+
+
+def _check_format(tree: Any) -> None:
+    if tree["format"] != _FORMAT:
+        raise DataError(
+            f"it has format {short_repr(tree['format'])}, and this version of gpflow_decoupled"
+            f" reads format {_FORMAT}; it was written with gpflow_decoupled"
+            f" {tree['versions'].get('gpflow_decoupled')}"
+        )
+    tree["versions"].get("gpflow")
+
+
+def _as_path(path: Any) -> Path:
+    """A path that can be opened; raises `DataError` for what is no path."""
+    try:
+        text = os.fspath(path)
+    except TypeError as error:
+        raise DataError(
+            f'path={short_repr(path)} is no path of a file: pass its name, such as "model.zip".'
+        ) from error
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    if not text or "\0" in text:
+        raise DataError(
+            f'path={short_repr(text)} is no name of a file: pass one such as "model.zip".'
+        )
+    return Path(text)
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}

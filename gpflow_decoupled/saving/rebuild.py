@@ -1,0 +1,165 @@
+"""From JSON and arrays to a model."""
+
+from __future__ import annotations
+
+__all__ = ["rebuild"]
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..errors import DataError
+from .names import Names
+
+
+def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
+    """Make the object that `describe` has described.
+
+    Objects are made without their constructors and get their attributes one by one; bijectors and
+    distributions, and Parameters, are made by their constructors.
+
+    :param tree: of JSON.
+    :param arrays: that the tree names by their indices.
+    :param names: which classes and functions may be in it.
+    :raises DataError: for a class that is not among them. What a tree that `describe` did not make
+        raises else is any `Exception`.
+    """
+    return _Reader(arrays, names).value(tree)
+
+
+class _Reader:
+    """Makes one value after the other; `made` has those that may be named again."""
+
+    def __init__(self, arrays: list[np.ndarray], names: Names) -> None:
+        self.arrays, self.names = arrays, names
+        self.made: dict[int, object] = {}
+        self.kinds: dict[str, Callable[[dict], Any]] = {
+            "again": lambda node: self.made[node["id"]],
+            "float": lambda node: float(node["value"]),
+            "enum": lambda node: self._enum(node),
+            "scalar": lambda node: self.arrays[node["array"]][()],
+            "dtype": lambda node: tf.as_dtype(_text(node["name"])),
+            "numpy dtype": lambda node: _plain_dtype(node["name"]),
+            "shape": lambda node: tf.TensorShape(node["sizes"]),
+            "slice": lambda node: slice(*self._parts(node)),
+            "tuple": self._tuple,
+            "set": lambda node: set(self._parts(node)),
+            "frozenset": lambda node: frozenset(self._parts(node)),
+            "partial": self._partial,
+            "function": lambda node: self.names.function(node["name"]),
+            "array": lambda node: self._keep(node, self.arrays[node["array"]]),
+            "tensor": lambda node: self._keep(node, tf.constant(self.arrays[node["array"]])),
+            "variable": self._variable,
+            "parameter": self._parameter,
+            "dict": self._dict,
+            "list": self._list,
+            "made": self._made,
+            "object": self._object,
+        }
+
+    def value(self, node: Any) -> Any:
+        """The value that a node describes."""
+        if node is None or isinstance(node, (bool, int, float, str)):
+            return node
+        return self.kinds[_text(node["is"])](node)
+
+    def _keep(self, node: dict, value: Any) -> Any:
+        if type(node["id"]) is not int or node["id"] in self.made:
+            raise DataError("it describes two objects as one")
+        self.made[node["id"]] = value
+        return value
+
+    def _parts(self, node: dict) -> list:
+        return [self.value(part) for part in node["parts"]]
+
+    def _enum(self, node: dict) -> Any:
+        if node["class"] != "gpflow.base:PriorOn":
+            raise DataError(f"it has the enumeration {node['class']!r} in it")
+        return gpflow.base.PriorOn[node["name"]]
+
+    def _tuple(self, node: dict) -> tuple:
+        if "class" not in node:
+            return tuple(self._parts(node))
+        return self.names.kind(node["class"], tuple)(*self._parts(node))
+
+    def _partial(self, node: dict) -> functools.partial:
+        function, *_ = node["parts"]
+        _, arguments, keywords = self._parts(node)
+        return functools.partial(self.names.function(function["name"]), *arguments, **keywords)
+
+    def _variable(self, node: dict) -> tf.Variable:
+        value = self.arrays[node["array"]]
+        return self._keep(node, tf.Variable(value, trainable=bool(node["trainable"])))
+
+    def _parameter(self, node: dict) -> gpflow.Parameter:
+        """By a value that every transform takes; a value at the edge of what a transform can reach
+        has no inverse, and the unconstrained one is known.
+        """
+        number = self.arrays[node["array"]]
+        if not np.all(np.isfinite(number)):
+            raise DataError("a Parameter has entries that are NaN or infinite")
+        transform = self.value(node["transform"])
+        start = tf.zeros_like(number)
+        parameter = gpflow.Parameter(
+            start if transform is None else transform.forward(start),
+            transform=transform,
+            prior=self.value(node["prior"]),
+            prior_on=gpflow.base.PriorOn[node["prior_on"]],
+            trainable=bool(node["trainable"]),
+            dtype=number.dtype,
+        )
+        parameter.unconstrained_variable.assign(number)
+        return self._keep(node, parameter)
+
+    def _dict(self, node: dict) -> dict:
+        found = self._keep(node, {})
+        found.update({self.value(key): self.value(value) for key, value in node["items"]})
+        return found
+
+    def _list(self, node: dict) -> list:
+        found = self._keep(node, [])
+        found.extend(self.value(part) for part in node["parts"])
+        return found
+
+    def _made(self, node: dict) -> Any:
+        kinds = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
+        kind = self.names.kind(node["class"])
+        if not issubclass(kind, kinds):
+            raise DataError(f"{kind.__name__} is no bijector and no distribution")
+        given = {key: self.value(value) for key, value in node["attributes"].items()}
+        return self._keep(node, kind(**given))
+
+    def _object(self, node: dict) -> Any:
+        kind = self.names.kind(node["class"])
+        if issubclass(kind, (type, BaseException, tuple, gpflow.Parameter)):
+            raise DataError(f"{kind.__name__} is no part of a model")
+        found = kind.__new__(kind)
+        if isinstance(found, tf.Module):
+            tf.Module.__init__(found, name=_text(node["attributes"].get("_name", "module")))
+        self._keep(node, found)
+        for key, part in node["attributes"].items():
+            if key.startswith("__") or not key.isidentifier():
+                raise DataError(f"it sets {key[:50]} of a {kind.__name__}")
+            value = self.value(part)
+            # Frozen data classes refuse the usual way; TensorFlow's way keeps track of variables.
+            set_one = setattr if isinstance(found, tf.Module) else object.__setattr__
+            set_one(found, key, value)
+        return found
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"it has a {type(value).__name__} in the place of a name")
+    return value
+
+
+def _plain_dtype(name: object) -> np.dtype:
+    found = np.dtype(_text(name))
+    if found.kind not in "biufc" or found.fields is not None:
+        raise DataError(f"it has the dtype {found} in it")
+    return found
