@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor",
-    "positive_gram", "positive_variances", "prior_variance", "split_latents",
+    "inducing_gram", "positive_gram", "positive_variances", "prior_variance", "split_latents",
 ]  # fmt: skip
 
 import numpy as np
@@ -105,11 +105,14 @@ def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 
 def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """Diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
-    return tf.stack([
-        k(z.Z, full_cov=False) if type(z) is InducingPoints else tf.linalg.diag_part(Kuu(z, k))
+    """The diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
+    diagonals = [
+        k(z.Z, full_cov=False)
+        if type(z) is InducingPoints
+        else tf.linalg.diag_part(inducing_gram(z, k))
         for k, z in split_latents(kernel, points)
-    ])  # fmt: skip
+    ]
+    return tf.stack(diagonals)
 
 
 def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.Tensor:
@@ -144,7 +147,17 @@ def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None)
             return fast
         if is_centred(kernel):
             return covariance(kernel, tf.convert_to_tensor(points.Z), X)
-    return Kuu(points, kernel) if X is None else Kuf(points, kernel, X)
+    return inducing_gram(points, kernel) if X is None else Kuf(points, kernel, X)
+
+
+def inducing_gram(points: InducingVariables, kernel: Kernel) -> tf.Tensor:
+    """Kuu [M, M] by GPflow's dispatch, as a matrix where it is a `LinearOperator`.
+
+    Variational Fourier features (Hensman, Durrande & Solin 2018) have one. Its structure is not
+    used: a basis factorises [M, M] once a step, in M^3.
+    """
+    found = Kuu(points, kernel)
+    return found.to_dense() if isinstance(found, tf.linalg.LinearOperator) else found
 
 
 def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:

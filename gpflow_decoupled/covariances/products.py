@@ -13,14 +13,14 @@ import functools
 from collections.abc import Callable
 
 import tensorflow as tf
-from gpflow.covariances import Kuf, Kuu
+from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
 from ..errors import DataError, check_option
 from ..replicas import Group
 from .centring import centred, covariance
-from .latents import split_latents
+from .latents import inducing_gram, split_latents
 from .profiles import PROFILES
 from .stationary import stationary_gram, stationary_gram_product
 from .stationary_products import BLOCKS, How, stationary_product
@@ -265,7 +265,7 @@ def _stored(
 ) -> tf.Tensor:
     """k(X, points) [N, M] by GPflow's dispatch."""
     if X is None:
-        return Kuu(points, kernel)
+        return inducing_gram(points, kernel)
     plain = _plain(X)
     if plain is not None:
         return tf.linalg.matrix_transpose(Kuf(points, kernel, plain))

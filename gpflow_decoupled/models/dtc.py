@@ -16,13 +16,14 @@ import math
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
-from gpflow.covariances import Kuf, Kuu
+from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR
 from gpflow.posteriors import PrecomputeCacheType, SGPRPosterior
 
+from ..covariances.latents import inducing_gram
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..linalg.cholesky import add_jitter, cholesky
@@ -113,7 +114,7 @@ class DTC(CheckedPredictions, SGPR):
         X, Y = self.data
         noise = tf.squeeze(self.likelihood.variance_at(X), axis=-1)  # [N]
         y = (Y - self.mean_function(X)) / tf.sqrt(noise)[:, None]
-        chol = cholesky(add_jitter(Kuu(self.inducing_variable, self.kernel))).chol
+        chol = cholesky(add_jitter(inducing_gram(self.inducing_variable, self.kernel))).chol
         A = solve(chol, Kuf(self.inducing_variable, self.kernel, X) / tf.sqrt(noise))
         B = tf.matmul(A, A, transpose_b=True)
         chol_B = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)).chol
