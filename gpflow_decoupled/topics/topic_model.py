@@ -112,8 +112,9 @@ class TopicModel(Estimator):
     def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
         """exp(-score per word), of the words of X or of held-out words of the same documents.
 
-        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors and
-        compares models of one kind. With it, proportions come from X and a held-out word w scores
+        Without `held_out` the score is the bound of these documents given q(beta), without the
+        divergence of the topics, which belongs to the documents of the fit: it does not depend on
+        how many documents are scored. It depends on the priors and compares models of one kind. With it, proportions come from X and a held-out word w scores
         log sum_k E theta_dk E beta_kw, which compares any models.
 
         :param X: counts [D, V].
@@ -121,8 +122,10 @@ class TopicModel(Estimator):
         :raises DataError: for invalid counts, and held-out words of other documents.
         """
         if held_out is None:
-            counts = check_counts(X, self._shared().components.shape[1])
-            return float(np.exp(-self.score(counts) / counts.sum(dtype=float)))
+            counts = check_counts(X, self._shared().components.shape[1], empty=True)
+            if counts.nnz == 0:
+                raise DataError("X has no words of the vocabulary, and no perplexity of a word.")
+            return float(np.exp(-self._infer(counts).bounds.sum() / counts.sum(dtype=float)))
         held = check_counts(held_out, self._shared().components.shape[1], "held_out", empty=True)
         proportions = self.transform(X)
         if held.shape[0] != len(proportions) or held.nnz == 0:
@@ -216,7 +219,7 @@ class TopicModel(Estimator):
     def _infer(self, X: Counts) -> Local:
         """The converged local step for documents X [D, V]."""
         shared = self._shared()
-        counts = check_counts(X, shared.components.shape[1])
+        counts = check_counts(X, shared.components.shape[1], empty=True)
         blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)
         state = shared.proportions.start(counts.shape[0], counts.dtype)
         limits = Limits(self.local_tolerance, SCORING_STEPS)

@@ -1,0 +1,42 @@
+"""Scores of documents that a call has with others, and of documents without known words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
+
+RNG = np.random.default_rng(0)
+TOPICS = RNG.dirichlet(np.full(30, 0.1), 3)
+COUNTS = np.stack([RNG.multinomial(40, RNG.dirichlet([0.3] * 3) @ TOPICS) for _ in range(30)])
+Kind = type[LatentDirichletAllocation] | type[CorrelatedTopicModel]
+KINDS = [LatentDirichletAllocation, CorrelatedTopicModel]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_without_words_gets_the_prior(kind: Kind) -> None:
+    """As in scikit-learn; it refused all documents of the call."""
+    model = kind(3, max_passes=10).fit(COUNTS)
+    silent = COUNTS.copy()
+    silent[[3, -1]] = 0
+    found = model.transform(silent)
+    assert_allclose(found[3], found[-1], rtol=1e-12)
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+    assert_allclose(found[:3], model.transform(COUNTS)[:3], atol=1e-3)
+    if kind is LatentDirichletAllocation:
+        assert_allclose(found[3], 1.0 / 3.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_perplexity_does_not_depend_on_how_many_are_scored(kind: Kind) -> None:
+    """It is the mean over words: 325 for one document and 49 for two came from the divergence of
+    the topics, which belongs to the documents of the fit.
+    """
+    model = kind(3, max_passes=10).fit(COUNTS)
+    logs = [np.log(model.perplexity(COUNTS[d : d + 1])) for d in range(5)]
+    words = COUNTS[:5].sum(axis=1)
+    assert_allclose(np.log(model.perplexity(COUNTS[:5])), words @ logs / words.sum(), rtol=1e-4)
+    twice = np.concatenate([COUNTS[:5], COUNTS[:5]])
+    assert_allclose(model.perplexity(twice), model.perplexity(COUNTS[:5]), rtol=1e-4)
