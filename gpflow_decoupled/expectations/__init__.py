@@ -9,7 +9,8 @@
 | - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |
 | - by the density of y | `spectral` | 1e-9, K = 1024 points | D K + K log K |
 | - by masses of cells on a lattice | `lattice` | 1e-3 per 64 sites, K = 1024 | D K log K |
-| E softmax(f), f_k Gaussian, k = 1..C | `softmax` | 1e-8, v < 300 | C T^2, T > 110 |
+| E softmax(f), f_k Gaussian, k = 1..C | `softmax` | 1e-8 | C T^2, T > 110 |
+| the same, v > 300 | `wide_softmax` | 1e-8 | 30,000 C |
 | E log sum_k exp f_k, an upper bound | `log_sum_exp` | 0.04 nats at variance 1 | C |
 
 GPflow's quadrature serves all other likelihoods. Read `projections` first (alpha, beta, v, the

@@ -101,7 +101,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         :raises ModelError: while q is the prior, in a `CVIGP` or `LCLGP`: its minimum over the
             hyperparameters would be a kernel that no datum has touched.
         """
-        refuse_untouched_sites(self)
+        _refuse_untouched_sites(self)
         return super().training_loss()
 
     def variational_expectations(
@@ -159,7 +159,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         return X, as_observations(Y, self.likelihood, X.dtype)
 
 
-def refuse_untouched_sites(model: GPModel) -> None:
+def _refuse_untouched_sites(model: GPModel) -> None:
     """Raise `ModelError` if q is the prior still, in a model whose q no gradient moves.
 
     GPflow's usual recipe, `Scipy().minimize(model.training_loss, model.trainable_variables)`, would

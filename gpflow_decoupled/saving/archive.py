@@ -24,7 +24,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_archive(file: IO[bytes], tree: Any, arrays: Sequence[np.ndarray]) -> None:
-    """Write JSON and arrays; an array that is contiguous is not copied."""
+    """Write JSON, and arrays [...] of any shapes; one that is contiguous is not copied."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_JSON, _EPOCH), json.dumps(tree, allow_nan=False))
         for index, array in enumerate(arrays):

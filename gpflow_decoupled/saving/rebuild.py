@@ -24,7 +24,7 @@ def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
     distributions, and Parameters, are made by their constructors.
 
     :param tree: of JSON.
-    :param arrays: that the tree names by their indices.
+    :param arrays: of any shapes [...], which the tree names by their indices.
     :param names: which classes and functions may be in it.
     :raises DataError: for a class that is not among them. What a tree that `describe` did not make
         raises else is any `Exception`.

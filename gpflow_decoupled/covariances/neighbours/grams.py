@@ -12,6 +12,7 @@ __all__ = ["neighbourhood_grams"]
 import tensorflow as tf
 from gpflow.kernels import Exponential, Kernel, Matern12
 
+from ..centring import covariance
 from ..profiles import PROFILES, Profile
 
 
@@ -30,7 +31,7 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     """
     profile = _PROFILES.get(type(kernel))
     if profile is None:
-        return kernel(X)
+        return covariance(kernel, X)
     active, _ = kernel.slice(X, None)
     scaled = (active - active[:, -1:]) / tf.convert_to_tensor(kernel.lengthscales)
     return _gram(profile, kernel.variance, scaled)
