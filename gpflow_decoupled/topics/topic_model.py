@@ -114,8 +114,9 @@ class TopicModel(Estimator):
 
         Without `held_out` the score is the bound of these documents given q(beta), without the
         divergence of the topics, which belongs to the documents of the fit: it does not depend on
-        how many documents are scored. It depends on the priors and compares models of one kind. With it, proportions come from X and a held-out word w scores
-        log sum_k E theta_dk E beta_kw, which compares any models.
+        how many documents are scored. It depends on the priors and compares models of one kind.
+        With it, proportions come from X and a held-out word w scores log sum_k E theta_dk E
+        beta_kw, which compares any models.
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
