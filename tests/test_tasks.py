@@ -177,6 +177,8 @@ TASKS: dict[Callable[[Path], bool], int] = {
     port: 4,
 }
 """Statements of each without its own check."""
+AT_LENGTH = (saving, multi_class, scikit_learn)
+"""Their parts have tests of their own in the short run."""
 
 
 @pytest.mark.filterwarnings(
@@ -185,7 +187,7 @@ TASKS: dict[Callable[[Path], bool], int] = {
 @pytest.mark.parametrize(
     "task",
     [
-        pytest.param(task, marks=[pytest.mark.exhaustive] if task in (saving, multi_class) else [])
+        pytest.param(task, marks=[pytest.mark.exhaustive] if task in AT_LENGTH else [])
         for task in TASKS
     ],
     ids=[task.__name__ for task in TASKS],

@@ -88,6 +88,7 @@ def test_gradients_are_those_of_the_bound(problem: Weighted) -> None:
         assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.exhaustive  # test_ci.py runs them too
 def test_all_end_at_one_posterior(problem: Weighted) -> None:
     """PG-SVI and conjugate computation on all rows end where passes in blocks do."""
     best = problem.problem.model()

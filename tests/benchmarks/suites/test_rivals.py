@@ -119,6 +119,7 @@ def test_score_function_is_the_numpy_one(samples: int) -> None:
     assert_allclose(found.h[:, 0], h, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_its_noise_is_the_larger() -> None:
     """At one q and with the same rows and draws."""
     model, spread = vgp(), {}
