@@ -22,10 +22,7 @@ import numpy as np
 import gpflow_decoupled as gd
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
-from gpflow_decoupled.optimizers import (
-    collapsed_elbo,
-    optimal_parameters,
-)
+from gpflow_decoupled.optimizers import collapsed_elbo, optimal_parameters
 
 # %% tags=["remove-cell"]
 import os

@@ -29,10 +29,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP, BasisGP
-from gpflow_decoupled.optimizers import (
-    NaturalGradient,
-    optimal_parameters,
-)
+from gpflow_decoupled.optimizers import NaturalGradient, optimal_parameters
 
 # %% tags=["remove-cell"]
 import os
