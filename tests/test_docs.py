@@ -198,7 +198,7 @@ def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.M
     quick = {"steps": 2, "compile": False, "progress": False, "seconds": None}
     quick_fit = functools.partial(short, gpflow_decoupled.fit, quick)
     monkeypatch.setattr(gpflow_decoupled, "fit", quick_fit)
-    monkeypatch.setattr("gpflow_decoupled.training.standardized.model.fit", quick_fit)
+    monkeypatch.setattr("gpflow_decoupled.training.standardized.fit", quick_fit)
     names: dict = {}
     for number, code in enumerate(PYTHON.findall(PAGES[page])):
         if any(

@@ -20,7 +20,7 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient, StochasticDualDescent
 from gpflow_decoupled.training import Callbacks, Schedule
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.routes.inducing_step import TrainingStep
+from gpflow_decoupled.training.stages.minibatches import Minibatches
 
 from ..harness.data import Data
 from ..harness.records import Record, Recorder
@@ -152,7 +152,7 @@ def whole_step(
     """
     step = _training_step(model, data, settings, hold_sites, mixed=mixed)
     draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
-    return tf.function(lambda: step.run(*draw(), seed), autograph=False)
+    return tf.function(lambda: step.step(*draw(), seed), autograph=False)
 
 
 def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
@@ -162,8 +162,8 @@ def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Ca
         *map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed
     )
     number, seed = itertools.count(), tf.constant([settings.seed, 0])
-    step.trace(*batches(0), seed)
-    return lambda: step.run(*batches(next(number)), seed)
+    step.prepare(*batches(0), seed)
+    return lambda: step.step(*batches(next(number)), seed)
 
 
 def _training_step(
@@ -173,8 +173,8 @@ def _training_step(
     hold_sites: bool,
     compile: bool = False,
     mixed: bool = False,
-) -> TrainingStep:
-    return TrainingStep(
+) -> Minibatches:
+    return Minibatches(
         model,
         NaturalGradient(settings.step_of(model.basis.sizes["beta"], data)),
         tf_keras.optimizers.Adam(settings.learning_rate),

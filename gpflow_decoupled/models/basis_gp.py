@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["BasisGP"]
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import tensorflow as tf
 from gpflow.base import Parameter, RegressionData, TensorType
@@ -62,6 +63,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     memory: StreamMemory | None = None
     """The likelihood factor of earlier updates' data; None forgets them (train q anew)."""
+
+    route: ClassVar[str] = "inducing"
+    """The name of the route by which `fit` trains it."""
 
     def __init__(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["CVIGP"]
 
+from typing import ClassVar
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -37,6 +39,9 @@ class CVIGP(FullGP):
         result = ConjugateComputation().run(model)
         mean, variance = model.predict_y(Xnew)
     """
+
+    route: ClassVar[str] = "sites"
+    """The name of the route by which `fit` trains it."""
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = ["FactorGraph", "Messages"]
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -52,6 +53,9 @@ class FactorGraph(tf.Module):
         result = MeanFieldCVI().run(graph)
         graph["rate"].distribution.mean()
     """
+
+    route: ClassVar[str] = "messages"
+    """The name of the route by which `fit` trains it."""
 
     def __init__(self, variables: Mapping[str, Belief], factors: Mapping[str, Factor]) -> None:
         super().__init__()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["LCLGP"]
 
+from typing import ClassVar
+
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
@@ -47,6 +49,9 @@ class LCLGP(FullGP):
 
     basis: DualBasis
     starts_at_prior = True
+
+    route: ClassVar[str] = "multipliers"
+    """The name of the route by which `fit` trains it."""
 
     def __init__(
         self,

@@ -17,7 +17,8 @@ _PACKAGES = (
     "gpflow.likelihoods", "gpflow.models", "gpflow.quadrature", "gpflow_decoupled.bases",
     "gpflow_decoupled.distributions", "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
-    "gpflow_decoupled.training.standardized", "tensorflow_probability.python.bijectors",
+    "gpflow_decoupled.training.standardization", "gpflow_decoupled.training.standardized",
+    "tensorflow_probability.python.bijectors",
     "tensorflow_probability.python.distributions",
 )  # fmt: skip
 """Whose classes, defined there, may be made and filled with attributes."""

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from ..diagnostics import Start, check_digits, initialize, warn_of_scales
 from ..diagnostics.start import check_parts
-from ..errors import DataError, check_option
+from ..errors import DataError
 from ..inducing.variables import point_values
 from ..models import BasisGP, FactorGraph, FullGP
 from .batches import ArrayBatches, Batches, DatasetBatches, DiskBatches, FunctionBatches
-from .routes.route import Choices
+from .options import Options
 
 _SHARE = 0.1
 """Of a run by seconds, that a start may take."""
@@ -30,30 +30,26 @@ class Beginning:
 
     :param model: that is to be trained.
     :param batches: its data.
-    :param choices: the options of the run.
-    :param start: "auto" for `initialize`, or None.
+    :param options: of the run.
     :param accept: tells the model what it must know of the data.
     :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output
         kernel.
     :raises DataError: for a start without arrays, or with several replicas; and for a noise
         variance that is smaller than the round-off of the prior's.
-    :raises UnknownOptionError: for another start.
     """
 
     def __init__(
         self,
         model: BasisGP | FullGP | FactorGraph,
         batches: Batches,
-        choices: Choices,
-        start: str | None,
+        options: Options,
         accept: Callable[[], None],
     ) -> None:
-        check_option("initialize", start, (None, "auto"))
         if not isinstance(model, FactorGraph):  # which has no kernel
             _check_digits(model, batches)
         self.accept = accept
         self.start: Start | None = None
-        self._find = None if start is None else _start_of(model, batches, choices)
+        self._find = None if options.initialize is None else _start_of(model, batches, options)
         if self._find is None and not isinstance(model, FactorGraph):
             _look_at_scales(model, batches)
 
@@ -70,13 +66,13 @@ class Beginning:
 
 
 def _start_of(
-    model: BasisGP | FullGP | FactorGraph, batches: Batches, choices: Choices
+    model: BasisGP | FullGP | FactorGraph, batches: Batches, options: Options
 ) -> Callable[[], Start]:
     """What finds the values, or the refusal."""
     if (
         not isinstance(batches, ArrayBatches)
         or not isinstance(model, BasisGP)
-        or choices.group.replicas > 1
+        or options.group.replicas > 1
     ):
         raise DataError(
             'initialize="auto" needs arrays X and Y in one process: call'
@@ -84,7 +80,7 @@ def _start_of(
             " is built."
         )
     check_parts(model.kernel, model.likelihood)
-    seconds = np.inf if choices.limits.seconds is None else _SHARE * choices.limits.seconds
+    seconds = np.inf if options.limits.seconds is None else _SHARE * options.limits.seconds
     beta = model.basis.beta if point_values(model.basis.beta) else None
     return lambda: initialize(
         model.kernel,
@@ -92,7 +88,7 @@ def _start_of(
         (batches.X, batches.Y),
         mean_function=model.mean_function,
         beta=beta,
-        seed=choices.seed,
+        seed=options.seed,
         deadline=time.perf_counter() + seconds,
     )
 

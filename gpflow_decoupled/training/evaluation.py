@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluation", "check_held_out", "held_out_metrics"]
+__all__ = ["Evaluation", "checked", "held_out_metrics"]
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,10 @@ from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
-from ..models import AffineIndependentGP, BasisGP, FullGP
+from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..summaries import one_line
-from .options import given
+from .schedules import given
 
 Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
@@ -30,7 +30,7 @@ class Evaluation:
     :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks
         at the bound.
     :param every: steps between two evaluations; there is one more at the end of the run.
-    :param patience: stop after so many evaluations without a better log density (or bound); None
+    :param patience: stop after this many evaluations without a better log density (or bound); None
         never stops.
     :param restore_best: where patience stops a run, go back to the Parameters of the best
         evaluation; False keeps the last ones. The copy takes as much memory as the Parameters and
@@ -69,13 +69,18 @@ class Evaluation:
         )
 
 
-def check_held_out(
-    model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The held-out data as arrays X [N, D], Y [N, P], checked as training data are.
+def checked(
+    model: BasisGP | FullGP | FactorGraph, evaluation: Evaluation | None
+) -> Evaluation | None:
+    """Return the evaluation with its held-out data X [N, D], Y [N, P] as arrays.
 
+    :param model: whose training data they must be like.
+    :param evaluation: as the caller made it.
     :raises DataError: with "evaluation: " in front, so that the message tells which data are meant.
     """
+    if evaluation is None or evaluation.data is None:
+        return evaluation
+    data = evaluation.data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(
             f"evaluation is a {type(data).__name__}; pass held-out (X, Y), or an Evaluation."
@@ -85,7 +90,7 @@ def check_held_out(
         check_values(X, Y, model.likelihood)
     except DataError as error:
         raise DataError(f"evaluation: {error}") from error
-    return X, Y
+    return replace(evaluation, data=(X, Y))
 
 
 def held_out_metrics(
@@ -128,7 +133,7 @@ def held_out_metrics(
 
 
 def _likelihood_of(model: GPModel) -> Likelihood:
-    """That of the model, or of the one inside a `Standardized`."""
+    """The likelihood of the model, or of the one inside a `Standardized`."""
     return model.likelihood if hasattr(model, "likelihood") else model.model.likelihood
 
 

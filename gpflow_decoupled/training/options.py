@@ -1,76 +1,209 @@
-"""Which options of `fit` a caller has chosen, and the check of an optimizer."""
+"""The table of the options of `fit`: one row each.
+
+A row is a field of `Options`, with default, check, group and help. The refusals of `fit`, the table
+in the documentation and the tests of `fit`'s signature are made from these rows. A route takes
+groups of options, or single ones by name.
+"""
 
 from __future__ import annotations
 
-__all__ = ["check_optimizer", "chosen", "given"]
+__all__ = ["EVERY", "NAMES", "OF_OPTIMIZER", "ROWS", "Options", "Row", "chosen", "markdown"]
 
-from collections.abc import Mapping
-from numbers import Real
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-import tensorflow as tf
+from ..errors import DataError, check_option
+from ..inputs import check_rate, check_whole
+from ..optimizers.steps import POLICIES
+from ..replicas import Group
+from .checkpoints import Checkpoints
+from .evaluation import Evaluation
+from .progress import Callbacks
+from .schedules import Limits, Schedule, given
 
-from ..errors import DataError
-from ..inputs import is_number
+DEFAULT_STEPS = 2000
 
-NOT_CHOSEN: dict[str, object] = {"batch_size": "auto", "natural_gradient": "auto"}
-"""The values that stand for "not chosen", where None has a meaning of its own."""
+_EVERY, _OPTIMIZER = "all models", "models with hyperparameters"
 
 
-def chosen(options: Mapping[str, object]) -> dict[str, object]:
-    """The options that differ from the value which stands for "not chosen", by name."""
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    name: str
+    """As a caller writes it; the fields of an object as `Schedule.anneal`."""
+    default: Any
+    """The value in a run, unless the route says otherwise or the caller chooses another one."""
+    unset: Any
+    """The default in the signature of `fit`; None or "auto" if the route may have its own."""
+    group: str
+    """The models that take it; empty if each route says so."""
+    help: str
+    check: Callable[[Any], object] | None
+
+
+def _row(
+    help: str,
+    default: Any = None,
+    *,
+    unset: Any = None,
+    group: str = "",
+    owner: str = "",
+    check: Callable[[Any], object] | None = None,
+) -> Any:
+    metadata = {"unset": unset, "group": group, "help": help, "check": check, "owner": owner}
+    return field(default=default, metadata=metadata)
+
+
+def _check_natural(value: Any) -> None:
+    if value != "auto":
+        check_rate(1.0, **given(natural_gradient=value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a run, checked, and with the defaults of its route."""
+
+    steps: int | None = _row("how many steps; 2000 if `seconds` is not given either", group=_EVERY)
+    seconds: float | None = _row("seconds of training steps at most", group=_EVERY)
+    batch_size: int | None | str = _row(
+        'rows of a minibatch; "auto" is 1024, or 256 with four latents or more',
+        "auto",
+        unset="auto",
+    )
+    natural_gradient: float | None | str = _row(
+        'step size of q; "auto" suits batch and points; None leaves q to `optimizer`',
+        unset="auto",
+        check=_check_natural,
+    )
+    hold: str = _row("what of q stays while the kernel moves", "sites")
+    negative_precision: str = _row(
+        "what happens to sites that are not log-concave",
+        "damp",
+        check=lambda value: check_option("negative_precision", value, POLICIES),
+    )
+    precision: str = _row(
+        '"mixed": products with rows of data in float32',
+        "full",
+        check=lambda value: check_option("precision", value, ("full", "mixed")),
+    )
+    mean_solver: Any = _row("what moves or solves for the mean points", "adam")
+    learning_rate: Any = _row(
+        "of `optimizer`; 0.03 for Adam",
+        group=_OPTIMIZER,
+        check=lambda value: check_rate(**given(learning_rate=value)),
+    )
+    optimizer: Any = _row("of all but q; Adam if not given", group=_OPTIMIZER)
+    ramp_steps: int = _row("steps over which the step size of q grows", 0, owner="Schedule")
+    anneal: float = _row(
+        "share of the run over which step sizes fall", 0.2, owner="Schedule", group=_OPTIMIZER
+    )
+    refresh_every: int = _row("steps between refreshes", 100, owner="Schedule")
+    evaluation: Evaluation | None = _row("held-out data, and patience")
+    checkpoint: Checkpoints | None = _row("folder of states, from which a run goes on")
+    callbacks: Any = _row("functions that are called every 20 steps", group=_EVERY)
+    seed: int = _row(
+        "of shuffling and subsampling", 0, check=lambda value: check_whole(0, **given(seed=value))
+    )
+    initialize: str | None = _row(
+        '"auto": start from values that suit the data',
+        check=lambda value: check_option("initialize", value, (None, "auto")),
+    )
+    progress: bool = _row("shows a line of progress", True, unset=True, group=_EVERY)
+    compile: bool | str = _row(
+        'False runs eagerly; "xla" compiles by XLA', True, unset=True, group=_EVERY
+    )
+    strategy: Any = _row("a `tf.distribute` strategy that shares out the rows")
+
+    # made of these by the route
+    group: Group = field(default_factory=Group)
+    """The replicas of `strategy`."""
+    on_all_rows: bool = False
+    """Whether L-BFGS on all rows follows the steps of the optimizer."""
+
+    @property
+    def limits(self) -> Limits:
+        """When the run ends."""
+        return Limits(self.steps, self.seconds)
+
+    @property
+    def due(self) -> list[int]:
+        """The numbers of steps after which other work is due."""
+        others = [part.every for part in (self.evaluation, self.checkpoint) if part is not None]
+        return [self.refresh_every, self.callbacks.every, *others]
+
+
+def _row_of(one: Any) -> tuple[str, Row]:
+    columns = dict(one.metadata)
+    owner = columns.pop("owner")
+    return one.name, Row(
+        name=f"{owner}.{one.name}" if owner else one.name, default=one.default, **columns
+    )
+
+
+ROWS: dict[str, Row] = dict(_row_of(one) for one in fields(Options) if one.metadata)
+"""By the field of `Options`."""
+NAMES = frozenset(row.name for row in ROWS.values()) | {"Evaluation.patience"}
+"""The names of all options, as routes and messages write them."""
+EVERY = frozenset(row.name for row in ROWS.values() if row.group == _EVERY) | {
+    "Evaluation.patience"
+}
+"""The options that every route takes."""
+OF_OPTIMIZER = frozenset(row.name for row in ROWS.values() if row.group == _OPTIMIZER)
+"""The options of routes that have an optimizer for kernel, likelihood and mean function."""
+
+
+def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a caller has chosen, by the field of `Options`, as objects.
+
+    :param arguments: of `fit`, by name.
+    :raises DataError: for objects of the wrong kind, and limits out of range.
+    """
+    values = dict(arguments)
+    schedule = values.pop("schedule")
+    if not isinstance(schedule, (Schedule, type(None))):
+        raise DataError(
+            f"schedule is a {type(schedule).__name__}; pass a training.Schedule, for example"
+            " Schedule(anneal=0.5)."
+        )
+    values |= vars(schedule or Schedule())
+    for name, kind in (("evaluation", Evaluation), ("checkpoint", Checkpoints)):
+        if not isinstance(values[name], (kind, type(None))):
+            values[name] = kind(values[name])
+    if not isinstance(values["callbacks"], Callbacks):
+        values["callbacks"] = Callbacks(() if (c := values["callbacks"]) is None else c)
+    if values["steps"] is None and values["seconds"] is None:
+        values["steps"] = DEFAULT_STEPS
+    Limits(values["steps"], values["seconds"])
+    # a string alone may stand for "not chosen" beside None; arrays must not be compared with it
     return {
         name: value
-        for name, value in options.items()
-        if not (isinstance(value, str) and value == NOT_CHOSEN.get(name))
-        and not (value is None and name not in NOT_CHOSEN)
+        for name, value in values.items()
+        if value is not ROWS[name].unset
+        and not (isinstance(value, str) and value == ROWS[name].unset)
     }
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that are not None, for `inputs.check_whole` and `inputs.check_rate`, where None
-    is a default.
+def markdown(families: Mapping[str, tuple[frozenset[str], Mapping[str, object]]]) -> str:
+    """Return the table of the documentation.
+
+    :param families: by the name of a family of models, the names of the options that it takes, and
+        its own defaults by the field of `Options`.
     """
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def check_optimizer(optimizer: object) -> None:
-    """Refuse what is not a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
-
-    :raises DataError: with what to pass instead.
-    """
-    kind = type(optimizer).__name__
-    needed = ("build", "apply_gradients", "iterations", "get_config")
-    parts: list[Any] = [
-        getattr(optimizer, name, None) for name in needed
-    ]  # of an object that may be anything
-    if any(part is None for part in parts) or not isinstance(
-        getattr(optimizer, "variables", None), (list, tuple)
-    ):
-        raise DataError(
-            f"optimizer is a {kind}, which fit cannot drive; pass an instance from"
-            " gpflow.keras.tf_keras.optimizers (not from its legacy module) or"
-            " tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs',"
-            " too."
-        )
-    *_, iterations, get_config = parts
-    config = get_config()
-    if "learning_rate" not in config:
-        raise DataError(
-            f"optimizer is a {kind}, which has no learning rate of its own; pass the optimizer"
-            " inside of it."
-        )
-    if not isinstance(config["learning_rate"], Real):
-        raise DataError(
-            f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a"
-            " number to the optimizer."
-        )
-    if not (is_number(config["learning_rate"]) and config["learning_rate"] >= 0.0):
-        raise DataError(
-            f"The learning rate of this {kind} is {config['learning_rate']}; it must be at least 0."
-        )
-    if int(tf.convert_to_tensor(iterations)) > 0:
-        raise DataError(
-            f"This {kind} was used before and has the state of other variables; pass a new"
-            " instance."
-        )
+    lines = ["| option | default | taken by | |", "|---|---|---|---|"]
+    for field_, row in ROWS.items():
+        own = {
+            family: defaults.get(field_, row.default)
+            for family, (names, defaults) in families.items()
+            if row.name in names
+        }
+        who = "all" if len(own) == len(families) else ", ".join(own)
+        values = list(dict.fromkeys(own.values()))
+        default = f"`{values[0]!r}`"
+        for value in values[1:]:
+            others = ", ".join(family for family, one in own.items() if one == value)
+            default += f"; `{value!r}` for {others}"
+        default = "" if values == [None] else default
+        lines.append(f"| `{row.name}` | {default} | {who} | {row.help} |")
+    return "\n".join(lines) + "\n"

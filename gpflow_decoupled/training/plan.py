@@ -1,41 +1,92 @@
-"""What a run does beside its steps."""
+"""The plan of a run: what a route makes of a model and its data, and `Run` carries out."""
 
 from __future__ import annotations
 
-__all__ = ["Plan"]
+__all__ = ["Part", "Plan"]
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
-from ..replicas import Group
-from .checkpoints import Checkpoints
-from .evaluation import Evaluation
-from .progress import Callbacks
-from .schedules import Limits, Rates
-from .steps import StepSizes
+import tensorflow as tf
+
+from .batches import Batch, Batches, Trackable
+from .schedules import Rates
+from .stages.stage import Clock, Report, Stage
+
+Bound = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | None]
+"""Of X [N, D] and Y [N, P]: the bound in nats; None where only estimates exist."""
+Probe = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""Of X [B, D], Y [B, P] and a seed [2]: a cheap number that is finite if and only if the bound is.
+Uses up no random numbers of the run."""
+
+
+class Part(NamedTuple):
+    """A stage, and the share of the run at which it ends; step sizes have fallen by then."""
+
+    stage: Stage
+    until: float = 1.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The limits and step sizes of a run, and what happens between its steps."""
+    """Stages in order, their data X [N, D] and Y [N, P] and step sizes, and how to tell whether a
+    turn went well.
 
-    limits: Limits
+    The current part is the first one whose share is not over and whose stage is not `done`, so that
+    a run from a checkpoint finds its place. The last part should last until 1.
+    """
+
+    parts: Sequence[Part]
+    batches: Batches
     rates: Rates
-    refresh_every: int
-    evaluation: Evaluation | None
-    checkpoints: Checkpoints | None
-    callbacks: Callbacks
-    seed: int
-    progress: bool
-    group: Group
+    bound: Bound
+    """The bound on all data at the present Parameters."""
+    matrices: Callable[[], Mapping[str, tf.Tensor]]
+    """The matrices that a turn factorises, by name, to find out which one made it fail."""
+    others: Sequence[Stage] = ()
+    """Stages that other limits would add: a checkpoint must know them in any case."""
+    whole: Batch | None = None
+    """All data, X [N, D] and Y [N, P], if the bound on them is to be computed at the end."""
+    probe: Probe | None = None
+    """If it is not given, `bound` takes its place."""
+    closing: Callable[[Clock], Report | None] | None = None
+    """Work after the last step that counts as no step; it returns None if nothing was left."""
+    timed: Callable[[], Sequence[Part]] | None = None
+    """Times the work on some rows, and returns the parts that suit a limit of seconds."""
+    sampled_rows: int | None = None
+    """Rows that estimate the norm of the mean in each step, where it is not computed in full."""
 
     @property
-    def every(self) -> list[int]:
-        """After how many steps something else is due, for each such thing."""
-        others = [part.every for part in (self.evaluation, self.checkpoints) if part is not None]
-        return [self.refresh_every, self.callbacks.every, *others]
+    def stages(self) -> list[Stage]:
+        """All stages, each once."""
+        return list(dict.fromkeys([*(part.stage for part in self.parts), *self.others]))
 
-    def sizes(self, step: int, seconds: float, end: float) -> StepSizes:
-        """The step sizes of step 0, 1, ..., after so many seconds; from the share `end` of the run
-        on they are low.
-        """
-        return self.rates.at(step, self.limits.share(step, seconds), end)
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a turn of any stage writes."""
+        every = [variable for stage in self.stages for variable in stage.variables]
+        return list({variable.ref(): variable for variable in every}.values())
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Objects of all stages that a checkpoint saves, by name."""
+        return {name: one for stage in self.stages for name, one in stage.checkpointable.items()}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Values that must be the same for a resumed run to go on to the same trace, by name."""
+        parts = [self.batches.settings, *(stage.settings for stage in self.stages)]
+        return {name: value for part in parts for name, value in part.items()} | asdict(self.rates)
+
+    def at(self, share: float) -> Part:
+        """Return the part of the run at a share of it."""
+        left = (p for p in self.parts if share < p.until - 1e-9 and not p.stage.done)
+        return next(left, self.parts[-1])
+
+    def soundness(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Return `probe`, or else `bound`; zero where neither exists."""
+        if self.probe is not None:
+            return self.probe(X, Y, seed)
+        bound = self.bound(X, Y)
+        return tf.zeros([]) if bound is None else bound

@@ -15,7 +15,7 @@ from ..diagnostics import Start
 from ..optimizers.results import RunResult
 
 RECENT = 20
-"""Steps whose mean stands for the bound where each step has an estimate of its own."""
+"""Steps whose mean stands for the bound where each step estimates it on its rows."""
 
 
 class History:
@@ -56,7 +56,7 @@ class History:
 
 @dataclass
 class Totals:
-    """What a run adds up from step to step; a checkpoint keeps it."""
+    """Sums over the steps of a run, and its best score; a checkpoint keeps them."""
 
     seconds: float = 0.0
     shortened: int = 0
@@ -69,16 +69,16 @@ class Totals:
     waited: int = 0
     """Evaluations since then."""
     finished: str = ""
-    """Why the step has nothing left to do, see `Step.finished`; empty after an interrupt, which is
-    no reason to stay there.
+    """Why no stage has anything left to do; empty before that, and in a checkpoint after an
+    interrupt.
     """
     converged: bool = False
     limits: Mapping[str, float | None] = field(default_factory=dict)
-    """Those of the run that found this, by name; none in what older versions have saved."""
+    """The limits of the run that found `finished`, by name."""
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Totals:
-        """Those of a checkpoint."""
+        """Return the totals of a checkpoint."""
         return cls(
             seconds=float(saved["seconds"]),
             shortened=int(saved["shortened"]),
@@ -130,14 +130,13 @@ class FitResult(RunResult):
     gap: float | None = None
     """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below
     its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods, and for
-    mixed outputs, it is the quadratic of the sites as they were before the last step, and this is
+    mixed outputs, it is the quadratic of the sites before the last step, and this is
     no distance of the ELBO from its optimum. None where no solve was certified."""
     restored_step: int | None = None
-    """The step whose Parameters the model has, where the run went back to them: that of the best
-    evaluation if patience ended the run, that of the last sound bound if the last step spoilt it.
-    None: they are those of the last step. `history` stays the trace of the run: where patience
-    ended it, the scores of the model are those with this "evaluation_step", and the last ones
-    belong to Parameters that were given up."""
+    """The step whose Parameters the model has, if the run went back to it: the best evaluation if
+    patience ended the run, the last sound bound if the last step spoilt it. `history` stays the
+    trace of the run: where patience ended it, the scores of the model are those with this
+    "evaluation_step", and the last ones belong to Parameters that were given up."""
     start: Start | None = None
     """What `initialize="auto"` did before the first step; None also where the run went on from a
     checkpoint.

@@ -4,17 +4,21 @@ done.
 
 from __future__ import annotations
 
-__all__ = ["Limits", "Rates", "Schedule", "annealed", "ramped"]
+__all__ = ["Limits", "Rates", "Schedule", "StepSizes", "annealed", "given", "ramped"]
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..inputs import check_rate, check_whole
-from .options import given
-from .steps import StepSizes
 
 FLOOR = 0.02
 """Share of the step size that is left at the end of an annealed run."""
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None, for checks of values where None is a default."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the step sizes of `fit` change over a run. What is None has the default of the model's
-    family.
+    """How the step sizes of `fit` change over a run. None is the default of the model's family.
 
     :param ramp_steps: steps over which the step size of q grows from 1e-4 to its final value; 10
         for models on inducing points. Other families need no ramp and refuse this field.
@@ -67,6 +70,17 @@ class Schedule:
             check_rate(1.0, **given(anneal=self.anneal))
 
 
+class StepSizes(NamedTuple):
+    """The step sizes of one step, after ramp and annealing; a stage reads those that it uses."""
+
+    natural_gradient: float | None
+    """Of the update of q; None where q is left to the optimizer."""
+    learning_rate: float
+    """Of the optimizer of everything else."""
+    mean_learning_rate: float
+    """Of the coefficients of the mean points."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """The step sizes of a run before ramp and annealing; the names are those of the arguments of
@@ -75,9 +89,9 @@ class Rates:
 
     natural_gradient: float | None
     learning_rate: float
-    mean_learning_rate: float
     ramp_steps: int
     anneal: float
+    mean_learning_rate: float = 1.0
 
     def at(self, step: int, share: float, end: float = 1.0) -> StepSizes:
         """The sizes of step 0, 1, ..., at a share of the run in [0, 1]; from the share `end` on
@@ -85,9 +99,7 @@ class Rates:
         """
         factor, rho = annealed(min(1.0, share / end), self.anneal), self.natural_gradient
         natural = None if rho is None else factor * ramped(step, rho, self.ramp_steps)
-        return StepSizes(
-            natural, factor * self.learning_rate, factor * self.mean_learning_rate, share
-        )
+        return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate)
 
 
 def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.diagnostics import warn_of_fall
-from gpflow_decoupled.training import loop
+from gpflow_decoupled.training import run
 
 RISING = np.array([-90.0, -70.0, -60.0, -55.0, -52.0, -51.0])
 
@@ -100,7 +100,7 @@ def test_a_sampled_norm_of_the_mean_is_named_as_a_cause(subsample, monkeypatch):
         subsample is not None
     )
     seen = []
-    monkeypatch.setattr(loop, "warn_of_fall", lambda *arguments, **_: seen.append(arguments[5]))
+    monkeypatch.setattr(run, "warn_of_fall", lambda *arguments, **_: seen.append(arguments[5]))
     X = np.linspace(-3.0, 3.0, 20)[:, None]
     kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1)
     model = gd.models.DVGP(kernel, likelihood, X[::2], X[::5], mean_subsample=subsample)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 from gpflow_decoupled.optimizers.adam import slots_of
-from gpflow_decoupled.training.routes.keras import KerasAscent
+from gpflow_decoupled.training.keras import KerasAscent
 
 Adam = tf_keras.optimizers.Adam
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
-from gpflow_decoupled.training.routes.data_mean import step as data_mean
-from gpflow_decoupled.training.steps import StepSizes
+from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.turns import Turns
 
 
 class Clock:
@@ -35,14 +35,16 @@ class Clock:
         evaluation: float = float("inf"),
     ) -> None:
         self.now = 0.0
-        sizes = data_mean.DataMeanStep.set_step_sizes
+        go = Turns._go
 
-        def later(of: data_mean.DataMeanStep, now: StepSizes) -> None:
-            self.now += step
-            sizes(of, now)
+        def later(turns: Turns, turn: Any) -> Any:
+            self.now += step * len(turn.budget.sizes)
+            return go(turns, turn)
 
-        patch.setattr(data_mean.DataMeanStep, "set_step_sizes", later)
-        patch.setattr(data_mean, "seconds_of_solves", lambda *model, **options: (product, product))
+        patch.setattr(Turns, "_go", later)
+        patch.setattr(
+            mean_on_data, "seconds_of_solves", lambda *model, **options: (product, product)
+        )
         patch.setattr(CollapsedClimb, "seconds", lambda climb: evaluation)
         patch.setattr(time, "perf_counter", lambda: self.now)
 

@@ -12,6 +12,8 @@ from gpflow.models import GPModel
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, MeanSolver, Schedule
+from gpflow_decoupled.training.schedules import Limits, StepSizes
+from gpflow_decoupled.training.stages.stage import Budget, Clock, Report, Stage
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -110,3 +112,9 @@ def slope(model: GPModel, bound: Callable[[], float], direction: list[np.ndarray
     for v, s in zip(model.trainable_variables, start):
         v.assign(s)
     return (found[0] - found[1]) / 2e-5
+
+
+def turn(stage: Stage, batch: Any, rate: float = 1.0) -> Report:
+    """One turn of a stage at this learning rate, the first of a run of two steps."""
+    clock = Clock(0.0, Limits(2, None), lambda line: None)
+    return stage.run(Budget(clock, 0, 0, [StepSizes(None, rate, rate)], batch))

@@ -19,10 +19,9 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP, MonteCarlo
 from gpflow_decoupled.optimizers import collapsed_elbo
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes.all_rows import climb as climbing
-from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
-from gpflow_decoupled.training.routes.all_rows.step import AllRowsStep
-from gpflow_decoupled.training.steps import StepSizes
+from gpflow_decoupled.training.stages import collapsed_climb as climbing
+from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.turns import Turns
 from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.problems import BETA, GAMMA, MODELS, parts, sine, values
 
@@ -200,13 +199,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which every step moves by a tenth of one: what `time.perf_counter`
     returns.
     """
-    now, sizes = [0.0], AllRowsStep.set_step_sizes
+    now, go = [0.0], Turns._go
 
-    def later(step: AllRowsStep, of_step: StepSizes) -> None:
-        now[0] += 0.1
-        sizes(step, of_step)
+    def later(turns: Turns, turn: Any) -> Any:
+        now[0] += 0.1 * len(turn.budget.sizes)
+        return go(turns, turn)
 
-    monkeypatch.setattr(AllRowsStep, "set_step_sizes", later)
+    monkeypatch.setattr(Turns, "_go", later)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now
 
@@ -218,13 +217,14 @@ def test_a_limit_of_seconds_is_the_deadline(
     at least.
     """
     taken: list[tuple[int, float]] = []
-    run = CollapsedClimb.run
+    climbed = CollapsedClimb._climbed
 
-    def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> Any:
-        taken.append((evaluations, deadline - clock[0]))
-        return run(climb, 5, float("inf"), *rest)
+    def watched(climb: CollapsedClimb, deadline: float, *rest: Any) -> Any:
+        taken.append((climb.evaluations, deadline - clock[0]))
+        climb.evaluations = 5
+        return climbed(climb, float("inf"), *rest)
 
-    monkeypatch.setattr(CollapsedClimb, "run", watched)
+    monkeypatch.setattr(CollapsedClimb, "_climbed", watched)
     result = _fit(_model(), steps=None, seconds=1.0)
     assert (result.steps, result.reason) == (4, "evaluations done"), (
         "three steps before a quarter of the second is over"
@@ -240,15 +240,15 @@ def test_time_that_is_up_ends_the_climb(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     """After the iteration in which the deadline passes."""
-    run, evaluations = CollapsedClimb.run, list[int]()
+    climbed, evaluations = CollapsedClimb._climbed, list[int]()
 
-    def late(climb: CollapsedClimb, most: int, deadline: float, *rest: Any) -> Any:
+    def late(climb: CollapsedClimb, deadline: float, *rest: Any) -> Any:
         clock[0] = deadline
-        found = run(climb, most, deadline, *rest)
-        evaluations.append(found[0].evaluations)
+        found = climbed(climb, deadline, *rest)
+        evaluations.append(found.evaluations)
         return found
 
-    monkeypatch.setattr(CollapsedClimb, "run", late)
+    monkeypatch.setattr(CollapsedClimb, "_climbed", late)
     result = _fit(_model(), steps=None, seconds=1.0)
     assert (result.reason, result.converged) == ("time is up", False) and evaluations[0] < 20
 
@@ -378,6 +378,7 @@ def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> 
         [],
         BasisGP(Indefinite(), gl.Gaussian(0.1), basis),
         (tf.constant(X), tf.constant(Y)),
+        30,
         compile,
     )
     assert np.isnan(climb.bound(*climb.data))
@@ -385,9 +386,8 @@ def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> 
 
 def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gd.bases.CoupledBasis, "collapsed_elbo", _no_number)
-    monkeypatch.setattr(
-        AllRowsStep, "matrices", lambda step: {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])}
-    )
+    indefinite = {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])}
+    monkeypatch.setattr(gd.bases.CoupledBasis, "matrices", lambda basis, kernel: indefinite)
     with pytest.raises(NumericalError, match=r"Step 1: K_beta \(2 x 2\) is not positive definite"):
         _fit(_model(), steps=4)
 

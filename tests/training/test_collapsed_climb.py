@@ -11,7 +11,6 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 
@@ -20,9 +19,10 @@ from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, collapsed_elbo
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes.all_rows import climb as collapsed
-from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
-from gpflow_decoupled.training.routes.data_mean.step import DataMeanStep
+from gpflow_decoupled.training.stages import collapsed_climb as collapsed
+from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.stages.minibatches import Minibatches
+from gpflow_decoupled.training.stages.stage import Budget, Report
 from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.clock import Clock
 from tests.training.problems import BETA, parts, sine, values
@@ -50,19 +50,22 @@ class Watch:
         self.runs: list[tuple[float, LBFGSRun, float]] = []
         self.views: list[BasisGP] = []
         self.seconds: list[float] = []
-        run = CollapsedClimb.run
+        run, climbed, found = CollapsedClimb.run, CollapsedClimb._climbed, list[LBFGSRun]()
 
-        def watched(
-            climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any
-        ) -> tuple[LBFGSRun, tf.Tensor]:
+        def noted(*arguments: Any) -> LBFGSRun:
+            found.append(climbed(*arguments))
+            return found[-1]
+
+        def watched(climb: CollapsedClimb, budget: Budget) -> Report:
             before = float(collapsed_elbo(climb.model, (X, Y)))
-            self.seconds.append(deadline - time.perf_counter())
-            found, elbo = run(climb, evaluations, deadline, *rest)
+            self.seconds.append(budget.clock.deadline(budget.until) - time.perf_counter())
+            report = run(climb, budget)
             self.views.append(climb.model)
-            self.runs.append((before, found, float(climb.model.elbo((X, Y)))))
-            assert float(elbo) == pytest.approx(self.runs[-1][2], rel=1e-9)
-            return found, elbo
+            self.runs.append((before, found[-1], float(climb.model.elbo((X, Y)))))
+            assert float(report.output.elbo) == pytest.approx(self.runs[-1][2], rel=1e-9)
+            return report
 
+        patch.setattr(CollapsedClimb, "_climbed", noted)
         patch.setattr(CollapsedClimb, "run", watched)
 
 
@@ -128,12 +131,13 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
     else:
         monkeypatch.setattr(collapsed, "MOST_ENTRIES", len(X) * len(BETA) - 1)
     ends: list[float] = []
-    share = DataMeanStep.set_step_sizes
-    monkeypatch.setattr(
-        DataMeanStep,
-        "set_step_sizes",
-        lambda step, sizes: ends.append(step.end) or share(step, sizes),
-    )
+    step = Minibatches.run
+
+    def watched(stage: Minibatches, budget: Budget) -> Report:
+        ends.append(budget.until)
+        return step(stage, budget)
+
+    monkeypatch.setattr(Minibatches, "run", watched)
     result = _fit(
         model, data, callbacks=gd.training.Callbacks([interrupt_after(40)], every=1), **options
     )

@@ -24,13 +24,17 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 from gpflow_decoupled.training.checkpoints.lock import locked
-from gpflow_decoupled.training.routes.data_mean import step as data_mean
+from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.stages import solve_mean
+from gpflow_decoupled.training.stages.minibatches import Minibatches
+from gpflow_decoupled.training.stages.rounds import Rounds
+from gpflow_decoupled.training.stages.stage import Budget, Report
 from tests.training.clock import Clock, SlowSolver
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
 LABELS = (Y > 0.0).astype(float)
-COUPLED_SHARE = data_mean._COUPLED_SHARE
+COUPLED_SHARE = mean_on_data._BEFORE_ROUNDS
 SOLVER = ConjugateGradients(tolerance=1e-3)
 
 
@@ -60,7 +64,7 @@ def _fixed(model: ODVGP) -> ODVGP:
 def early() -> Iterator[None]:
     """Rounds after a third of the run, so that few steps have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_mean, "_COUPLED_SHARE", 0.35)
+        patch.setattr(mean_on_data, "_BEFORE_ROUNDS", 0.35)
         yield
 
 
@@ -222,7 +226,8 @@ def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     _fit(_fixed(_model()), steps=1, mean_solver=Watched())
     _fit(_fixed(_model()), steps=None, seconds=100.0, mean_solver=Watched())
     assert deadlines[0] == np.inf and 124.0 < deadlines[1] <= 125.0
-    monkeypatch.setattr(data_mean, "_OVERTIME", 0.0)
+    monkeypatch.setattr(solve_mean, "_OVERTIME", 0.0)
+    monkeypatch.setattr(solve_mean, "_LEAST_SECONDS", 0.0)
     model = _fixed(_model())
     result = _fit(model, steps=None, seconds=0.1)
     assert result.reason == "time is up" and not result.converged
@@ -233,19 +238,17 @@ def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_come_last_and_step_sizes_have_fallen_before_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rounds, sizes = list[int](), list[tuple[float, float]]()
-    round_of, set_sizes = data_mean.DataMeanStep._round, data_mean.DataMeanStep.set_step_sizes
-    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
-    monkeypatch.setattr(
-        data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step)
-    )
-    monkeypatch.setattr(
-        data_mean.DataMeanStep,
-        "set_step_sizes",
-        lambda step, now: sizes.append((now.share, now.learning_rate)) or set_sizes(step, now),
-    )
+    rounds, coupled = list[int](), list[float]()
+    round_of, step = Rounds.run, Minibatches.run
+    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", COUPLED_SHARE)
+    monkeypatch.setattr(Rounds, "run", lambda *one: rounds.append(1) or round_of(*one))
+
+    def watched(stage: Minibatches, budget: Budget) -> Report:
+        coupled.extend(size.learning_rate for size in budget.sizes)
+        return step(stage, budget)
+
+    monkeypatch.setattr(Minibatches, "run", watched)
     result = _fit(_model(), steps=20)
-    coupled = [rate for share, rate in sizes if share < COUPLED_SHARE]
     assert len(coupled) == 14 and len(rounds) == result.steps - 14 > 0
     assert coupled[:11] == [0.03] * 11 and coupled[-1] < 0.01 and np.all(np.diff(coupled) <= 0.0)
 
@@ -261,36 +264,38 @@ def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     where there are rounds.
     """
     rounds, coupled = list[int](), list[float]()
-    round_of, run = data_mean.DataMeanStep._round, data_mean.DataMeanStep.run
-    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
+    round_of, step = Rounds.run, Minibatches.run
+    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", COUPLED_SHARE)
     Clock(monkeypatch, step=0.05, product=product)
-    monkeypatch.setattr(
-        data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step)
-    )
-    monkeypatch.setattr(
-        data_mean.DataMeanStep,
-        "run",
-        lambda step, *batch: coupled.append(step._share) or run(step, *batch),
-    )
+    monkeypatch.setattr(Rounds, "run", lambda *one: rounds.append(1) or round_of(*one))
+
+    def watched(stage: Minibatches, budget: Budget) -> Report:
+        coupled.append(budget.clock.share)
+        return step(stage, budget)
+
+    monkeypatch.setattr(Minibatches, "run", watched)
     result = _fit(_model(), steps=None, seconds=1.0)
     assert bool(rounds) == (product < 1e-6)
     assert result.gap is not None and result.gap <= SOLVER.tolerance
-    last = max(share for share in coupled[: -max(1, len(rounds))])
-    assert end - 0.06 < last < end and (
-        rounds or (result.reason == "time is up" and coupled[-1] >= end)
-    )
+    assert end - 0.06 < max(coupled) < end
+    assert rounds or result.reason == "time is up"
+    assert result.steps == len(coupled) + max(1, len(rounds)), "a solve is a step, too"
 
 
 @pytest.mark.exhaustive
 def test_a_solve_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[float, ...]] = []
-    monkeypatch.setattr(
-        data_mean.DataMeanStep, "_plan", lambda step, *seconds: seen.append(seconds)
-    )
+    seen: list[tuple[float, float]] = []
+    timed = mean_on_data.seconds_of_solves
+
+    def watched(*model: Any, **options: Any) -> tuple[float, float]:
+        seen.append(timed(*model, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(mean_on_data, "seconds_of_solves", watched)
     _fit(_model(), steps=2, seconds=3.0)
     _fit(_model(), steps=2)
-    ((seconds, product, rest),) = seen
-    assert seconds == 3.0 and 0.0 < product < 0.5 and 0.0 < rest < 1.0
+    ((product, rest),) = seen
+    assert 0.0 < product < 0.5 and 0.0 < rest < 1.0
 
 
 @pytest.mark.exhaustive
@@ -326,7 +331,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(
     """
     scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
     monkeypatch.setattr(
-        "gpflow_decoupled.training.together.held_out_metrics",
+        "gpflow_decoupled.training.workers.held_out_metrics",
         lambda *_: {"log_density": next(scores)},
     )
     model = _model()

@@ -17,7 +17,8 @@ from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import hyperparameters, system
 from gpflow_decoupled.optimizers.data_mean import mean_optimizer as base
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes.data_mean import step as data_mean
+from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.stages import rounds
 from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, parts, sine
 
@@ -45,7 +46,7 @@ def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
 @pytest.fixture(autouse=True)
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds after a third of the run, so that few steps have several."""
-    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", 0.35)
+    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", 0.35)
 
 
 INTERRUPTS = {
@@ -91,7 +92,7 @@ def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(
         return LBFGSRun(np.zeros(0), 1e9, 0.0, 1, True, "converged")
 
     with monkeypatch.context() as patch:
-        patch.setattr(data_mean, "climb", climb)
+        patch.setattr(rounds, "climb", climb)
         result = _fit(model, (X, LABELS))
     assert (result.reason, result.converged) == ("interrupted", False) and calls == [[1]]
     assert model.kernel.lengthscales.numpy() == pytest.approx(before[0], rel=1e-12) and np.any(

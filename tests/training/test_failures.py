@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.training.advance import Advance
+from gpflow_decoupled.training.turns import Turns
 from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
@@ -73,7 +73,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     def expectations(X, mean, variance, Y):
         return spoilt(X, mean, variance, Y) * (np.nan if len(seen) > at else 1.0)
 
-    snapshot = Advance._snapshot
+    snapshot = Turns._snapshot
 
     def record(self) -> list:
         seen.append(values(model))
@@ -81,7 +81,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
 
     model.likelihood.variational_expectations = expectations
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Advance, "_snapshot", record)
+        patch.setattr(Turns, "_snapshot", record)
         with pytest.raises(
             NumericalError, match="bound, one of its gradients, or the precision of q"
         ) as info:

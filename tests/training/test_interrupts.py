@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.training.routes.inducing_step import TrainingStep
+from gpflow_decoupled.training.stages.minibatches import Minibatches
 from tests.training.problems import orthogonal, sine, unchanged, values
 
 
@@ -30,7 +30,7 @@ def test_an_interrupt_while_tracing_ends_the_run_with_a_result(
     model = orthogonal()
     before = values(model)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingStep, "trace", trace)
+        patch.setattr(Minibatches, "prepare", trace)
         result = gd.fit(model, sine(), steps=4, **options)
     assert (result.steps, result.reason, result.converged) == (done, "interrupted", False)
     assert len(result.history.get("elbo", [])) == done

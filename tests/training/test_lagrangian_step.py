@@ -19,11 +19,11 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import LCLGLM, LCLGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.training import Checkpoints, Schedule
-from gpflow_decoupled.training.routes.multipliers import LagrangianStep
+from gpflow_decoupled.training.stages.multipliers import Multipliers
 from tests.optimizers.lagrangian import lcl_problems as problems
 from tests.reference import lcl
 from tests.reference import lcl_sites as ref
-from tests.training.problems import slope, unchanged, values
+from tests.training.problems import slope, turn, unchanged, values
 
 Array = np.ndarray
 RNG = np.random.default_rng(4)
@@ -51,9 +51,9 @@ def _gradient(model: LCLGP, hold: str) -> list[Array]:
     """What a step hands to its optimizer: with plain descent at rate 1, the change of the
     variables.
     """
-    step = LagrangianStep(model, False, tf_keras.optimizers.SGD(1.0), hold, compile=False)
+    step = Multipliers(model, False, tf_keras.optimizers.SGD(1.0), hold, compile=False)
     before = [v.numpy() for v in step.variables]
-    step.run(*model.data, tf.constant([0, 0]))
+    turn(step, model.data)
     after = [v.numpy() for v in step.others.moved]
     for v, old in zip(step.variables, before):
         v.assign(old)
@@ -114,9 +114,8 @@ def test_sites_follow_kernel_and_mean_function(name):
         return (model.basis.lam * (model.prior_mean() + state.mean) - model.basis.alpha).numpy()
 
     before, lam, m_0 = sites(), model.basis.lam.numpy(), problems.prior_mean(model)
-    LagrangianStep(model, False, tf_keras.optimizers.Adam(0.1), "sites", compile=False).run(
-        *model.data, tf.constant([0, 0])
-    )
+    optimizer = tf_keras.optimizers.Adam(0.1)
+    turn(Multipliers(model, False, optimizer, "sites", compile=False), model.data, 0.1)
     assert np.abs(problems.prior_mean(model) - m_0).min() > 0.01
     assert_allclose(model.basis.lam, lam, rtol=1e-12)
     assert_allclose(sites(), before, rtol=1e-9, atol=1e-9)
@@ -205,7 +204,7 @@ def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part(
     model = problems.model("Student-t", 8)
     model.basis.lam.assign(np.full((8, 1), -0.05))
     assert bool(model.basis.factor(model.kernel).ok)
-    step = LagrangianStep(model, True, tf_keras.optimizers.SGD(0.0), "sites", compile=False)
+    step = Multipliers(model, True, tf_keras.optimizers.SGD(0.0), "sites", compile=False)
     sites = tf.zeros_like(model.basis.lam)
     model.kernel.variance.assign(100.0)
     assert int(step._follow(sites, model.prior_mean())) == 1

@@ -14,7 +14,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.routes.inducing_step import TrainingStep
+from gpflow_decoupled.training.stages.minibatches import Minibatches
 from tests.training.problems import orthogonal, sine
 
 STATUS = Path("/proc/self/statm")
@@ -40,6 +40,6 @@ def test_fits_in_a_loop_keep_a_bounded_amount_of_memory(
     left = [
         type(thing).__name__
         for thing in gc.get_objects()
-        if isinstance(thing, (ArrayBatches, TrainingStep))
+        if isinstance(thing, (ArrayBatches, Minibatches))
     ]
     assert left == []

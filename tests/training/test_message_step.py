@@ -60,9 +60,9 @@ def _coupled() -> FactorGraph:
 
 
 def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
-    from gpflow_decoupled.training.routes import mean_field
+    from gpflow_decoupled.training.stages import messages
 
-    graph, move_groups, lengths = problems.log_normal_rate(), mean_field.move_groups, []
+    graph, move_groups, lengths = problems.log_normal_rate(), messages.move_groups, []
 
     def overshoots(graph, now, groups, step_size, data, seed):
         lengths.append(float(step_size))
@@ -70,7 +70,7 @@ def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
             graph, now, groups, (4.0 if len(lengths) == 2 else 1.0) * step_size, data, seed
         )
 
-    monkeypatch.setattr(mean_field, "move_groups", overshoots)
+    monkeypatch.setattr(messages, "move_groups", overshoots)
     result = gd.fit(graph, steps=5, natural_gradient=0.6, progress=False, compile=False)
     assert_allclose(lengths, [0.6, 0.6, 0.3, 0.6, 0.6])
     assert result.shortened_steps == 1

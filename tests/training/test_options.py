@@ -4,6 +4,8 @@ nothing changed.
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -14,6 +16,9 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import DVGP
+from gpflow_decoupled.training import Schedule, fit
+from gpflow_decoupled.training.options import ROWS, markdown
+from gpflow_decoupled.training.routes.registry import ROUTES
 from tests.training.problems import (
     BETA,
     GAMMA,
@@ -233,3 +238,21 @@ def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
     ):
         _fit(model, (X, Y))
     assert _fit(_Shown(*parts(), gd.bases.CoupledBasis(BETA)), (X, Y)).steps == 1
+
+
+def test_the_signature_and_the_docstring_of_fit_are_those_of_the_table() -> None:
+    """One row of the table for each argument, or for each field of a `Schedule`."""
+    arguments = inspect.signature(fit).parameters
+    rows = {row.name: row for row in ROWS.values() if "." not in row.name}
+    assert set(arguments) - {"model", "data", "schedule"} == set(rows)
+    for name, row in rows.items():
+        assert arguments[name].default == row.unset, name
+        assert f"    :param {name}: " in str(fit.__doc__), name
+    fields = {row.name for row in ROWS.values() if "." in row.name}
+    assert fields == {f"Schedule.{name}" for name in vars(Schedule())}
+
+
+def test_the_documentation_has_the_table_of_options() -> None:
+    table = markdown({route.models[0]: (route.takes, route.defaults) for route in ROUTES})
+    page = Path(__file__).parents[2] / "docs" / "training.md"
+    assert table in page.read_text(encoding="utf-8"), f"docs/training.md should have:\n{table}"

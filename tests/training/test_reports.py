@@ -163,7 +163,7 @@ def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monk
     """
     expected = orthogonal()
     _fit(expected, steps=50, callbacks=[_interrupt])
-    from gpflow_decoupled.training.routes.keras import KerasAscent
+    from gpflow_decoupled.training.keras import KerasAscent
 
     ascend, calls = KerasAscent.ascend, []
 

@@ -32,13 +32,12 @@ from gpflow_decoupled.models import (
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
 from gpflow_decoupled.training.routes.affine_independent import AffineIndependentRoute
+from gpflow_decoupled.training.routes.checks import natural_step
 from gpflow_decoupled.training.routes.inducing import InducingRoute
-from gpflow_decoupled.training.routes.mean_field import MeanFieldRoute
+from gpflow_decoupled.training.routes.messages import MessagesRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
 from gpflow_decoupled.training.routes.registry import ROUTES, route_for
-from gpflow_decoupled.training.routes.roles import natural_step
 from gpflow_decoupled.training.routes.sites import SitesRoute
-from gpflow_decoupled.training.schedules import Limits
 from tests.optimizers.mean_field import mean_field_problems
 from tests.training.problems import (
     BETA,
@@ -77,7 +76,7 @@ BUILDERS: dict[type, Callable[[], Any]] = {
     SitesRoute: lambda: CVIGP((X, OUTLIERS), _kernel(), _student()),
     MultipliersRoute: lambda: _counts_model(LCLGP),
     AffineIndependentRoute: lambda: AffineIndependentGP((X, LABELS), _kernel(), BernoulliLogit()),
-    MeanFieldRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
+    MessagesRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
 }
 """A small model of each family, on which every option that the family takes makes a difference."""
 DATA = {InducingRoute: (X, OUTLIERS)}
@@ -168,7 +167,7 @@ _BASE: dict[type, tuple[np.ndarray, Any]] = {}
 
 
 def test_every_option_is_looked_at() -> None:
-    assert set().union(*(route.options for route in ROUTES)) == set(OPTIONS)
+    assert set().union(*(route.takes for route in ROUTES)) == set(OPTIONS)
 
 
 @pytest.mark.costly(keep=1)
@@ -180,7 +179,7 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
     calls, compiled = [], _count_compiled(monkeypatch)
     _stub_ascent(monkeypatch)
     options = _chosen(route, option, tmp_path, calls)
-    if option not in route.options:
+    if option not in route.takes:
         model = BUILDERS[type(route)]()
         before = [v.numpy() for v in model.variables]
         with pytest.raises(
@@ -188,7 +187,7 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
         ) as info:
             gd.fit(model, DATA.get(type(route)), **options)
         listed = str(info.value).split("It takes ")[1].rstrip(".").split(", ")
-        assert set(listed) >= route.options
+        assert set(listed) >= route.takes
         assert all(np.array_equal(old, new.numpy()) for old, new in zip(before, model.variables))
         return
     if type(route) not in _BASE:
@@ -226,7 +225,7 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
 def test_patience_ends_every_run(route, monkeypatch) -> None:
     _stub_ascent(monkeypatch)
     options = grouped(evaluate_every=1, patience=2, steps=40)
-    if type(route) is MeanFieldRoute:
+    if type(route) is MessagesRoute:
         options["natural_gradient"] = 1e-12  # nothing but the noise of the draws moves the bound
     else:
         options["optimizer"] = tf_keras.optimizers.SGD(0.0)
@@ -365,8 +364,8 @@ def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(
     )
     likelihood = gpflow.likelihoods.Gaussian()
     model = SOLVEGP(_kernel(), likelihood, GAMMA, BETA, num_data=rows, num_latent_gps=latents)
-    step, _ = route.parts(model, data, route.choose(model, options, Limits(1, None)))
-    assert step.holds_sites is held
+    plan = route.plan(model, data, route.options(model, {"steps": 1, **options}))
+    assert plan.parts[0].stage.holds_sites is held
 
 
 @pytest.mark.parametrize(
@@ -384,12 +383,11 @@ def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
         ODVGP(_kernel(), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=rows),
         InducingRoute(),
     )
-    choices = route.choose(model, options, Limits(1, None))
-    step, batches = route.parts(model, sine(rows), choices)
-    assert route.rates(model, choices, batches).natural_gradient == (
-        rho if rho is None else pytest.approx(rho)
-    )
-    assert step.natural is None if rho is None else float(step.natural.gamma) == pytest.approx(rho)
+    plan = route.plan(model, sine(rows), route.options(model, {"steps": 1, **options}))
+    stage = plan.parts[0].stage
+    assert plan.rates.natural_gradient == (rho if rho is None else pytest.approx(rho))
+    rule = stage.natural
+    assert rule is None if rho is None else float(rule.gamma) == pytest.approx(rho)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.training.batches import ArrayBatches
 from gpflow_decoupled.training.routes import inducing
-from gpflow_decoupled.training.routes.roles import is_small
-from gpflow_decoupled.training.steps import SeveralSteps, StepOutput, StepSizes
+from gpflow_decoupled.training.routes.checks import is_small
+from gpflow_decoupled.training.schedules import StepSizes
+from gpflow_decoupled.training.stages.several import SeveralSteps
+from gpflow_decoupled.training.stages.stage import StepOutput
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, values
 from tests.training.test_soundness import Brittle
 

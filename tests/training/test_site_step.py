@@ -17,9 +17,9 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from gpflow_decoupled.training import Checkpoints, Schedule
-from gpflow_decoupled.training.routes.sites import SiteStep
+from gpflow_decoupled.training.stages.sites import Sites
 from tests.reference import conjugate as ref
-from tests.training.problems import slope, unchanged, values
+from tests.training.problems import slope, turn, unchanged, values
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(-1, 1, (14, 2))
@@ -47,10 +47,10 @@ def _gradient(model: CVIGP, hold: str) -> list[np.ndarray]:
     """What the step hands to its optimizer: with plain descent at rate 1, the change of the
     variables.
     """
-    step = SiteStep(model, None, tf_keras.optimizers.SGD(1.0), hold, compile=False)
+    step = Sites(model, None, tf_keras.optimizers.SGD(1.0), hold, compile=False)
     before = [v.numpy() for v in step.others.moved]
     sites = model.basis.nu.numpy(), model.basis.tau.numpy()
-    step.run(*model.data, tf.constant([0, 0]))
+    turn(step, model.data)
     gradient = [v.numpy() - old for v, old in zip(step.others.moved, before)]
     for v, old in zip(step.others.moved, before):
         v.assign(old)
@@ -146,9 +146,7 @@ def test_sites_follow_the_mean_function():
     model, alone = _model(), _model()
     ConjugateComputation(0.4).minimize(alone)
     rule = ConjugateComputation(0.4)
-    SiteStep(model, rule, tf_keras.optimizers.Adam(0.3), "sites").run(
-        *model.data, tf.constant([0, 0])
-    )
+    turn(Sites(model, rule, tf_keras.optimizers.Adam(0.3), "sites"), model.data, 0.3)
     assert np.abs(_prior(model)[1] - _prior(alone)[1]).min() > 0.01
     of_f = [
         m.basis.nu.numpy()[:, 0] + m.basis.tau.numpy()[:, 0] * _prior(m)[1] for m in (model, alone)

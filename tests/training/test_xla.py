@@ -16,7 +16,7 @@ from gpflow.kernels import LinearCoregionalization, Matern32, SquaredExponential
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.models import CVIGP, ODVGP, MonteCarlo
-from gpflow_decoupled.training.routes import inducing_step
+from gpflow_decoupled.training.stages import minibatches
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
@@ -86,12 +86,12 @@ def test_xla_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are compiled without XLA here, which takes 20 seconds."""
     seen: list[object] = []
 
-    class Watched(inducing_step.Compiled):
+    class Watched(minibatches.Compiled):
         def __init__(self, function: Callable[..., Any], **options: Any) -> None:
             seen.append(options["jit_compile"])
             super().__init__(function, **{**options, "jit_compile": False})
 
-    monkeypatch.setattr(inducing_step, "Compiled", Watched)
+    monkeypatch.setattr(minibatches, "Compiled", Watched)
     gd.fit(MODELS["SVGP"](), sine(), steps=2, progress=False, compile="xla")
     assert seen == [True]
 

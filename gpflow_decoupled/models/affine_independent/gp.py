@@ -11,6 +11,7 @@ from __future__ import annotations
 __all__ = ["AffineIndependentGP"]
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,9 @@ class AffineIndependentGP(FullGP):
 
     basis: AffineIndependentBasis
     starts_at_prior = True
+
+    route: ClassVar[str] = "affine_independent"
+    """The name of the route by which `fit` trains it."""
 
     def __init__(
         self,

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from ..steps import Trackable
 from .order import RowOrder
-from .protocol import Batch
+from .protocol import Batch, Trackable
 
 
 class ArrayBatches:

@@ -13,8 +13,7 @@ from gpflow.likelihoods import Likelihood
 from ...errors import DataError
 from ...likelihoods import check_labels
 from ...models.checks import check_values
-from ..steps import Trackable
-from .protocol import Batch
+from .protocol import Batch, Trackable
 
 
 class DatasetBatches:

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_values
-from ..steps import Trackable
-from .protocol import Batch
+from .protocol import Batch, Trackable
 
 Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]
 """Starts a pass over batches X [B, D] and Y [B, P]."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["make_batches"]
+__all__ = ["Data", "make_batches"]
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,12 @@ from .datasets import DatasetBatches
 from .functions import FunctionBatches, Passes
 from .on_disk import DiskBatches
 from .order import RowOrder
+
+Data: TypeAlias = (
+    "Sequence[npt.ArrayLike] | tf.data.Dataset | Passes | "
+    "Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
+)
+"""The data that `fit` takes."""
 
 
 def make_batches(

@@ -13,9 +13,8 @@ import tensorflow as tf
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values, warn_of_values
-from ..steps import Trackable
 from .order import RowOrder
-from .protocol import Batch
+from .protocol import Batch, Trackable
 
 _BLOCK = 8192
 """Rows that are read at a time."""

@@ -1,23 +1,22 @@
-"""What the loop of a run needs of its data."""
+"""The contract between a run and its data."""
 
 from __future__ import annotations
 
-__all__ = ["Batch", "Batches"]
+__all__ = ["Batch", "Batches", "Trackable"]
 
 from typing import Protocol, TypeAlias
 
 import tensorflow as tf
 
-from ..steps import Trackable
+Trackable: TypeAlias = "tf.Module | tf.Variable | tf.data.Iterator"
+"""What `tf.train.Checkpoint` saves."""
 
 Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
 
 
 class Batches(Protocol):
-    """What the loop needs of the data: a batch for each step, and what a checkpoint must know of
-    them.
-    """
+    """A batch for each step, and the values that a checkpoint must know of the data."""
 
     num_data: int
 
@@ -33,12 +32,12 @@ class Batches(Protocol):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """What a checkpoint saves to find the place in the data again, by name."""
+        """Objects by which a checkpoint finds the place in the data again, by name."""
         ...
 
     @property
     def settings(self) -> dict[str, object]:
-        """What must be the same for a resumed run to go on, by name."""
+        """Values that must be the same for a resumed run to go on, by name."""
         ...
 
     def __call__(self, step: int) -> Batch:

@@ -9,12 +9,13 @@ __all__ = ["StateFolder"]
 import os
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import tensorflow as tf
+
+from ...user_warnings import warn_user
 
 INDEX = "checkpoint"
 """TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works
@@ -46,11 +47,11 @@ class StateFolder:
         self.path = path
 
     def tensors(self, step: int) -> str:
-        """What the names of the files with the tensors of a state begin with."""
+        """Return the prefix of the files with the tensors of a state."""
         return str(self.path / f"ckpt-{step}")
 
     def place(self, step: int, worker: int) -> str:
-        """What the names of the files with the place of a worker in its own data begin with."""
+        """Return the prefix of the files with the place of a worker in its own data."""
         return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
@@ -62,10 +63,9 @@ class StateFolder:
             return listed
         found = sorted({int(match[1]) for match in self._matches(_STATE) if match[2]})
         if found:
-            warnings.warn(
+            warn_user(
                 f"The index {self.path / INDEX} is missing or damaged; the states {found} are found"
-                " by their files.",
-                stacklevel=3,
+                " by their files."
             )
         return found
 

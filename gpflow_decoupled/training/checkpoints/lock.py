@@ -5,12 +5,12 @@ from __future__ import annotations
 __all__ = ["locked"]
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import CheckpointError
+from ...user_warnings import warn_user
 
 try:
     import fcntl
@@ -59,7 +59,6 @@ def _take(handle: int, folder: Path) -> None:
             ) from error
         except OSError as error:
             reason = str(error.strerror)
-    warnings.warn(
-        f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it.",
-        stacklevel=4,
+    warn_user(
+        f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it."
     )

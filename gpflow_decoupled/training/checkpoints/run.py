@@ -1,4 +1,4 @@
-"""What is saved of a run, and how it is read back."""
+"""Save the state of a run, and read it back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ __all__ = ["RunCheckpoint"]
 
 import json
 import os
-import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,9 +17,10 @@ import tensorflow as tf
 
 from ...errors import CheckpointError, DataError
 from ...replicas import Group
+from ...user_warnings import warn_user
+from ..batches import Trackable
 from ..result import History, Totals
-from ..states import Best
-from ..steps import Trackable
+from ..snapshots import Best
 from .folder import StateFolder
 from .lock import locked
 
@@ -34,12 +34,10 @@ UNREADABLE = (
     zipfile.BadZipFile,
     tf.errors.OpError,
 )
-"""What damaged files make NumPy, JSON and TensorFlow raise."""
+"""Errors of NumPy, JSON and TensorFlow for damaged files."""
 
 BEST = "best "
-"""What the names of the arrays begin with that are no traces, but the state at the best
-evaluation.
-"""
+"""Prefix of the arrays that are the state at the best evaluation, and no traces."""
 
 KEPT = 2
 """States in a folder: the latest, and the one before it, in case that one is damaged."""
@@ -196,9 +194,8 @@ class RunCheckpoint:
                 problems.append(f"step {step}: {_cause(error)}")
                 continue
             if problems:
-                warnings.warn(
-                    f"The run goes on from step {step}: a later state is damaged ({problems[0]}).",
-                    stacklevel=2,
+                warn_user(
+                    f"The run goes on from step {step}: a later state is damaged ({problems[0]})."
                 )
             best.values = [
                 traces.pop(f"{BEST}{place}")
@@ -232,6 +229,6 @@ def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
 
 
 def _cause(error: BaseException) -> str:
-    """What went wrong, on one line."""
+    """The cause, on one line."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]

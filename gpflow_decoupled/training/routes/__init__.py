@@ -1,12 +1,14 @@
-"""How `fit` trains each family of models: one module for each family, and no other place that knows
-them.
+"""How `fit` trains each family of models: one module a family, which lists the stages of a run.
 
-`registry.py` looks up the route of a model. `route.py` is the contract: a `Route` names the model
-classes and the options that it takes, and makes the step and the batches. `keras.py` drives an
-optimizer of Keras. Then, in the order of the table in the docstring of `fit`: `inducing` (natural
-gradients, by the step of `inducing_step`), `sites` (conjugate computation), `multipliers`
-(Lagrangian), `affine_independent` (ascent of A, b and shapes), `mean_field` (messages on a factor
-graph). Read `route.py`, then `sites.py`, which is the simplest whole route.
+`route.py` is the contract: a `Route` names the options that it takes and plans the stages. Then, in
+the order of the table in the docstring of `fit`: `inducing` (minibatches), with `lbfgs` (L-BFGS on
+all rows after them) and `mean_on_data` (rounds on all rows after them); `sites`; `multipliers`;
+`affine_independent`; `messages` on a factor graph. `checks` and `replicas` refuse models on
+inducing points that cannot be trained as asked. Read `route.py`, then `sites.py`, which is the
+simplest whole route.
+
+A model names its route by its class attribute `route`, and `registry` lists them all: a new route
+is a file here, and a line there.
 """
 
 __all__: list[str] = []

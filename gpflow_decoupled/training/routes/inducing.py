@@ -1,5 +1,5 @@
-"""Models on inducing points: q(u) by natural gradients, the mean points by a solver of their own,
-the rest by an optimizer.
+"""Models on inducing points: q(u) by natural gradients, the mean points by a solver, the rest by an
+optimizer.
 """
 
 from __future__ import annotations
@@ -7,255 +7,214 @@ from __future__ import annotations
 __all__ = ["InducingRoute"]
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from typing import Any
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import MultiClass
 from gpflow.models import SVGP
 
-from ...bases.parts.data_mean import refuse_white
-from ...covariances.blocks import xla_works
-from ...errors import ModelError, UnknownOptionError
+from ...errors import UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients
-from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...optimizers.natural_gradient.bound_gradients import as_basis_model
 from ...replicas import dataset_of
-from ...summaries import short_repr
-from ..batches import DEFAULT_BATCH, Batches, make_batches
-from ..schedules import Limits
-from ..steps import Step
-from .all_rows.parts import BY_NAME as LBFGS
-from .all_rows.parts import parts_on_all_rows
-from .data_mean.parts import BY_NAME, parts_on_data, undo_of
-from .inducing_step import TrainingStep
-from .on_replicas import check_on_replicas, shards_of
-from .roles import (
+from ..batches import DEFAULT_BATCH, Batches, Data, make_batches
+from ..mean_solver import MeanSolver
+from ..options import NAMES, Options
+from ..plan import Part, Plan
+from ..stages.minibatches import Minibatches, bound_of, probe_of
+from .checks import (
+    check_mean_on_data,
+    check_own_bound,
     check_precision,
     check_roles,
+    check_xla,
     is_small,
     natural_rule,
     natural_step,
     sites_pay,
     warn_of_sizes,
 )
-from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route
+from .lbfgs import BY_NAME as LBFGS
+from .lbfgs import plan_on_all_rows
+from .mean_on_data import BY_NAME, plan_on_data, undo_of
+from .replicas import check_on_replicas, shards_of
+from .route import Route, rates_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
-"""What acts on mean points alone."""
-_OF_BOUND = ("elbo", "maximum_log_likelihood_objective", "prior_kl")
-"""Methods that are the bound of a model, or a part of it."""
-_KNOWN = ("gpflow", "gpflow_decoupled")
-"""Packages whose classes compute the bound that the steps climb."""
+"""The options that act on mean points alone."""
 _OF_GAUSSIANS = frozenset({"natural_gradient", "hold", "negative_precision"})
-"""What acts on the parts of q that have natural parameters alone."""
+"""The options that act only on parts of q that have natural parameters."""
+_NO_NATURAL = (
+    "The covariance of this model has no natural parameters (a DVGP with"
+    ' covariance="coupled" has them).'
+)
 
 
 class InducingRoute(Route):
     """`BasisGP` with its kin (`ODVGP`, `SparseCVIGP`, ...) and plain `gpflow.models.SVGP`."""
 
-    models = (BasisGP, SVGP)
-    options = (
-        EVERY_ROUTE
-        | OF_OPTIMIZER
-        | _OF_MEAN
-        | {
-            "batch_size",
-            "natural_gradient",
-            "hold",
-            "negative_precision",
-            "Schedule.ramp_steps",
-            "seed",
-        }
-        | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
-    )
+    name = "inducing"
+    models = ("BasisGP", "SVGP")
+    takes = NAMES
     reasons = {
         **dict.fromkeys(_OF_MEAN, "This model has no mean points of its own."),
-        **dict.fromkeys(
-            _OF_GAUSSIANS,
-            "The covariance of this model has no natural parameters (that of a DVGP with"
-            ' covariance="coupled" has them).',
-        ),
+        **dict.fromkeys(_OF_GAUSSIANS, _NO_NATURAL),
     }
-    defaults = {"natural_gradient": "auto", "Schedule.ramp_steps": 10, "hold": "auto"}
+    defaults = {"natural_gradient": "auto", "ramp_steps": 10, "hold": "auto"}
     holds = ("auto", "sites", "whitened")
     compiles = (True, False, "xla")
 
-    def options_of(self, model: Model) -> frozenset[str]:
-        """All but those of what the model lacks: mean points, or natural parameters; a mean on all
-        data is not refreshed.
+    def taken_by(self, model: Any) -> frozenset[str]:
+        """Return all but the options of parts that the model lacks; a mean on all data is not
+        refreshed.
         """
-        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
-        if _has_data_mean(model):
-            return self.options - {"Schedule.refresh_every"}
-        lacks = _OF_MEAN if mean is None else frozenset()
-        return self.options - (lacks if _has_gaussians(model) else lacks | _OF_GAUSSIANS)
+        if _data_mean_of(model) is not None:
+            return self.takes - {"Schedule.refresh_every"}
+        stored = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
+        lacks = frozenset() if stored else _OF_MEAN
+        return self.takes - (lacks if _has_gaussians(model) else lacks | _OF_GAUSSIANS)
 
-    def only_of(self, model: Model) -> Mapping[str, object]:
-        """No natural gradients where q has no natural parameters."""
+    def only_of(self, model: Any) -> Mapping[str, object]:
+        """Return no natural gradients where q has no natural parameters."""
         return {} if _has_gaussians(model) else {"natural_gradient": None}
 
-    def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
-        """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no
-        option asks for more.
+    def defaults_of(self, model: Any, asked: Mapping[str, object]) -> Mapping[str, object]:
+        """Return Adam for q(u) too where the likelihood is a robust maximum, unless an option asks
+        for natural gradients.
         """
-        solver = chosen.get("mean_solver", "adam")
-        asked = {"hold", "negative_precision"} & set(chosen) or getattr(
-            solver, "method", solver
-        ) != "adam"
-        robust = isinstance(model.likelihood, MultiClass) and not _has_data_mean(model)
-        return (
-            {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
+        solver = asked.get("mean_solver", "adam")
+        natural = {"hold", "negative_precision"} & set(asked) or (
+            getattr(solver, "method", solver) != "adam"
         )
+        robust = isinstance(model.likelihood, MultiClass)
+        if robust and not natural and _data_mean_of(model) is None:
+            return {**self.defaults, "natural_gradient": None}
+        return self.defaults
 
-    def check(self, model: Model, chosen: Mapping[str, object]) -> None:
-        """Refuse options that would be ignored, solvers and kernels of other mean points, and what
-        replicas cannot do.
+    def check(self, model: Any, asked: Mapping[str, Any]) -> None:
+        """Refuse options that would be ignored, solvers and kernels that do not suit the mean
+        points, and work that replicas cannot share out.
         """
-        super().check(model, chosen)
-        _check_own_bound(model)
-        if (strategy := chosen.get("strategy")) is not None:
-            check_on_replicas(model, strategy, chosen)
-        if chosen.get("compile") == "xla" and not xla_works():
-            raise UnknownOptionError(
-                'compile="xla": this TensorFlow has no XLA compiler for its device; use'
-                " compile=True."
-            )
-        if chosen.get("precision") == "mixed":
+        super().check(model, asked)
+        check_own_bound(model)
+        if (strategy := asked.get("strategy")) is not None:
+            check_on_replicas(model, strategy, asked)
+        if asked.get("compile") == "xla":
+            check_xla()
+        if asked.get("precision") == "mixed":
             check_precision(self.view(model))
-        solver = chosen.get("mean_solver")
-        of_data = _has_data_mean(model)
-        if of_data:
-            refuse_white(model.kernel)
-        if (
-            of_data
-            and solver is not None
-            and not _is_called(BY_NAME, solver)
-            and not isinstance(solver, MeanOptimizer)
-        ):
-            stored = isinstance(solver, MeanSolver) or isinstance(solver, str) and solver in METHODS
-            raise UnknownOptionError(
-                f"mean_solver={short_repr(solver)}"
-                f" {'is for mean points that are stored' if stored else 'is not known'}; "
-                f'gamma="data" takes {BY_NAME!r}, which is the default, a ConjugateGradients with'
-                " settings, or a "
-                "StochasticDualDescent."
-            )
+        if _data_mean_of(model) is not None:
+            check_mean_on_data(model, asked.get("mean_solver"), BY_NAME)
 
-    def choose(self, model: Model, chosen: Mapping[str, object], limits: Limits) -> Choices:
-        """Those of all, where conjugate gradients and L-BFGS may be chosen by their names."""
-        named: dict[str, object] = {}
-        if _is_called(BY_NAME, chosen.get("mean_solver")):
+    def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
+        """Return the options; conjugate gradients and L-BFGS may be chosen by their names."""
+        named: dict[str, Any] = dict(asked)
+        if _is_called(BY_NAME, asked.get("mean_solver")):
             named["mean_solver"] = ConjugateGradients()
-        if on_all_rows := _is_called(LBFGS, chosen.get("optimizer")):
-            named["optimizer"] = None  # Adam, on minibatches
-        return replace(super().choose(model, {**chosen, **named}, limits), on_all_rows=on_all_rows)
+        if _is_called(LBFGS, asked.get("optimizer")):
+            named |= {"optimizer": None, "on_all_rows": True}  # Adam, on minibatches
+        return super().options(model, named)
 
-    def view(self, model: Model) -> BasisGP:
-        """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
+    def view(self, model: BasisGP | SVGP) -> BasisGP:
+        """Return the model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
         return as_basis_model(model)
 
-    def mean_rate(self, model: BasisGP, solver: MeanSolver) -> float:
-        """See `MeanSolver`."""
-        if solver.method != "adam":
-            return 1.0
-        mean = model.basis.kernel_mean
-        return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
-
-    def natural_step(self, model: BasisGP, choices: Choices, batches: Batches) -> float | None:
-        """That of the caller, or one that suits batch and points."""
-        if choices.natural_gradient != "auto":
-            return super().natural_step(model, choices, batches)
-        rows = batches.batch_size or DEFAULT_BATCH
-        return natural_step(rows, count_points(model.basis.beta), batches.num_data)
-
-    def undo(self, model: Model) -> Callable[[], None]:
-        """Give a mean on all data its points back."""
-        mean = model.basis.data_mean if isinstance(model, BasisGP) else None
+    def undo(self, model: Any) -> Callable[[], None]:
+        """Return a callback that gives a mean on all data its points back."""
+        mean = _data_mean_of(model)
         return super().undo(model) if mean is None else undo_of(mean)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""
         view.num_data = model.num_data = batches.num_data
 
-    def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
-        """A `TrainingStep` on minibatches of the data."""
-        if model.basis.data_mean is not None:
-            if choices.on_all_rows:
+    def plan(self, model: BasisGP, data: Data, options: Options) -> Plan:
+        """Return minibatches, and the stages on all rows that follow them."""
+        mean = model.basis.data_mean
+        if mean is not None:
+            if options.on_all_rows:
                 raise UnknownOptionError(
                     f'optimizer={LBFGS!r}: training with gamma="data" climbs all rows anyway where'
                     " that pays; leave it out."
                 )
-            return parts_on_data(model, model.basis.data_mean, data, choices, self.parts)
-        if choices.on_all_rows:
-            return parts_on_all_rows(model, data, replace(choices, on_all_rows=False), self.parts)
-        if not isinstance(choices.mean_solver, MeanSolver):
-            raise UnknownOptionError(
-                f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and'
-                f" the mean points of this {type(model).__name__} are its own: use"
-                ' mean_solver="adam" or "newton".'
-            )
-        solver = choices.mean_solver.method
-        check_roles(model, choices.natural_gradient is not None, solver)
-        batches = make_batches(
-            model, dataset_of(data, choices.group), choices.batch_size, choices.seed
-        )
-        warn_of_sizes(model, batches.num_data)
-        rates = self.rates(model, choices, batches)
-        rho, rate = rates.natural_gradient, rates.mean_learning_rate
-        natural = (
-            None
-            if rho is None
-            else natural_rule(model, rho, rate, solver, choices.negative_precision)
-        )
-        mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
-        shards = shards_of(batches, choices.group)
-        held = choices.hold == "sites" or (
-            choices.hold == "auto" and sites_pay(model.basis, batches)
-        )
-        compile = "xla" if choices.xla else choices.compile
-        low = tf.float32 if choices.precision == "mixed" else None
-        together = compile is True and choices.group.strategy is None and is_small(model, batches)
-        step = TrainingStep(
-            model,
-            natural,
-            choices.optimizer,
-            mean_optimizer,
-            compile,
-            held,
-            low,
-            choices.group,
-            shards,
-            together,
-        )
-        return step, batches
+            return plan_on_data(model, mean, data, options, _on_minibatches)
+        if options.on_all_rows:
+            return plan_on_all_rows(model, data, options, _on_minibatches)
+        return _on_minibatches(model, data, options)
 
 
-def _check_own_bound(model: Model) -> None:
-    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises
-    `ModelError`.
-    """
-    # GPflow's bound calls predict_f, too, and that of this package does not
-    for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
-        method = getattr(type(model), name, None)
-        if method is not None and method.__module__.split(".")[0] not in _KNOWN:
-            raise ModelError(
-                f"{type(model).__name__} has {name} of its own, and fit takes steps on the bound of"
-                " q(f) and the data, which do not call it: override variational_expectations of a"
-                " likelihood or write a basis, or train by GPflow."
-            )
+def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
+    """One stage on minibatches of the data."""
+    solver, group, mean = options.mean_solver, options.group, model.basis.kernel_mean
+    if not isinstance(solver, MeanSolver):
+        raise UnknownOptionError(
+            f'{type(solver).__name__} needs a mean on all data, gamma="data", and'
+            f" the mean points of this {type(model).__name__} are its own: use"
+            ' mean_solver="adam" or "newton".'
+        )
+    check_roles(model, options.natural_gradient is not None, solver.method)
+    batches = make_batches(model, dataset_of(data, group), options.batch_size, options.seed)
+    warn_of_sizes(model, batches.num_data)
+    rho, rate = _natural_step(model, options, batches), _mean_rate(model, solver)
+    natural, policy = None, options.negative_precision
+    if rho is not None:
+        natural = natural_rule(model, rho, rate, solver.method, policy)
+    compiled = options.compile is True and group.strategy is None
+    stage = Minibatches(
+        model,
+        natural,
+        options.optimizer,
+        tf_keras.optimizers.Adam(rate) if solver.method == "adam" else None,
+        compile=options.compile,
+        hold_sites=options.hold == "sites"
+        or (options.hold == "auto" and sites_pay(model.basis, batches)),
+        low=tf.float32 if options.precision == "mixed" else None,
+        group=group,
+        shards=shards_of(batches, group),
+        together=compiled and is_small(model, batches),
+    )
+    return Plan(
+        parts=[Part(stage)],
+        batches=batches,
+        rates=rates_of(options, rho, rate),
+        bound=bound_of(model, group),
+        matrices=lambda: model.basis.matrices(model.kernel),
+        whole=batches.whole,
+        probe=probe_of(model),
+        sampled_rows=None if mean is None else mean.subsample,
+    )
 
 
-def _has_gaussians(model: Model) -> bool:
+def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float | None:
+    """The step size of the caller, or one that suits batch and points."""
+    rho = options.natural_gradient
+    if rho != "auto":
+        return None if rho is None else float(rho)
+    rows = batches.batch_size or DEFAULT_BATCH
+    return natural_step(rows, count_points(model.basis.beta), batches.num_data)
+
+
+def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
+    """See `MeanSolver`."""
+    if solver.learning_rate is not None:
+        return solver.learning_rate
+    if solver.method != "adam":
+        return 1.0
+    mean = model.basis.kernel_mean
+    return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
+
+
+def _data_mean_of(model: BasisGP | SVGP) -> Any:
+    """The mean on all training inputs, or None."""
+    return model.basis.data_mean if isinstance(model, BasisGP) else None
+
+
+def _has_gaussians(model: BasisGP | SVGP) -> bool:
     """Whether q has parts that natural gradients move; a plain SVGP has."""
     return not isinstance(model, BasisGP) or bool(model.basis.gaussian_parameters())
-
-
-def _has_data_mean(model: Model) -> bool:
-    """Whether the mean is on all training inputs."""
-    return isinstance(model, BasisGP) and model.basis.data_mean is not None
 
 
 def _is_called(name: str, option: object) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 __all__ = ["ROUTES", "route_for"]
 
+from gpflow.models import SVGP
+
 from ...errors import ModelError
 from ...models.families import ways_to_train
 from .affine_independent import AffineIndependentRoute
 from .inducing import InducingRoute
-from .mean_field import MeanFieldRoute
+from .messages import MessagesRoute
 from .multipliers import MultipliersRoute
 from .route import Route
 from .sites import SitesRoute
@@ -18,19 +20,20 @@ ROUTES: tuple[Route, ...] = (
     SitesRoute(),
     MultipliersRoute(),
     AffineIndependentRoute(),
-    MeanFieldRoute(),
+    MessagesRoute(),
 )
 
 
 def route_for(model: object) -> Route:
-    """The route of a model.
+    """Return the route of a model, which its class names.
 
     :raises ModelError: if there is none, with what trains this model instead.
     """
+    name = "inducing" if isinstance(model, SVGP) else getattr(type(model), "route", None)
     for route in ROUTES:
-        if isinstance(model, route.models):
+        if route.name == name:
             return route
-    names = ", ".join(kind.__name__ for route in ROUTES for kind in route.models)
+    names = ", ".join(kind for route in ROUTES for kind in route.models)
     raise ModelError(
         f"fit takes models of the classes {names}, and got {type(model).__name__}."
         f" {ways_to_train(model)}"

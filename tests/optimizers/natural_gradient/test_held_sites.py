@@ -29,7 +29,7 @@ from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.held_sites import carry_over
 from gpflow_decoupled.optimizers.natural_gradient.natural_parameters import Natural
-from gpflow_decoupled.training.routes.inducing_step import TrainingStep
+from gpflow_decoupled.training.stages.minibatches import Minibatches
 
 
 class CurvedBasis(CoupledBasis):
@@ -172,8 +172,8 @@ def test_the_slope_of_rows_is_known_without_their_product(name, monkeypatch):
         )
 
 
-def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
-    return TrainingStep(
+def _step(model: BasisGP, hold_sites: bool = True) -> Minibatches:
+    return Minibatches(
         model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None, True, hold_sites
     )
 
@@ -191,7 +191,7 @@ def test_a_training_step_moves_the_kernel_under_the_new_sites(name):
         for frame, part in zip(basis.whiteners(before), move.naturals)
     ]
     lengthscales = model.kernel.lengthscales.numpy()
-    assert _step(model).run(*data, tf.constant([0, 0])).ok
+    assert _step(model).step(*data, tf.constant([0, 0])).ok
     after = basis.factor(model.kernel)
     assert np.abs(model.kernel.lengthscales.numpy() - lengthscales).max() > 0.05
     for frame, part, sites in zip(basis.whiteners(after), basis.gaussians(after), expected):
@@ -223,7 +223,7 @@ def test_bases_without_whitened_sites_keep_their_parameters(basis):
         model.basis.q_mu.assign(np.ones((4, 2)))
         step = _step(model, hold)
         assert not step.holds_sites
-        step.run(*data, tf.constant([0, 0]))
+        step.step(*data, tf.constant([0, 0]))
         results.append(model.kernel.lengthscales.numpy())
     assert_allclose(*results)
 

@@ -23,7 +23,7 @@ from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
-from gpflow_decoupled.training.routes.inducing_step import TrainingStep
+from gpflow_decoupled.training.stages.minibatches import Minibatches
 
 RNG = np.random.default_rng(4)
 BETA, GAMMA, X = RNG.uniform(-1, 1, (4, 2)), RNG.uniform(-1, 1, (5, 2)), RNG.uniform(-1, 1, (30, 2))
@@ -110,6 +110,6 @@ def test_other_bases_and_solvers_move_all_at_once() -> None:
     assert not can_move_first(OrthogonalBasis(GAMMA, BETA), NaturalGradient(mean="natural"))
     for basis in (unwhitened, CoupledBasis(BETA)):
         model = BasisGP(gpflow.kernels.Matern52(), gl.Gaussian(), basis, num_data=30)
-        step = TrainingStep(model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None)
+        step = Minibatches(model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None)
         assert step.takes_turns is basis.whiten
-        assert step.run(tf.constant(X), tf.constant(F[:, :1]), tf.constant([0, 0])).ok
+        assert step.step(tf.constant(X), tf.constant(F[:, :1]), tf.constant([0, 0])).ok

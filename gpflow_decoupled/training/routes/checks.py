@@ -1,15 +1,15 @@
-"""What of a model on inducing points is trainable, against what is to move it; and numbers of
-points against those of rows.
+"""Checks of models on inducing points before a run, and choices that depend on numbers of points
+and rows.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "check_kernel_gradients", "check_precision", "check_roles", "is_small", "natural_rule",
-    "natural_step", "sites_pay", "warn_of_sizes",
+    "check_kernel_gradients", "check_mean_on_data", "check_own_bound", "check_precision",
+    "check_roles", "check_xla", "is_small", "natural_rule", "natural_step", "sites_pay",
+    "warn_of_sizes",
 ]  # fmt: skip
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -17,17 +17,28 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import MultioutputKernel
 from gpflow.likelihoods import MonteCarloLikelihood
+from gpflow.models import SVGP
 from gpflow.utilities import parameter_dict
 
 from ...bases import InducingBasis
-from ...errors import DataError, UnknownOptionError
+from ...bases.parts.data_mean import refuse_white
+from ...covariances.blocks import xla_works
+from ...errors import DataError, ModelError, UnknownOptionError
 from ...inducing.variables import count_points, point_values
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers import NaturalGradient
+from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...optimizers.natural_gradient.moves import check_mean_solver
 from ...replicas import Group
+from ...summaries import short_repr
+from ...user_warnings import warn_user
 from ..batches import DEFAULT_BATCH, ArrayBatches, Batches
+from ..mean_solver import METHODS, MeanSolver
 
+_OF_BOUND = ("elbo", "maximum_log_likelihood_objective", "prior_kl")
+"""Methods that are the bound of a model, or a part of it."""
+_KNOWN = ("gpflow", "gpflow_decoupled")
+"""Packages whose classes compute the bound that the steps climb."""
 _ROWS = 100
 """Of the inputs on which the gradients of a kernel are looked at."""
 _ROWS_PER_SITE = 2
@@ -81,6 +92,49 @@ def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
         )
 
 
+def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
+    """Refuse kernels and solvers that do not suit a mean on all data.
+
+    :param solver: the option `mean_solver`, or None.
+    :param name: of conjugate gradients.
+    :raises UnknownOptionError: for a solver of mean points that are stored, and for unknown ones.
+    """
+    refuse_white(model.kernel)
+    named = isinstance(solver, str) and solver == name
+    if solver is None or named or isinstance(solver, MeanOptimizer):
+        return
+    stored = isinstance(solver, MeanSolver) or (isinstance(solver, str) and solver in METHODS)
+    raise UnknownOptionError(
+        f"mean_solver={short_repr(solver)}"
+        f" {'is for mean points that are stored' if stored else 'is not known'}; "
+        f'gamma="data" takes {name!r}, which is the default, a ConjugateGradients with settings,'
+        " or a StochasticDualDescent."
+    )
+
+
+def check_own_bound(model: BasisGP | SVGP) -> None:
+    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises
+    `ModelError`.
+    """
+    # GPflow's bound calls predict_f, too, and that of this package does not
+    for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
+        method = getattr(type(model), name, None)
+        if method is not None and method.__module__.split(".")[0] not in _KNOWN:
+            raise ModelError(
+                f"{type(model).__name__} has {name} of its own, and fit takes steps on the bound of"
+                " q(f) and the data, which do not call it: override variational_expectations of a"
+                " likelihood or write a basis, or train by GPflow."
+            )
+
+
+def check_xla() -> None:
+    """Refuse `compile="xla"` where there is no compiler; raises `UnknownOptionError`."""
+    if not xla_works():
+        raise UnknownOptionError(
+            'compile="xla": this TensorFlow has no XLA compiler for its device; use compile=True.'
+        )
+
+
 def check_precision(model: BasisGP) -> None:
     """Refuse mixed precision where the basis has no products in single precision; raises
     `UnknownOptionError`.
@@ -98,10 +152,9 @@ def warn_of_sizes(model: BasisGP, num_data: int) -> None:
     """
     size = count_points(model.basis.beta)
     if size > num_data:
-        warnings.warn(
+        warn_user(
             f"beta has {size} points and the data {num_data} rows: the posterior needs no more"
-            " points than rows.",
-            stacklevel=4,
+            " points than rows."
         )
 
 

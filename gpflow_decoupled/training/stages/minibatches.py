@@ -1,23 +1,23 @@
-"""One training step of a model on inducing points.
+"""Steps on minibatches of a model on inducing points.
 
 A step is compiled as one function:
 
-1. The bound at the Parameters as they are, and its derivatives by mean and variance at the data,
-   say where q(u) goes.
-2. The same rows under the new q(u) give the gradients of all else, see `natural_gradient.in_turn`.
-   Where q(u) is not whitened, or moves together with mean coefficients, they are those at the old
-   q(u).
+1. The bound at the present Parameters, and its derivatives by mean and variance at the data, say
+   where q(u) goes.
+2. The same rows under the new q(u) give all other gradients, see `natural_gradient.in_turn`. Where
+   q(u) is not whitened, or moves together with mean coefficients, the gradients are those at the
+   old q(u).
 3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their
    gradients.
 4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean
-and root.
+   and root.
 """
 
 from __future__ import annotations
 
-__all__ = ["TrainingStep"]
+__all__ = ["Minibatches", "bound_of", "probe_of"]
 
-import warnings
+from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.likelihoods import MonteCarloLikelihood
@@ -30,16 +30,18 @@ from ...optimizers import NaturalGradient
 from ...optimizers.natural_gradient.bound_gradients import evaluate
 from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
 from ...replicas import Group
-from ..steps import SeveralSteps, Step, StepOutput, StepSizes, Trackable, all_finite
-from .keras import KerasAscent, Optimizer
-from .on_replicas import bound_on_replicas, ways_to_trace
-from .route import kinds_of
+from ...user_warnings import warn_user
+from ..batches import Trackable
+from ..keras import KerasAscent, Optimizer
+from ..schedules import StepSizes
+from .several import SeveralSteps
+from .stage import Budget, Report, Stage, StepOutput, all_finite
 
 _FLOOR = 0.01
 """For mean coefficients that are trained by Adam, see `OrthogonalBasis.refresh`."""
 
 
-class TrainingStep(Step):
+class Minibatches(Stage):
     """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on
     everything else.
 
@@ -56,8 +58,8 @@ class TrainingStep(Step):
         this process alone.
     :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches
         of its own.
-    :param together: whether steps on arrays are taken several in one call, if the optimizers are
-    plain Adam.
+    :param together: whether several steps on arrays are taken in one call, if the optimizers are
+        plain Adam.
     """
 
     def __init__(
@@ -78,9 +80,6 @@ class TrainingStep(Step):
             []
             if model.basis.kernel_mean is None
             else [model.basis.kernel_mean.coefficients.unconstrained_variable]
-        )
-        self.sampled_rows = (
-            None if model.basis.kernel_mean is None else model.basis.kernel_mean.subsample
         )
         gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
         trainable = {v.ref() for v in model.trainable_variables}
@@ -109,13 +108,15 @@ class TrainingStep(Step):
         )
         self.group = group or Group()
         on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
-        options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
+        options = {"jit_compile": compile == "xla", **_ways_to_trace(shards)}
         self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
-        self._run = on_rows if self._compiled is None else self._compiled
-        fits = all(
-            ascent.fits_into_loops for ascent in (self.others, self.mean) if ascent is not None
-        )
-        self.several = SeveralSteps(self.set_step_sizes, self._step) if together and fits else None
+        self.step = on_rows if self._compiled is None else self._compiled
+        """One step on X [B, D], Y [B, P] and a seed [2], whose output it returns."""
+        ascents = [ascent for ascent in (self.others, self.mean) if ascent is not None]
+        self._several: SeveralSteps | None = None
+        if together and all(ascent.fits_into_loops for ascent in ascents):
+            self._several = SeveralSteps(self.set_step_sizes, self._step)
+            self.most = self._several.most
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -135,10 +136,9 @@ class TrainingStep(Step):
 
     @property
     def settings(self) -> dict[str, object]:
-        """How q and the mean coefficients move, and the parts of the model."""
+        """How q and the mean coefficients move."""
         natural = self.natural
         return {
-            **kinds_of(self.model),
             "mean_solver": None if natural is None else natural.mean,
             "negative_precision": None if natural is None else natural.negative_precision,
             "optimizer": self.others.name,
@@ -149,16 +149,16 @@ class TrainingStep(Step):
             else self.model.expectations.num_samples,
         }
 
-    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+    def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the step for X [B, D], Y [B, P]."""
-        if self._compiled is not None:
+        if self._several is not None:
+            self._several.trace(X[None], Y[None])
+        elif self._compiled is not None:
             alone = self.group.strategy is None
             (self._compiled.bind if alone else self._compiled.get_concrete_function)(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
-        """Take those of q, of the mean coefficients and of everything else; numbers or scalars of a
-        graph.
-        """
+        """Take the step sizes of the next step; numbers or scalars of a graph."""
         if self.natural is not None and sizes.natural_gradient is not None:
             self.natural.gamma.assign(sizes.natural_gradient)
             self.natural.mean_step.assign(sizes.mean_learning_rate)
@@ -173,41 +173,18 @@ class TrainingStep(Step):
         try:
             self.model.basis.refresh(self.model.kernel, 0.0 if self.mean is None else _FLOOR)
         except NumericalError as error:  # it is only a preconditioner: the old one will do
-            warnings.warn(
-                f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2
-            )
+            warn_user(f"The scaling of the mean coefficients was not refreshed. {error}")
             return False
         return True
 
-    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
-        """The bound on all data, unless draws or a subsample of the mean points estimate it."""
-        sampled = self.model.expectations is not None or self.sampled_rows is not None
-        return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
-
-    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2]
-        chooses rows.
-        """
-        model, basis = self.model, self.model.basis
-        X, Y = model.as_tensors((X, Y))
-        state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
-        features = basis.features(state, model.kernel, X)
-        mean, variance = features.mean, basis.variance(features, model.kernel, X)
-        samples = model.expectations is not None or isinstance(
-            model.likelihood, MonteCarloLikelihood
-        )
-        expected = (
-            mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
-        )
-        return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
-
-    def matrices(self) -> dict[str, tf.Tensor]:
-        """Those of the basis."""
-        return self.model.basis.matrices(self.model.kernel)
-
-    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
-        """One step on X [B, D], Y [B, P]; see the top of this file."""
-        return self._run(X, Y, seed)
+    def run(self, budget: Budget) -> Report:
+        """Take one step, or several in one call; see the top of this file."""
+        if self._several is None:
+            self.set_step_sizes(budget.sizes[0])
+            return Report(self.step(*budget.batch, budget.step_seed))
+        steps = range(budget.first, budget.first + len(budget.sizes))
+        seeds = [(budget.seed, step) for step in steps]
+        return Report(self._several.run(*budget.batch, seeds, budget.sizes))
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         # 1. the bound, where q goes, and all other gradients
@@ -247,3 +224,61 @@ class TrainingStep(Step):
         if natural is not None and self.holds_sites:
             natural.commit_after(self.model, move)
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
+
+
+def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor | None]:
+    """Return a function of all data X [N, D], Y [N, P] with the bound of a model in nats.
+
+    Its value is None where draws, or a subsample of the mean points, estimate the bound. Rows are
+    shared out to the replicas, with two messages of one number each.
+
+    :param model: the same on all replicas.
+    :param group: the workers of the run.
+    """
+    mean = model.basis.kernel_mean
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return evaluate(model, (X, Y)).elbo
+
+    def bound(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        if model.expectations is not None or (mean is not None and mean.subsample is not None):
+            return None
+        if group.replicas == 1:
+            return model.elbo((X, Y))
+        return Compiled(group.on_rows(of_rows))(X, Y, tf.zeros([2], tf.int32))
+
+    return bound
+
+
+def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return a function of X [B, D], Y [B, P] and a seed [2] with the bound of these rows.
+
+    Where the bound is sampled, the value is the sum of moments instead, so that no random numbers
+    are used up.
+
+    :param model: on inducing points.
+    """
+    samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+
+    def probe(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        basis, (X, Y) = model.basis, model.as_tensors((X, Y))
+        state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
+        features = basis.features(state, model.kernel, X)
+        mean, variance = features.mean, basis.variance(features, model.kernel, X)
+        expected = (
+            mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+        )
+        return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
+
+    return probe
+
+
+def _ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
+    """The options of `tf.function` for a step on batches of these shapes and types.
+
+    A worker that traced anew, for a batch with more rows, would not send the messages that the
+    others wait for.
+    """
+    if shards is None:
+        return {"reduce_retracing": True}
+    return {"input_signature": [*shards, tf.TensorSpec([2], tf.int32)]}

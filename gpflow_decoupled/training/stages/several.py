@@ -12,10 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from ...compilation import Compiled
-from .step import Several, StepOutput, StepSizes
+from ..schedules import StepSizes
+from .stage import StepOutput
 
 
-class SeveralSteps(Several):
+class SeveralSteps:
     """A loop of TensorFlow around a training step, compiled as one function.
 
     To call a compiled step takes TensorFlow and Python about half a millisecond, which is as long
@@ -39,8 +40,9 @@ class SeveralSteps(Several):
         self._graph: tf.types.experimental.ConcreteFunction | None = None
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor) -> None:
-        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P] like these; no
-        variable changes.
+        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P] like these.
+
+        No variable changes.
         """
         tensors = [
             X,
@@ -58,7 +60,15 @@ class SeveralSteps(Several):
         seeds: Sequence[tuple[int, int]],
         sizes: Sequence[StepSizes],
     ) -> StepOutput:
-        """Take K steps, see `Several`: X [K, B, D], Y [K, B, P]."""
+        """Take K steps.
+
+        :param X: the inputs [K, B, D] of the batches.
+        :param Y: their observations [K, B, P].
+        :param seeds: the seed of the run and the number of the step, K times.
+        :param sizes: K step sizes.
+        :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are
+            zeros and False.
+        """
         assert self._graph is not None
         numbers = np.array([[np.nan if size is None else size for size in one] for one in sizes])
         return self._graph(X, Y, tf.constant(seeds, tf.int32), tf.constant(numbers, tf.float64))

@@ -1,12 +1,11 @@
-"""What the workers of a run do together between its steps: agree on the run, take a batch, and stay
-the same.
+"""Work that the workers of a run do together between its steps: agree on the run, take a batch, and
+stay the same.
 """
 
 from __future__ import annotations
 
 __all__ = ["metrics_of_all", "next_batch", "refuse_other_run", "repair_drift", "run_settings"]
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +16,7 @@ from gpflow.utilities import parameter_dict
 
 from ..models import FactorGraph
 from ..replicas import Group
+from ..user_warnings import warn_user
 from .batches import ArrayBatches, Batch, Batches, checksum
 from .evaluation import held_out_metrics
 
@@ -24,14 +24,19 @@ from .evaluation import held_out_metrics
 def run_settings(
     model: GPModel | FactorGraph, parts: Mapping[str, object], refresh_every: int, group: Group
 ) -> dict[str, object]:
-    """What must be the same for a run to go on from a checkpoint, and on all workers, by name.
+    """Return the values that must be the same on all workers, and after a checkpoint, by name.
 
-    :param model: whose Parameters enter by shape and flag.
-    :param parts: the settings of step, batches and step sizes.
+    :param model: whose parts enter by class, and whose Parameters by shape and flag.
+    :param parts: the settings of stages, batches and step sizes.
     :param refresh_every: steps between refreshes.
     :param group: the number of replicas enters where there are several.
     """
-    settings = {**parts, "refresh_every": refresh_every}
+    settings: dict[str, object] = {
+        part: type(getattr(model, part)).__name__
+        for part in ("basis", "kernel", "likelihood", "mean_function")
+        if hasattr(model, part)
+    }
+    settings |= {**parts, "refresh_every": refresh_every}
     for name, parameter in parameter_dict(model).items():
         flag = "trainable" if parameter.trainable else "fixed"
         settings[f"parameter {name}"] = f"{list(parameter.numpy().shape)} {flag}"
@@ -102,10 +107,9 @@ def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
         return False
     for variable in variables:
         variable.assign(tf.cast(group.of_first(variable.read_value()), variable.dtype))
-    warnings.warn(
+    warn_user(
         "The replicas were no longer the same and have the values of the first one now, as after"
         " each refresh. Processors of different kinds round differently; if all are of one kind, a"
-        " callback may have changed the model on one of them.",
-        stacklevel=3,
+        " callback may have changed the model on one of them."
     )
     return True

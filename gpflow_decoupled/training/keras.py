@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-__all__ = ["KerasAscent", "Optimizer", "refuse_clipping", "state_of", "sums_by_itself"]
+__all__ = [
+    "DEFAULT_RATE", "KerasAscent", "Optimizer", "check_optimizer", "hyperparameters_of",
+    "refuse_clipping", "state_of", "sums_by_itself",
+]  # fmt: skip
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from ... import replicas
-from ...errors import UnknownOptionError
-from ...optimizers.adam import Slots, adam_step, slots_of
+from .. import replicas
+from ..errors import DataError, UnknownOptionError
+from ..inputs import is_number
+from ..models import FullGP
+from ..optimizers.adam import Slots, adam_step, slots_of
+
+DEFAULT_RATE = 0.03
+"""The learning rate of Adam."""
 
 
 class Optimizer(Protocol):
-    """What is needed of an optimizer; those of Keras 2 and of Keras 3 have it."""
+    """The methods of an optimizer that `fit` calls; Keras 2 and Keras 3 have them."""
 
     learning_rate: tf.Variable
     variables: Sequence[tf.Variable]
@@ -45,7 +54,7 @@ class KerasAscent:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """What an ascent writes: the variables that it moves and the state of the optimizer."""
+        """The variables that an ascent moves, and the state of the optimizer."""
         return [*self.moved, *state_of(self.optimizer)]
 
     @property
@@ -92,6 +101,12 @@ class KerasAscent:
             self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
 
 
+def hyperparameters_of(model: FullGP) -> list[tf.Variable]:
+    """Return the trainable variables beside q, which the rule of its family moves."""
+    of_q = {variable.ref() for variable in model.basis.variables}
+    return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
+
+
 def state_of(optimizer: Optimizer) -> list[tf.Variable]:
     """The variables of an optimizer, which Keras 3 wraps."""
     return [v if isinstance(v, tf.Variable) else v.value for v in optimizer.variables]
@@ -114,4 +129,44 @@ def refuse_clipping(optimizer: Optimizer) -> None:
         raise UnknownOptionError(
             f"{used[0]} of a Keras 3 optimizer acts on the gradients of each replica before they"
             f" are added up; use one of gpflow.keras.tf_keras.optimizers, or leave {used[0]} out."
+        )
+
+
+def check_optimizer(optimizer: object) -> None:
+    """Refuse what is not a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
+
+    :raises DataError: with what to pass instead.
+    """
+    kind = type(optimizer).__name__
+    needed = ("build", "apply_gradients", "iterations", "get_config")
+    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]
+    if any(part is None for part in parts) or not isinstance(
+        getattr(optimizer, "variables", None), (list, tuple)
+    ):
+        raise DataError(
+            f"optimizer is a {kind}, which fit cannot drive; pass an instance from"
+            " gpflow.keras.tf_keras.optimizers (not from its legacy module) or"
+            " tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs',"
+            " too."
+        )
+    *_, iterations, get_config = parts
+    config = get_config()
+    if "learning_rate" not in config:
+        raise DataError(
+            f"optimizer is a {kind}, which has no learning rate of its own; pass the optimizer"
+            " inside of it."
+        )
+    if not isinstance(config["learning_rate"], Real):
+        raise DataError(
+            f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a"
+            " number to the optimizer."
+        )
+    if not (is_number(config["learning_rate"]) and config["learning_rate"] >= 0.0):
+        raise DataError(
+            f"The learning rate of this {kind} is {config['learning_rate']}; it must be at least 0."
+        )
+    if int(tf.convert_to_tensor(iterations)) > 0:
+        raise DataError(
+            f"This {kind} was used before and has the state of other variables; pass a new"
+            " instance."
         )

@@ -14,17 +14,16 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.models import GPModel
 
-from ...diagnostics import has_scale
-from ...errors import DataError, ModelError, check_option
-from ...inputs import as_pair, as_values
-from ...replicas import starts_passes
-from ...summaries import model_line
-from ..batches import Passes
-from ..evaluation import Evaluation
-from ..fit import fit
-from ..result import FitResult
-from ..routes.route import Data
-from .transform import Standardization
+from ..diagnostics import has_scale
+from ..errors import DataError, ModelError, check_option
+from ..inputs import as_pair, as_values
+from ..replicas import starts_passes
+from ..summaries import model_line
+from .batches import Data, Passes
+from .evaluation import Evaluation
+from .fit import fit
+from .result import FitResult
+from .standardization import Standardization
 
 Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
 

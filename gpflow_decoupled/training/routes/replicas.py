@@ -1,31 +1,29 @@
-"""What a model on inducing points cannot do on several replicas of `tf.distribute`, refused before
-the first step.
-"""
+"""Refusals of models and options that several replicas of `tf.distribute` cannot train."""
 
 from __future__ import annotations
 
-__all__ = ["bound_on_replicas", "check_on_replicas", "shards_of", "ways_to_trace"]
+__all__ = ["check_on_replicas", "shards_of"]
 
 from collections.abc import Mapping
 
 import tensorflow as tf
 from gpflow.models import SVGP
 
-from ...compilation import Compiled
 from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
-from ...optimizers.natural_gradient.bound_gradients import evaluate
 from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
-from ..together import refuse_other_run, run_settings
-from .route import MeanSolver
+from ..mean_solver import MeanSolver
+from ..workers import refuse_other_run, run_settings
 
+_OF_ONE_WORKER = ("progress", "callbacks")
+"""Options that may differ from worker to worker."""
 _PLAIN = (bool, int, float, str, type(None))
 
 
 def check_on_replicas(
-    model: BasisGP | SVGP, strategy: tf.distribute.Strategy, chosen: Mapping[str, object]
+    model: BasisGP | SVGP, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
 ) -> None:
     """Refuse a model, or a solver of its mean, that a strategy cannot train, and workers that
     differ in model or options.
@@ -34,17 +32,17 @@ def check_on_replicas(
 
     :param model: that is to be trained.
     :param strategy: that trains it.
-    :param chosen: the options that the caller has chosen, by name.
+    :param asked: the options that the caller has chosen, by name.
     :raises DataError: for variables that were created outside of the scope of the strategy, and for
         other workers.
     :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and a
     `StochasticDualDescent`.
     """
-    if chosen.get("compile") == "xla":
+    if asked.get("compile") == "xla":
         raise UnknownOptionError(
             'compile="xla" compiles a step for one device; use compile=True with strategy.'
         )
-    solver = chosen.get("mean_solver")
+    solver = asked.get("mean_solver")
     if isinstance(solver, MeanOptimizer):
         solver.check_replicas(strategy)
     method = solver.method if isinstance(solver, MeanSolver) else solver
@@ -60,7 +58,8 @@ def check_on_replicas(
     )
     parts = {
         name: value if isinstance(value, _PLAIN) else type(value).__name__
-        for name, value in chosen.items()
+        for name, value in asked.items()
+        if name not in _OF_ONE_WORKER
     }
     if isinstance(solver, MeanOptimizer):
         parts["mean_solver"] = (  # where solves end, and so how many messages
@@ -68,24 +67,6 @@ def check_on_replicas(
         )
     group = Group(strategy)
     refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
-
-
-def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; two messages, of
-    one number each.
-
-    :param model: the same on all replicas.
-    :param group: the workers of the run.
-    :param X: all inputs [N, D].
-    :param Y: all observations [N, P].
-    """
-    if group.replicas == 1:
-        return model.elbo((X, Y))
-
-    def of_rows(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return evaluate(model, (X, Y)).elbo
-
-    return Compiled(group.on_rows(of_rows))(X, Y, tf.zeros([2], tf.int32))
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
@@ -102,15 +83,3 @@ def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
             " replicas; use a larger batch_size, or fewer replicas."
         )
     return batches.signature if isinstance(batches, DatasetBatches) and group.workers > 1 else None
-
-
-def ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """The options of `tf.function` for a step on batches of these shapes and types, or on the same
-    batch on all workers.
-
-    A worker that traced anew, for a batch with more rows, would not send the messages that the
-    others wait for.
-    """
-    if shards is None:
-        return {"reduce_retracing": True}
-    return {"input_signature": [*shards, tf.TensorSpec([2], tf.int32)]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Standardization"]
 
-import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,10 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ...errors import DataError
-from ...inputs import as_array, as_values
-from ...summaries import one_line
+from ..errors import DataError
+from ..inputs import as_array, as_values
+from ..summaries import one_line
+from ..user_warnings import warn_user
 
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
@@ -43,10 +43,9 @@ class Standardization(tf.Module):
         largest = np.max(np.abs(values), axis=0)
         constant = np.ptp(values, axis=0) <= _DIGITS * largest
         for column in np.flatnonzero(constant & np.any(values != values[:1], axis=0)):
-            warnings.warn(
+            warn_user(
                 f"{name}[:, {column}] is {values[0, column]:.6g} and differs in its last digits"
-                " only: taken as constant.",
-                stacklevel=3,
+                " only: taken as constant."
             )
         mean = np.where(
             constant,

@@ -1,0 +1,40 @@
+"""The option of `fit` that says what moves the coefficients of mean points."""
+
+from __future__ import annotations
+
+__all__ = ["METHODS", "MeanSolver"]
+
+from dataclasses import dataclass
+
+from ..errors import check_option
+from ..inputs import check_rate
+from .schedules import given
+
+METHODS = ("adam", "natural", "newton")
+
+
+@dataclass(frozen=True)
+class MeanSolver:
+    """What `fit` moves the coefficients of the mean points by.
+
+    :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves
+        (D49) by conjugate gradients and is for `OrthogonalBasis` with points of its own. For a mean
+        on all data pass a `ConjugateGradients` or a `StochasticDualDescent` as `mean_solver`
+        instead.
+    :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for
+        "adam" 0.03 up to 1000 mean points and in inverse proportion to their number beyond, where
+        the noise of minibatches would carry them away.
+    :raises UnknownOptionError: for another method.
+    :raises DataError: for a step size that is not above 0.
+
+    Example::
+
+        fit(model, (X, Y), mean_solver=MeanSolver("natural", learning_rate=0.5))
+    """
+
+    method: str = "adam"
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_option("mean_solver", self.method, METHODS)
+        check_rate(**given(mean_learning_rate=self.learning_rate))

@@ -1,0 +1,201 @@
+"""The stages of a run with a mean on all data, `gamma="data"`.
+
+1. Minibatches: a model without mean points that shares all Parameters finds kernel, noise and
+   inducing points in the first 70 % of the run, and q(u) is a good start.
+2. For Gaussian noise and rows that are not too many, they end after 25 % of the run, and a
+   collapsed climb goes on until 70 %, or until the bound no longer rises.
+3. Rounds: mean and hyperparameters in turns.
+4. At the end the mean is solved for at the last hyperparameters.
+
+Where expectations are sampled, or too few evaluations of rounds fit into the rest of the run, steps
+on minibatches go on until step 4. For a limit of seconds the parts of a solve are timed on some
+rows before the first step.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BY_NAME", "plan_on_data", "undo_of"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import MonteCarloLikelihood
+
+from ...bases.parts.data_mean import DataMean, refuse_streams
+from ...inputs import stays_on_disk
+from ...likelihoods.parameters import single_noise_variance
+from ...models import BasisGP
+from ...optimizers import ConjugateGradients
+from ...optimizers.data_mean.hyperparameters import hyperparameters_of
+from ...optimizers.data_mean.solve_mean import seconds_of_solves
+from ..batches import ArrayBatches, Data
+from ..mean_solver import MeanSolver
+from ..options import Options
+from ..plan import Part, Plan
+from ..stages.collapsed_climb import CollapsedClimb
+from ..stages.rounds import EVALUATIONS, Rounds
+from ..stages.solve_mean import MeanSolves, SolveMean
+from ..stages.stage import Stage
+from ..workers import refuse_other_run
+
+BY_NAME = "conjugate_gradients"
+"""The `mean_solver` that stands for a `ConjugateGradients()`."""
+_BEFORE_ROUNDS = 0.7
+"""The share of a run before the rounds, where there are any. With half of it, a kernel with thirty
+lengthscales ends behind the one of a coupled model: minibatches learn many of them faster than
+rounds do.
+"""
+_BEFORE_CLIMB = 0.25
+"""The share of a run before L-BFGS climbs the collapsed bound, where it does."""
+_CLIMB_EVALUATIONS = 30
+"""Evaluations that must fit in before the rounds: with fewer, L-BFGS gains less than minibatches.
+"""
+_ENOUGH_EVALUATIONS = 0.25
+"""Evaluations in rounds for each number that kernel, likelihood and mean function learn: with
+fewer, L-BFGS does not know the curvature, and minibatches gain more in the same time.
+"""
+_PRODUCTS = 8
+"""With K in a solve, about."""
+
+
+def plan_on_data(
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    options: Options,
+    minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
+) -> Plan:
+    """Return the plan of a run; the data become the mean points, which `undo_of` takes back.
+
+    :param model: the model with the mean on all data.
+    :param mean: its mean.
+    :param data: as passed to `fit`.
+    :param options: of the run.
+    :param minibatch_plan: makes the plan of a model on minibatches.
+    :raises DataError: for a dataset, and for unusable data.
+    """
+    refuse_streams(data)
+    if isinstance(data, (tuple, list)):
+        data = [np.asarray(array) if stays_on_disk(array) else array for array in data]
+    view = BasisGP(
+        model.kernel,
+        model.likelihood,
+        model.basis.without_mean_points(),
+        mean_function=model.mean_function,
+        num_data=model.num_data,
+        expectations=model.expectations,
+    )
+    coupled = minibatch_plan(view, data, replace(options, mean_solver=MeanSolver()))
+    batches = cast(ArrayBatches, coupled.batches)
+    # new coefficients are sent to all workers, and need the same rows
+    refuse_other_run(options.group, lambda: batches.settings)
+    mean.set_data(batches.X.numpy())
+    view.num_data = batches.num_data
+    solver = options.mean_solver
+    solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
+    whole = batches.X, batches.Y
+    solves = MeanSolves(model, whole, solver, options.group)
+    course = _Course(model, view, coupled, solves, options)
+
+    def probe(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        bound = solves.bound(X, Y)
+        return coupled.soundness(X, Y, seed) if bound is None else bound
+
+    return replace(
+        coupled,
+        parts=course.parts(),
+        others=[course.rounds, *([] if course.climb is None else [course.climb])],
+        whole=whole,
+        bound=solves.bound,
+        probe=probe,
+        closing=solves.closing,
+        timed=course.timed if options.seconds is not None else None,
+    )
+
+
+def undo_of(mean: DataMean) -> Callable[[], None]:
+    """Return a callback that gives a mean its present points [N, D] and coefficients [N, L]."""
+    points, size, coefficients = mean.points, mean.size, mean.coefficients
+
+    def undo() -> None:
+        mean.points, mean.size, mean.coefficients = points, size, coefficients
+
+    return undo
+
+
+class _Course:
+    """Which stages a run has, and when each ends.
+
+    :param model: the model with the mean on all data.
+    :param view: the model without mean points that shares its Parameters.
+    :param coupled: the plan of the view, which has one stage.
+    :param solves: the solver of the mean.
+    :param options: of the run.
+    """
+
+    def __init__(
+        self, model: BasisGP, view: BasisGP, coupled: Plan, solves: MeanSolves, options: Options
+    ) -> None:
+        self.model, self.solves, self.limits = model, solves, options.limits
+        self.minibatches: Stage = coupled.parts[0].stage
+        data, mean = solves.data, cast(DataMean, model.basis.data_mean)
+        self.moved = hyperparameters_of(model, mean)
+        sampled = model.expectations is not None
+        self.sampled = sampled or isinstance(model.likelihood, MonteCarloLikelihood)
+        one_noise = single_noise_variance(model.likelihood) is not None
+        at_sites = not one_noise or isinstance(model.kernel, LinearCoregionalization)
+        self.rounds = Rounds(solves, self.moved, at_sites)
+        self.climb: CollapsedClimb | None = None
+        alone = options.group.strategy is None and CollapsedClimb.fits(view, len(data[0]))
+        if alone and not self.sampled and not at_sites and self.moved:
+            evaluations = 10**6  # limited by time alone
+            if options.steps is not None:  # the rows that minibatches would see meanwhile
+                share = min(1.0, (coupled.batches.batch_size or 1) / len(data[0]))
+                evaluations = int((_BEFORE_ROUNDS - _BEFORE_CLIMB) * options.steps * share)
+            self.climb = CollapsedClimb(self.moved, view, data, evaluations)
+
+    def parts(self, rounds: bool | None = None, before_solve: float = 1.0) -> list[Part]:
+        """The stages with their shares of the run.
+
+        :param rounds: whether rounds fit in; if not given, unless expectations are sampled.
+        :param before_solve: the share of the run before the solve, where they do not.
+        """
+        if not self.moved:
+            return [Part(SolveMean(self.solves, follows=False))]
+        rounds = not self.sampled if rounds is None else rounds
+        if not rounds and before_solve == 1.0:
+            return [Part(self.minibatches)]
+        before = _BEFORE_ROUNDS if rounds else before_solve
+        last: Stage = self.rounds if rounds else SolveMean(self.solves, follows=True)
+        if self.climb is None or self.climb.evaluations < _CLIMB_EVALUATIONS:
+            return [Part(self.minibatches, before), Part(last)]
+        return [Part(self.minibatches, _BEFORE_CLIMB), Part(self.climb, before), Part(last)]
+
+    def timed(self) -> Sequence[Part]:
+        """The parts that suit a limit of seconds."""
+        seconds, solves = self.limits.seconds, self.solves
+        if seconds is None or not self.moved:
+            return self.parts()
+        product, rest = seconds_of_solves(
+            self.model,
+            solves.data[0],
+            rank=solves.solver.rank,
+            dtype=tf.float32 if solves.solver.float32 else None,
+            group=solves.group,
+        )
+        solve = _PRODUCTS * product + rest
+        round_ = solve + 3.0 * EVALUATIONS * product  # a gradient costs two products more
+        count = ((1.0 - _BEFORE_ROUNDS) * seconds - solve) / round_
+        learners = self.model.kernel, self.model.likelihood, self.model.mean_function
+        numbers = sum(int(tf.size(v)) for part in learners for v in part.trainable_variables)
+        rounds = not self.sampled and count * EVALUATIONS >= _ENOUGH_EVALUATIONS * numbers
+        before = max(_BEFORE_ROUNDS, 1.0 - solve / seconds)
+        if self.climb is not None:
+            until = _BEFORE_ROUNDS if rounds else before
+            fit_in = int((until - _BEFORE_CLIMB) * seconds / self.climb.seconds())
+            self.climb.evaluations = min(self.climb.evaluations, fit_in)
+        return self.parts(rounds, before)

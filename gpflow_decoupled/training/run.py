@@ -1,0 +1,337 @@
+"""A run: turns of its stages, evaluations, checkpoints, and when to stop."""
+
+from __future__ import annotations
+
+__all__ = ["Run"]
+
+import time
+from contextlib import closing, nullcontext
+from dataclasses import asdict, replace
+from typing import NoReturn
+
+import numpy as np
+from gpflow.models import GPModel
+
+from ..diagnostics import (
+    explain,
+    restored,
+    unusable_observation,
+    warn_of_fall,
+    warn_of_quadrature,
+)
+from ..errors import CheckpointError, DataError, NumericalError, WorkerError
+from ..models import FactorGraph
+from ..optimizers.ascent import INTERRUPTED
+from ..user_warnings import warn_user
+from .batches import Batch
+from .beginning import Beginning
+from .checkpoints import RunCheckpoint
+from .options import Options
+from .plan import Part, Plan
+from .progress import ProgressLine
+from .result import RECENT, FitResult, History, Totals
+from .scores import Scores
+from .snapshots import Snapshot, exact_bound, go_back, is_sound, snapshot
+from .stages.stage import Clock, Report, Stage
+from .turns import Taken, Turns
+from .workers import refuse_other_run, run_settings
+
+SPOILT = "; the last step was undone, because the bound after it is not finite"
+
+
+class Run:
+    """Takes turns of the stages until a limit is reached, and undoes a turn that fails.
+
+    :param model: the model that is trained, as callbacks and evaluations see it.
+    :param plan: the stages, their data and step sizes.
+    :param options: limits, and what happens between steps.
+    :param begin: what is done before the first step, once nothing can be refused any more; its
+        seconds count.
+    """
+
+    def __init__(
+        self, model: GPModel | FactorGraph, plan: Plan, options: Options, begin: Beginning
+    ) -> None:
+        self.model, self.plan, self.options, self._begin = model, plan, options, begin
+        self.group, self.limits = options.group, options.limits
+        self.history, self.totals = History(), Totals()
+        self._scores = Scores(model, options, self.history)
+        self._checkpoint = self._run_checkpoint()
+        self._turns = Turns(plan, options, self._fail)
+        self._stage: Stage | None = None
+        self._report: Report | None = None
+        self._before: tuple[float, ...] = ()
+        self._compile_seconds = 0.0
+        self._restored_step: int | None = None
+
+    def _run_checkpoint(self) -> RunCheckpoint | None:
+        """The state of this run in its folder."""
+        if self.options.checkpoint is None:
+            return None
+        folder, places = self.options.checkpoint.folder, self.plan.batches.checkpointable
+        objects = {"model": self.model, **self.plan.checkpointable}
+        return RunCheckpoint(folder, objects, places, self._settings(), self.group)
+
+    def _settings(self) -> dict[str, object]:
+        """The values that must be the same for the run to go on, and on all workers."""
+        parts = {"seed": self.options.seed, **self.plan.settings}
+        return run_settings(self.model, parts, self.options.refresh_every, self.group)
+
+    def go(self) -> FitResult:
+        """Train until a limit is reached, with the folder of the checkpoints locked; the data are
+        closed at the end.
+        """
+        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
+        lock = nullcontext() if self._checkpoint is None else self._checkpoint.locked()
+        with closing(self.plan.batches), lock:
+            done = self._resume()
+            self.totals.seconds += self._begin(done)
+            shown = self.options.progress and self.group.is_first
+            with closing(ProgressLine(shown, self.limits.steps, self.limits.seconds)) as line:
+                return self._train(done, line)
+
+    def _train(self, done: int, line: ProgressLine) -> FitResult:
+        try:
+            self._prepare(done)
+            while (reason := self._reason_to_stop(done)) is None:
+                began, before = time.perf_counter(), self.totals.seconds
+                clock = self._clock(done, line)
+                taken = self._turns.take(self._part(clock.share), done, clock, before)
+                done += len(taken.elbo)
+                seconds = before + (time.perf_counter() - began)
+                timed = self.limits.seconds is not None
+                self.totals.seconds = self.group.first(seconds) if timed else seconds
+                self._record(done, taken, before)
+                self._after_turn(done, line)
+        except KeyboardInterrupt:
+            if self.group.workers > 1:  # the others wait, and notice when the process ends
+                raise
+            reason = INTERRUPTED
+        except (DataError, WorkerError) as error:
+            kind = "unusable data" if isinstance(error, DataError) else "a worker failed"
+            error.result = self._result(done, kind)
+            raise
+        return self._close(done, reason, line)
+
+    def _clock(self, done: int, line: ProgressLine) -> Clock:
+        return Clock(self.limits.share(done, self.totals.seconds), self.limits, line.show)
+
+    def _part(self, share: float) -> Part:
+        """The part of the plan at a share of the run; where it is another one than before, stages
+        after it are to come again.
+        """
+        part = self.plan.at(share)
+        if part.stage is not self._stage:
+            self._stage = part.stage
+            later = [one.stage for one in self.plan.parts]
+            for stage in later[later.index(part.stage) :]:
+                stage.reopen()
+        return part
+
+    def _resume(self) -> int:
+        """Steps that an earlier run has done; a folder without a state gets one now, so that
+        failures to write it come early.
+        """
+        if self._checkpoint is None:
+            return 0
+        before = snapshot((*self.plan.variables, *self.model.variables))
+        state = None
+        try:
+            state = self._checkpoint.restore(self.history, self._scores.best)
+        finally:
+            if state is None:  # a damaged state may have been read in part
+                go_back(before)
+        if state is None:
+            self._save(0)
+            return 0
+        done, self.totals = state
+        if not self.totals.nothing_is_left(asdict(self.limits)):
+            self.totals.finished, self.totals.converged = "", False
+        return done
+
+    def _prepare(self, done: int) -> None:
+        """Compile the stages, and note how long that took."""
+        began = time.perf_counter()
+        if self._reason_to_stop(done) is None:
+            if self.plan.timed is not None:
+                self.plan = self._turns.plan = replace(self.plan, parts=self.plan.timed())
+            self._turns.prepare(done)
+        self._compile_seconds = time.perf_counter() - began
+
+    def _reason_to_stop(self, done: int) -> str | None:
+        if self.totals.finished:
+            return self.totals.finished
+        if self._out_of_patience:
+            return f"no improvement in {self._scores.patience} evaluations"
+        if self.limits.share(done, self.totals.seconds) < 1.0:
+            return None
+        steps = self.limits.steps
+        return "steps done" if steps is not None and done >= steps else "time is up"
+
+    @property
+    def _out_of_patience(self) -> bool:
+        patience = self._scores.patience
+        return patience is not None and self.totals.waited >= patience
+
+    def _record(self, done: int, taken: Taken, before: float) -> None:
+        """Add a turn, whose steps took equal shares of its time, to history and totals."""
+        count, report = len(taken.elbo), taken.report
+        seconds = np.linspace(before, self.totals.seconds, count + 1)[1:]
+        for k, elbo in enumerate(taken.elbo):
+            self.history.append(step=done - count + k + 1, seconds=seconds[k], elbo=elbo)
+        self.totals.shortened += int(np.sum(taken.shortened))
+        self.totals.clipped += int(np.sum(taken.clipped))
+        self.totals.refreshes += int(taken.refreshed)
+        self._report, self._before = report, (*self._before, *report.before)
+        is_last = self._stage is self.plan.parts[-1].stage
+        if report.reason == INTERRUPTED or (report.reason and is_last):
+            self.totals.finished, self.totals.converged = report.reason, report.converged
+
+    def _after_turn(self, done: int, line: ProgressLine) -> None:
+        """Evaluate, report, save: each where it is due."""
+        options, metrics = self.options, dict[str, float]()
+        if self._scores.is_due(done):
+            metrics = self._scores.after(done, self.totals, self._turns.variables)
+        is_long = self._report is not None and self._report.is_long
+        if done % options.callbacks.every == 0 or metrics or is_long:
+            recent = self.history.mean("elbo", 1 if is_long else options.callbacks.every)
+            line.update(done, self.totals.seconds, recent, **metrics)
+            shown = {"elbo": recent, **metrics}
+            self.group.together(lambda: options.callbacks(done, shown, self.model))
+        if self._checkpoint is None or options.checkpoint is None:
+            return
+        if done % options.checkpoint.every == 0 and self._reason_to_stop(done) is None:
+            if (batch := self._turns.last_batch) is not None and not self._is_sound(done):
+                self._fail(batch, snapshot(self._turns.variables), done)
+            self._save(done)
+
+    def _save(self, done: int) -> None:
+        if self._checkpoint is None:
+            return
+        # an interrupt is no reason to stay where it came
+        finished = "" if self.totals.finished == INTERRUPTED else self.totals.finished
+        totals = replace(self.totals, finished=finished, limits=asdict(self.limits))
+        try:
+            self._checkpoint.save(done, self.history, totals, self._scores.best)
+        except CheckpointError as error:
+            error.result = self._result(done, "no checkpoint could be written")
+            raise
+
+    def _fail(
+        self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
+    ) -> NoReturn:
+        """Find the cause at the Parameters that failed, then go back to the last ones at which the
+        bound was sound.
+        """
+        go_back(now)
+        cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
+        likelihood = getattr(self.model, "likelihood", None)
+        if cause is None:
+            error = explain(self.plan.matrices(), batch, done, likelihood)
+        else:
+            error = restored(cause, done)
+        go_back(now)
+        self._turns.undo()
+        error.result = self._result(done, "numerical failure")
+        raise error from cause
+
+    def _is_sound(self, done: int, bound: float | None = None) -> bool:
+        """Whether the Parameters after a step of this run are finite, and the bound there, which is
+        computed if not given.
+        """
+        if (batch := self._turns.last_batch) is None:
+            return True
+        own = {variable.ref() for variable in self.model.variables}
+        moved = [variable for variable in self._turns.variables if variable.ref() in own]
+        seed = self._turns.seed(done)
+        found = is_sound(
+            moved, lambda: self.plan.soundness(*batch, seed) if bound is None else bound
+        )
+        return self.group.all(found)
+
+    def _exact_bound(self) -> float | None:
+        whole = self.plan.whole
+        return None if whole is None else exact_bound(lambda: self.plan.bound(*whole))
+
+    def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
+        """Go back to what is sound and best, do the closing work, and take the last evaluation,
+        checkpoint and bound.
+        """
+        exact, stopped = self._exact_bound(), self._out_of_patience
+        spoilt = not self._is_sound(done, exact)
+        if spoilt and (sound := self._turns.undo()) is not None:
+            self._restored_step, reason = sound, reason + SPOILT
+            warn_user(f"Step {done} left a bound that is not finite, and was undone.")
+        elif stopped:
+            self._save(done)
+        if stopped and self._scores.best.put_back(self._turns.variables):
+            self._restored_step = self.totals.best_step
+        last = None
+        if reason != INTERRUPTED:
+            last, reason = self._closing(done, reason, line)
+        line.close()
+        step = done if self._restored_step is None else self._restored_step
+        self._scores.at_the_end(done, self.totals.seconds, step)
+        if not spoilt:
+            self._save(done)
+        result = self._result(done, reason)
+        if last is not None or self._restored_step is not None:
+            exact = self._exact_bound()
+        result.elbo = result.elbo if exact is None or not done else exact
+        self._warn(result, exact is not None)
+        return result
+
+    def _closing(self, done: int, reason: str, line: ProgressLine) -> tuple[Report | None, str]:
+        """The closing work and why the run ends; a failure leaves the Parameters unchanged."""
+        now, began = snapshot(self._turns.variables), time.perf_counter()
+        try:
+            finish = self.plan.closing
+            report = None if finish is None else finish(self._clock(done, line))
+        except KeyboardInterrupt:
+            go_back(now)
+            if self.group.workers > 1:
+                raise
+            return None, INTERRUPTED
+        except NumericalError as error:
+            go_back(now)
+            failure = restored(error, done)
+            failure.result = self._result(done, "numerical failure")
+            raise failure from error
+        except BaseException:
+            go_back(now)
+            raise
+        if report is None:
+            return None, reason
+        self._report = report._replace(is_long=self._report is not None and self._report.is_long)
+        self.totals.seconds += time.perf_counter() - began
+        self.totals.refreshes += 1
+        return report, INTERRUPTED if report.reason == INTERRUPTED else reason
+
+    def _warn(self, result: FitResult, is_exact: bool) -> None:
+        """Warn of integrals that are not accurate, and of a bound that fell."""
+        batch = self._turns.last_batch
+        if batch is None or not result.steps:
+            return
+        bounds, num_data = [*self._before, *result.history["elbo"]], self.plan.batches.num_data
+        warn_of_quadrature(self.model, result.elbo, batch)
+        rising = self._report is None or not self._report.is_long
+        warn_of_fall(bounds, result.elbo, num_data, is_exact, rising, self.plan.sampled_rows)
+
+    def _result(self, done: int, reason: str) -> FitResult:
+        totals = self.totals
+        skip = 0 if self._restored_step is None else done - self._restored_step
+        return FitResult(
+            elbo=self.history.mean("elbo", RECENT, skip),
+            steps=done,
+            seconds=totals.seconds,
+            history=self.history.arrays(),
+            converged=self._out_of_patience or totals.converged,
+            reason=reason,
+            compile_seconds=self._compile_seconds,
+            shortened_steps=totals.shortened,
+            clipped_sites=totals.clipped,
+            refreshes=totals.refreshes,
+            gap=None if self._report is None else self._report.gap,
+            restored_step=self._restored_step,
+            start=self._begin.start,
+        )

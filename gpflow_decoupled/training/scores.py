@@ -1,0 +1,90 @@
+"""Held-out scores of a run while it trains, and patience."""
+
+from __future__ import annotations
+
+__all__ = ["Scores"]
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from gpflow.models import GPModel
+
+from ..models import FactorGraph
+from ..user_warnings import warn_user
+from .options import Options
+from .result import History, Totals
+from .snapshots import Best
+from .workers import metrics_of_all
+
+
+class Scores:
+    """Evaluates the model, and counts the evaluations since the best one.
+
+    :param model: as evaluations see it.
+    :param options: of the run, with its evaluation and its workers.
+    :param history: takes the scores.
+    """
+
+    def __init__(self, model: GPModel | FactorGraph, options: Options, history: History) -> None:
+        self.model, self.history, self.group = model, history, options.group
+        self.evaluation = options.evaluation
+        self.best = Best()
+
+    @property
+    def patience(self) -> int | None:
+        """The number of evaluations without a better score that end a run; None ends none."""
+        return None if self.evaluation is None else self.evaluation.patience
+
+    def is_due(self, done: int) -> bool:
+        """Return whether there is an evaluation after this step."""
+        return self.evaluation is not None and done % self.evaluation.every == 0
+
+    def after(
+        self, done: int, totals: Totals, variables: Sequence[tf.Variable]
+    ) -> dict[str, float]:
+        """Evaluate the model after a step, and compare the score with the best one.
+
+        :param done: the number of the step.
+        :param totals: takes the count.
+        :param variables: whose values are kept where the score is the best one.
+        """
+        assert self.evaluation is not None
+        metrics = self.evaluate(done, totals.seconds)
+        estimate = self.history.mean("elbo", self.evaluation.every)
+        score = self.group.first(metrics.get("log_density", estimate))
+        if not np.isfinite(score):
+            warn_user(
+                f"The score after step {done} is {score}, and is not taken for a lack of"
+                " improvement."
+            )
+            return metrics
+        totals.waited += 1
+        if score > totals.best:
+            totals.best, totals.best_step, totals.waited = score, done, 0
+            if self.patience is not None and self.evaluation.restore_best:
+                self.best.take(variables)
+        return metrics
+
+    def evaluate(self, done: int, seconds: float) -> dict[str, float]:
+        """Score the model on the held-out data, if there are any.
+
+        :param done: the step whose Parameters the model has.
+        :param seconds: of training so far.
+        """
+        if self.evaluation is None or self.evaluation.data is None:
+            return {}
+        metrics = metrics_of_all(self.group, self.model, self.evaluation.data)
+        self.history.append(evaluation_step=done, evaluation_seconds=seconds, **metrics)
+        return metrics
+
+    def at_the_end(self, done: int, seconds: float, step: int) -> None:
+        """Evaluate, unless the last step did.
+
+        :param done: the number of steps of the run.
+        :param seconds: of training.
+        :param step: whose Parameters the model has.
+        """
+        last = self.history.tail("evaluation_step", 1)
+        if not last or last[0] != done:
+            self.evaluate(step, seconds)

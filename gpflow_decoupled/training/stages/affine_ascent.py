@@ -1,0 +1,111 @@
+"""The q of an affine-independent model by `AffineIndependentAscent`, then steps of an optimizer on
+the rest at that q, in turns.
+
+Between two ascents q is held in whitened coordinates: A, b and the shapes of its base stay, and the
+bound is raised over kernel, likelihood, mean function and inducing points. An ascent costs many
+evaluations of the bound, a step one.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AffineAscent"]
+
+import warnings
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from ...compilation import Compiled
+from ...models import AffineIndependentGP
+from ...optimizers import AffineIndependentAscent, AffineResult
+from ..keras import KerasAscent, Optimizer
+from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
+
+
+class AffineAscent(Stage):
+    """A gradient step of everything but q; `refresh` finds q, at the first step and then every so
+    many.
+
+    Where nothing but q is trainable, the only step is one ascent. Else there is another one after
+    the last step.
+
+    :param model: whose `trainable` flags are read.
+    :param optimizer: for kernel, likelihood, mean function and inducing points.
+    :param compile: False runs the gradient steps eagerly; the ascent is always compiled.
+    """
+
+    def __init__(
+        self, model: AffineIndependentGP, optimizer: Optimizer, compile: bool = True
+    ) -> None:
+        self.model, self.compile = model, compile
+        of_q = {v.ref() for v in self._q}
+        self.others = KerasAscent(
+            optimizer, [v for v in model.trainable_variables if v.ref() not in of_q]
+        )
+        self._found: AffineResult | None = None
+        self._climb = self._compiled()
+
+    @property
+    def _q(self) -> list[tf.Variable]:
+        basis = self.model.basis
+        return [*basis.map.variables, *basis.b.variables, *basis.theta.variables]
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        return [*self._q, *self.others.variables]
+
+    def refresh(self) -> bool:
+        """Find the best q at the present hyperparameters; only the last q may take a normal base
+        instead of its own.
+        """
+        self._ascend(keep_better=not self.others.moved)
+        return True
+
+    def run(self, budget: Budget) -> Report:
+        """Take one step; where nothing but q is trainable, report on the ascent."""
+        if self.others.moved:
+            self.others.set_rate(budget.sizes[0].learning_rate)
+            return Report(StepOutput.sound(*self._climb()))
+        result = self._found
+        if result is None:
+            raise RuntimeError("An AffineAscent is refreshed before its first run.")
+        output = StepOutput.sound(tf.constant(result.elbo, budget.batch[0].dtype))
+        return Report(output, result.reason, converged=result.converged)
+
+    def closing(self, clock: Clock) -> Report | None:
+        """Find q at the last hyperparameters, where any of them moved."""
+        if not self.others.moved:
+            return None
+        result = self._ascend(keep_better=True)
+        return Report(StepOutput.sound(tf.constant(result.elbo, self.model.data[0].dtype)))
+
+    def _ascend(self, keep_better: bool) -> AffineResult:
+        basis, integration = self.model.basis, self.model.integration
+        base, theta = basis.base, basis.theta
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", "The bound of .* is not accurate"
+                )  # the loop says so, once
+                found = AffineIndependentAscent(keep_better=keep_better).run(self.model)
+        except BaseException:  # the ascent tries a normal base, and may break off at it
+            basis.base, basis.theta = base, theta
+            raise
+        if self.model.integration != integration:  # which is part of what was compiled
+            self._climb = self._compiled()
+        self._found = found
+        return found
+
+    def _compiled(self) -> Callable[[], tuple[tf.Tensor, tf.Tensor]]:
+        return Compiled(self._step) if self.compile else self._step
+
+    def _step(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """The bound before the step, and whether all is finite."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.others.moved)
+            elbo = self.model.elbo()
+            objective = elbo + self.model.log_prior_density()
+        gradients = tape.gradient(objective, self.others.moved)
+        self.others.ascend(gradients)
+        return elbo, all_finite([elbo, *gradients])

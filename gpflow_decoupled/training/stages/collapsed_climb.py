@@ -1,0 +1,177 @@
+"""Kernel, noise and inducing points by L-BFGS on all rows, at the best q(u) for each of them."""
+
+from __future__ import annotations
+
+__all__ = ["MOST_ENTRIES", "CollapsedClimb", "all_points"]
+
+import time
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from ...compilation import Compiled
+from ...errors import NumericalError
+from ...lbfgs import LBFGSRun, settled
+from ...linalg.cholesky import unsound
+from ...models import BasisGP
+from ...optimizers import optimal_parameters
+from ...optimizers.ascent import CONVERGED
+from ...optimizers.data_mean.hyperparameters import climb
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.gaussian_optimum import regression
+from ...user_warnings import warn_user
+from ..batches import Batch, Trackable
+from .stage import Budget, Clock, Report, Stage, StepOutput
+
+MOST_ENTRIES = 3e7
+"""N M of the largest matrices [M, N], of which an evaluation and its gradient keep about seven at
+once: 1.7 GB.
+"""
+_TIMED_ROWS = 4096
+"""Rows whose evaluation is timed; for fewer, work that does not grow with the rows counts too
+much.
+"""
+_SETTLED, _WINDOW = 1e-5, 10
+"""The climb ends if this number of iterations gained less than this many nats per observation."""
+
+
+def all_points(model: BasisGP) -> int:
+    """Return the number of points of mean and covariance together."""
+    return sum(size for size in model.basis.sizes.values() if isinstance(size, int))
+
+
+class CollapsedClimb(Stage):
+    """L-BFGS on the bound at the best q(u), (D31), of a model with Gaussian noise.
+
+    q(u) is in closed form after it. Steps on minibatches find the neighbourhood of a good kernel in
+    fewer passes over the data. From there L-BFGS goes further: its gradients have no noise, and
+    q(u) never lags behind kernel and points. The whole climb is one turn, which counts as one step.
+
+    :param moved: the hyperparameters and points that move.
+    :param model: the model on inducing points whose bound is climbed.
+    :param data: all rows, X [N, D] and Y [N, L].
+    :param evaluations: of the bound and its gradient, at most.
+    :param compile: False evaluates the bound eagerly.
+
+    Cost N M^2 per evaluation, memory N M.
+    """
+
+    def __init__(
+        self,
+        moved: Sequence[tf.Variable],
+        model: BasisGP,
+        data: Batch,
+        evaluations: int,
+        compile: bool = True,
+    ) -> None:
+        self.moved, self.model, self.data = moved, model, data
+        self.evaluations = evaluations
+        self.is_best = tf.Variable(False, trainable=False)
+        """Whether q(u) was set to the best one since other steps were taken."""
+        self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._collapsed
+        if compile:
+            rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
+            self.bound = Compiled(self.bound, input_signature=rows)
+
+    @staticmethod
+    def fits(model: BasisGP, num_data: int) -> bool:
+        """Return whether an evaluation on this number of rows fits into memory."""
+        return num_data * all_points(model) <= MOST_ENTRIES
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Hyperparameters, q(u) and the mark that it is the best one."""
+        q = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
+        mean = self.model.basis.kernel_mean
+        own = [] if mean is None else [mean.coefficients.unconstrained_variable]
+        return [*self.moved, *q, *own, self.is_best]
+
+    @property
+    def done(self) -> bool:
+        """Whether the climb is over."""
+        return bool(self.is_best)
+
+    def reopen(self) -> None:
+        """Let the climb be taken again after further steps."""
+        self.is_best.assign(False)
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Whether all rows were climbed."""
+        return {"climbed": self.is_best}
+
+    def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Trace the bound and its gradient on some rows; no variable changes."""
+        self._evaluate(*(array[:_TIMED_ROWS] for array in self.data))
+
+    def seconds(self) -> float:
+        """Return the time of an evaluation and its gradient, judged by some rows."""
+        few = [array[:_TIMED_ROWS] for array in self.data]
+        self._evaluate(*few)  # traces
+        began = time.perf_counter()
+        self._evaluate(*few)
+        return (time.perf_counter() - began) * len(self.data[0]) / len(few[0])
+
+    def run(self, budget: Budget) -> Report:
+        """Climb until no evaluation, no time or nothing to gain is left.
+
+        An interrupt keeps the best values that were found.
+
+        :raises NumericalError: if the bound is not finite at the start.
+        """
+        clock = budget.clock
+        deadline = clock.deadline(budget.until)
+        try:
+            found = self._climbed(deadline, clock.show) if self.moved else None
+            output = StepOutput.sound(self.set_best_q())
+        except NumericalError as error:
+            if (cause := unsound(self.model.basis.matrices(self.model.kernel))) is not None:
+                raise cause from error
+            raise
+        reason = CONVERGED if found is None else found.reason
+        if reason == CONVERGED and time.perf_counter() >= deadline:
+            reason = TIME_IS_UP
+        return Report(output, reason, converged=reason == CONVERGED, is_long=True)
+
+    def closing(self, clock: Clock) -> Report | None:
+        """Set q(u) to the best one if the run ended before the climb, with a warning."""
+        if self.done:
+            return None
+        output = StepOutput.sound(self.set_best_q())
+        warn_user(
+            "The run ended before L-BFGS on all rows began. q(u) is the best one for the kernel and"
+            " the points that the steps on minibatches have found; for better ones, raise the limit"
+            " of `fit`, or its patience."
+        )
+        return Report(output)
+
+    def set_best_q(self) -> tf.Tensor:
+        """Set q(u) to the best one for the present kernel and points; return its bound."""
+        best = optimal_parameters(self.model, self.data)
+        best.assign(self.model)
+        self.is_best.assign(True)
+        return best.elbo
+
+    def _climbed(self, deadline: float, show: Callable[[str], object]) -> LBFGSRun:
+        return climb(
+            self.model,
+            self.moved,
+            lambda: self.bound(*self.data),
+            evaluations=self.evaluations,
+            deadline=deadline,
+            stop=settled(_SETTLED * len(self.data[0]), _WINDOW),
+            keep=True,
+            show=show,
+        )
+
+    def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """The bound at the best q(u), (D31); NaN where it cannot be computed, from where L-BFGS
+        turns back.
+        """
+        return self.model.basis.collapsed_elbo(self.model.kernel, regression(self.model, (X, Y)))
+
+    def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            value = self.bound(X, Y)
+        float(value)
+        tape.gradient(value, self.moved)

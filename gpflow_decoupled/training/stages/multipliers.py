@@ -1,0 +1,167 @@
+"""Kernel, likelihood and mean function of a full GP by the gradient of the bound, then the
+multipliers by the Lagrangian.
+
+The multipliers are those of Gaussian sites with precisions lambda and natural means b = lambda u -
+alpha, (V22), so that q(f) is the posterior of these sites. While the kernel moves, b and lambda
+stay and alpha follows:
+
+    u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
+    (V22)
+
+With Gaussian noise the bound at fixed sites is the evidence, at every kernel. At fixed alpha, the
+mean -K alpha would grow with the kernel.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Multipliers"]
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from ...models import LCLGP
+from ...optimizers import LagrangianResult, LinearlyConstrainedLagrangian
+from ...optimizers.lagrangian.first_multipliers import first_marginals
+from ..batches import Trackable
+from ..keras import KerasAscent, Optimizer, hyperparameters_of
+from .stage import Budget, Report, Stage, StepOutput, all_finite
+
+
+class Multipliers(Stage):
+    """A gradient step of the hyperparameters at fixed sites or multipliers, then an outer iteration
+    of the Lagrangian.
+
+    The first step begins with a whole run of the Lagrangian; where nothing else is trainable, that
+    run is the only step. Its seconds include compilation.
+
+    :param model: whose `trainable` flags are read.
+    :param moves: whether the multipliers are optimised; False leaves them as they are.
+    :param optimizer: for kernel, likelihood and mean function.
+    :param hold: what stays while these move: the "sites", or as in Khan 2014 the "multipliers".
+    :param compile: False runs eagerly.
+    :raises DataError: as `LinearlyConstrainedLagrangian.run`.
+    """
+
+    def __init__(
+        self, model: LCLGP, moves: bool, optimizer: Optimizer, hold: str, compile: bool = True
+    ) -> None:
+        self.model, self.moves = model, moves
+        self.holds_sites = hold == "sites"
+        self.whole = LinearlyConstrainedLagrangian(compile=compile)
+        # S, the set of admissible multipliers, may have moved far with the kernel, so that (V27)
+        # does not pay
+        self.single = LinearlyConstrainedLagrangian(accelerate=False, max_outer=1, compile=compile)
+        self.prepared = self.whole.prepare(model)
+        if moves:
+            first_marginals(
+                self.prepared.problem, self.whole.sweeps, self.whole.tolerance
+            )  # or raises
+        self.others = KerasAscent(optimizer, hyperparameters_of(model))
+        self._ascent: Callable[[], tuple[tf.Tensor, ...]] = self.prepared.problem.compiled(
+            self._climb
+        )
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        basis = self.model.basis
+        return [
+            basis.alpha.unconstrained_variable,
+            basis.lam.unconstrained_variable,
+            *self.others.variables,
+        ]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The optimizer."""
+        return {"optimizer": self.others.optimizer}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The optimizer, and what is held."""
+        return {
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+        }
+
+    def run(self, budget: Budget) -> Report:
+        """Take one step on the model's data; the first one begins with a whole run."""
+        model, before = self.model, tuple[float, ...]()
+        if not self.others.moved:
+            result = self.whole.run(model, prepared=self.prepared)
+            output = StepOutput.sound(self._nats(result))
+            return Report(output, result.reason, converged=result.converged)
+        self.others.set_rate(budget.sizes[0].learning_rate)
+        if budget.first == 0:
+            before = (float(model.elbo()),)
+            if self.moves:
+                self.whole.run(model, prepared=self.prepared)
+        elbo, ok, shortened = self._ascent()
+        if self.moves and bool(ok):
+            elbo = self._nats(self.single.run(model, prepared=self.prepared))
+        return Report(StepOutput.sound(elbo, ok, shortened), before=before)
+
+    def _nats(self, result: LagrangianResult) -> tf.Tensor:
+        return tf.constant(result.elbo, self.model.data[0].dtype)
+
+    def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """A step of the hyperparameters.
+
+        :return: the bound before it; whether everything is finite; 1 if negative entries of lambda
+        had to be dropped, else 0.
+        """
+        model, basis, moved = self.model, self.model.basis, self.others.moved
+        lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
+        geometry = basis.geometry
+        sites = (
+            -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha
+        )  # (V22)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(moved)
+            elbo, ok = self._bound(sites, centre)
+            objective = elbo + model.log_prior_density()
+        gradients = tape.gradient(objective, moved)
+        ok = tf.logical_and(ok, all_finite([elbo, *gradients]))
+        self.others.ascend(gradients)
+        if not self.holds_sites:
+            return elbo, ok, tf.constant(0)
+        return elbo, ok, tf.cond(ok, lambda: self._follow(sites, centre), lambda: tf.constant(0))
+
+    def _bound(self, sites: tf.Tensor, centre: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The bound (V10) at fixed sites or multipliers, and whether V is positive definite.
+
+        :param sites: the natural means b [N, L], centred on `centre`.
+        :param centre: the prior mean [N, L] at which the sites were read off.
+        """
+        model, basis = self.model, self.model.basis
+        prior, mean = basis.geometry.prior(model.kernel), model.prior_mean()
+        if self.holds_sites:
+            state = basis.geometry.state_of_sites(
+                prior, sites - basis.lam * (mean - centre), basis.lam
+            )
+        else:
+            state = basis.geometry.state_at(prior, basis.alpha, basis.lam)
+        losses = self.prepared.problem.loss.value(mean + state.mean, tf.sqrt(state.variance))
+        return -tf.reduce_sum(losses) - basis.prior_kl(state), state.ok  # (V10)
+
+    def _follow(self, sites: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
+        """Write the alpha that the same sites have at the new kernel.
+
+        :return: 1 if V is not positive definite there and negative entries of lambda are dropped,
+        else 0.
+        """
+        basis = self.model.basis
+        geometry = basis.geometry
+        prior, drift = geometry.prior(self.model.kernel), self.model.prior_mean() - centre
+        lam = tf.convert_to_tensor(basis.lam)
+        state = geometry.state_of_sites(prior, sites - lam * drift, lam)
+        lam = tf.where(state.ok, lam, tf.maximum(lam, 0.0))
+        alpha = tf.cond(
+            state.ok,
+            lambda: state.alpha,
+            lambda: geometry.state_of_sites(prior, sites - lam * drift, lam).alpha,
+        )
+        basis.lam.assign(lam)
+        basis.alpha.assign(alpha)
+        return tf.cast(tf.logical_not(state.ok), tf.int32)

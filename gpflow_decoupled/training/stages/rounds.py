@@ -1,0 +1,136 @@
+"""Mean and hyperparameters on all data, in turns.
+
+A round is a solve for the mean, by conjugate gradients or the solver that was chosen; then L-BFGS
+climbs a bound of the evidence at this mean for a few evaluations, and the mean is solved for again.
+A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is that of CGLB;
+for other likelihoods, and where outputs are mixed, it is taken at the sites of q(f), and a round
+that lowers the ELBO is undone and ends the run.
+
+Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per
+observation below its best. No climb goes on when the solve that must follow would no longer fit,
+judged by how long the last one took.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EVALUATIONS", "Rounds"]
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from ...lbfgs import LBFGSRun
+from ...models import BasisGP
+from ...optimizers.ascent import CONVERGED, INTERRUPTED
+from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ..batches import Batch
+from ..snapshots import Snapshot, go_back, snapshot
+from ..workers import repair_drift
+from .solve_mean import MeanSolves, Solved
+from .stage import Budget, Clock, Report, Stage
+
+EVALUATIONS = 8
+"""Of the bound of the evidence in a round: more of them leave the mean too far behind."""
+_ENOUGH = 1e-3
+"""A round that gains less than this many nats per observation is the last."""
+_ROUGH = 1e-4
+"""The gap in nats per observation that is good enough for a solve within a round."""
+
+
+class Rounds(Stage):
+    """Rounds of a climb of the hyperparameters and a solve for the mean; each is one turn.
+
+    :param solves: the solver, and the model with the mean on all data.
+    :param moved: the hyperparameters.
+    :param at_sites: whether the bound of the evidence is taken at the sites of q(f).
+    """
+
+    def __init__(self, solves: MeanSolves, moved: Sequence[tf.Variable], at_sites: bool) -> None:
+        self.solves, self.moved, self.at_sites = solves, moved, at_sites
+        self.model: BasisGP = solves.model
+        self.data: Batch = solves.data
+        self.rough = solves.solver.rough(_ROUGH * len(self.data[0]))
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """All variables of q, the mean included, and the hyperparameters."""
+        return [*self.solves.variables, *self.moved]
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The solver."""
+        return {"mean_solver": type(self.solves.solver).__name__}
+
+    def run(self, budget: Budget) -> Report:
+        """Take one round."""
+        clock, solves = budget.clock, self.solves
+        repair_drift(solves.group, self.variables)
+        deadline = clock.deadline()
+        solved = solves.current or solves.roughly(self.rough, deadline, clock)
+        if solved.was_interrupted or self._is_late(deadline, solves=1):
+            return _report(solved, INTERRUPTED if solved.was_interrupted else TIME_IS_UP)
+        before = snapshot(self.variables)
+        try:
+            return self._climb_and_solve(solved, before, deadline, clock)
+        except KeyboardInterrupt:
+            if solves.group.workers > 1:  # the others have not stopped
+                raise
+            go_back(before)  # to the mean that is solved for
+            solves.last = solved
+            return _report(solved, INTERRUPTED)
+
+    def _climb_and_solve(
+        self, solved: Solved, before: Snapshot, deadline: float, clock: Clock
+    ) -> Report:
+        """A climb, and the solve that follows it.
+
+        :param solved: the solve before the climb.
+        :param before: the values after that solve.
+        """
+        run, solves = self._climb(deadline - solved.seconds), self.solves
+        late = self._is_late(deadline, solves=2)
+        settled = run.value - run.start < _ENOUGH * len(self.data[0])
+        if late or settled or clock.is_last_step:
+            then = solves.fully(clock)
+        else:
+            then = solves.roughly(self.rough, float("inf"), clock)
+        floor = solved.result.elbo - self.rough.tolerance
+        fell = self.at_sites and not then.result.elbo >= floor
+        if fell and then.was_interrupted:
+            raise KeyboardInterrupt  # `run` goes back to the mean that is solved for
+        if fell:
+            go_back(before)
+            then = solves.fully(clock)
+        if then.was_interrupted:
+            return _report(then, INTERRUPTED)
+        if late:
+            return _report(then, TIME_IS_UP)
+        return _report(then, CONVERGED if settled or fell else "", converged=settled or fell)
+
+    def _climb(self, deadline: float) -> LBFGSRun:
+        """Move the hyperparameters at the present mean, as long as the solve after it still
+        fits.
+        """
+        model, solves = self.model, self.solves
+        dtype = tf.float32 if solves.solver.float32 else None
+        bound = bound_at_sites if self.at_sites else evidence_at
+        objective = bound(model, model.basis.data_mean, self.data, dtype, solves.group)
+        return climb(
+            model,
+            self.moved,
+            objective,
+            evaluations=EVALUATIONS,
+            deadline=deadline,
+            group=solves.group,
+        )
+
+    def _is_late(self, deadline: float, solves: int) -> bool:
+        """Whether this number of solves like the last one would not end by a value of
+        `time.perf_counter`.
+        """
+        return self.solves.group.is_over(deadline - solves * self.solves.seconds)
+
+
+def _report(solved: Solved, reason: str, converged: bool = False) -> Report:
+    return Report(solved.output(), reason, converged=converged, gap=solved.gap, is_long=True)

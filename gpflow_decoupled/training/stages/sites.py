@@ -1,0 +1,192 @@
+"""Conjugate computation of the sites of a full GP, everything else by the gradient of the bound, on
+all data.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Sites"]
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import MonteCarloLikelihood
+
+from ...bases.site import SiteState
+from ...compilation import Compiled
+from ...models import CVIGP
+from ...optimizers import ConjugateComputation
+from ...optimizers.steps import largest_feasible_step
+from ..batches import Batch, Trackable
+from ..keras import KerasAscent, Optimizer, hyperparameters_of
+from .stage import Budget, Report, Stage, StepOutput, all_finite
+
+_ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
+"""A decrease of the bound by less than this share of it is round-off."""
+
+
+def _between(
+    old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Sites nu and tau [N, L] a step of size [] on the way from old ones to their goal."""
+    return tuple((1.0 - step) * was + step * new for was, new in zip(old, goal))  # (C13)
+
+
+class Sites(Stage):
+    """An update of the sites and a gradient step of the hyperparameters, from one pass over all
+    data.
+
+    Both start from the same Parameters. Sites are centred on the mean function: when that moves, nu
+    follows, so that the site as a function of f stays.
+
+    :param model: whose `trainable` flags are read.
+    :param rule: moves the sites by its step size; None leaves them alone.
+    :param optimizer: for kernel, likelihood and mean function.
+    :param hold: what stays while they move: the "sites", at which the bound is the evidence for
+        Gaussian noise, or the "moments" of q(f), which gives the gradient of an ordinary
+        variational M-step.
+    :param compile: False runs eagerly.
+    """
+
+    def __init__(
+        self,
+        model: CVIGP,
+        rule: ConjugateComputation | None,
+        optimizer: Optimizer,
+        hold: str,
+        compile: bool = True,
+    ) -> None:
+        self.model, self.rule = model, rule
+        self.holds_sites = hold == "sites"
+        self.others = KerasAscent(optimizer, hyperparameters_of(model))
+        self._compiled = Compiled(self._step, reduce_retracing=True) if compile else None
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        basis = self.model.basis
+        return [
+            basis.nu.unconstrained_variable,
+            basis.tau.unconstrained_variable,
+            *self.others.variables,
+        ]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The optimizer."""
+        return {"optimizer": self.others.optimizer}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """How the sites move."""
+        policy = None if self.rule is None else self.rule.negative_precision
+        return {
+            "negative_precision": policy,
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+        }
+
+    def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the step for X [N, D], Y [N, P]."""
+        if self._compiled is not None:
+            self._compiled.get_concrete_function(X, Y)
+
+    def run(self, budget: Budget) -> Report:
+        """Take one step on all data; the step size of the sites is not annealed."""
+        self.others.set_rate(budget.sizes[0].learning_rate)
+        step = self._step if self._compiled is None else self._compiled
+        return Report(step(*budget.batch))
+
+    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> StepOutput:
+        model, basis, moved = self.model, self.model.basis, self.others.moved
+        # 1. the bound and its gradients, by the moments at the data and by everything else
+        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(moved)
+            drift = self._prior_mean(X)
+            drift -= tf.stop_gradient(drift)  # zero, with the gradient of the mean function
+            K = basis.prior(model.kernel)
+            state = basis.state_at(K, nu - tau * drift, tau)
+            mean, variance = state.mean, state.variance
+            tape.watch([mean, variance])
+            expected = tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+            elbo = expected - basis.prior_kl(state)
+            objective = elbo if self.holds_sites else self._at_fixed_moments(state, drift, (X, Y))
+            objective += model.log_prior_density()
+        g, h = tape.gradient(expected, [mean, variance])
+        gradients = tape.gradient(objective, moved)
+        ok = tf.logical_and(state.ok, all_finite([elbo, g, h, *gradients]))
+        # 2. where the sites go
+        shortened = clipped = tf.constant(0)
+        if self.rule is not None:
+            *goal, clipped = self.rule.targets(g, h, mean)
+            rho = tf.constant(self.rule.step_size_at(0), K.dtype)
+            step, feasible = self.rule.feasible(K, tau, goal[1], rho)
+            surely = tf.reduce_all(h <= 0.0) | tf.constant(
+                isinstance(model.likelihood, MonteCarloLikelihood)
+            )
+            step = tf.cond(
+                surely, lambda: step, lambda: self._ascending(K, (nu, tau), goal, step, elbo)
+            )
+            nu, tau = _between((nu, tau), goal, step)
+            ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)
+        # 3. everything else; the sites follow the mean function
+        before = self._prior_mean(X)
+        self.others.ascend(gradients)
+        nu -= tau * (self._prior_mean(X) - before)
+        ok = ok & tf.reduce_all(tf.math.is_finite(nu))
+        tf.cond(ok, lambda: self._assign(nu, tau), lambda: False)
+        return StepOutput(elbo, ok, shortened, clipped)
+
+    def _ascending(
+        self,
+        K: tf.Tensor,
+        old: tuple[tf.Tensor, tf.Tensor],
+        goal: list[tf.Tensor],
+        step: tf.Tensor,
+        elbo: tf.Tensor,
+    ) -> tf.Tensor:
+        """The step size [], halved until the bound at these hyperparameters does not fall; zero
+        where no step raises it.
+
+        Too long a step lowers it where a log likelihood is not concave. Only there, where some h >
+        0, is it looked at, because that takes another factorisation.
+        """
+        model, basis = self.model, self.model.basis
+        lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
+
+        def rises(size: tf.Tensor) -> tf.Tensor:
+            state = basis.state_at(K, *_between(old, goal, size))
+            expected = tf.reduce_sum(
+                model.variational_expectations(state.mean, state.variance, model.data)
+            )
+            return state.ok & (expected - basis.prior_kl(state) >= lowest)
+
+        found, risen = largest_feasible_step(rises, step)
+        return tf.where(risen, found, tf.zeros_like(found))
+
+    def _assign(self, nu: tf.Tensor, tau: tf.Tensor) -> bool:
+        self.model.basis.nu.assign(nu)
+        self.model.basis.tau.assign(tau)
+        return True
+
+    def _prior_mean(self, X: tf.Tensor) -> tf.Tensor:
+        """m_0 [N, L] where latents are outputs; zero where outputs are mixed, and sites stay
+        centred.
+        """
+        none = tf.zeros_like(tf.convert_to_tensor(self.model.basis.nu))
+        return (
+            none
+            if isinstance(self.model.kernel, LinearCoregionalization)
+            else none + self.model.mean_function(X)
+        )
+
+    def _at_fixed_moments(self, state: SiteState, drift: tf.Tensor, data: Batch) -> tf.Tensor:
+        """What has the gradient of the bound at a fixed q(f): log Z~ has that of -KL (section
+        3.5).
+        """
+        mean, variance = tf.stop_gradient(state.mean), tf.stop_gradient(state.variance)
+        expected = tf.reduce_sum(self.model.variational_expectations(mean - drift, variance, data))
+        nu, tau = tf.stop_gradient(state.nu), tf.convert_to_tensor(state.tau)
+        constant = nu * drift - 0.5 * tau * tf.square(drift)
+        return expected + self.model.basis.log_partition(state) + tf.reduce_sum(constant)  # (C16)

@@ -1,0 +1,178 @@
+"""The contract of a stage, and what it exchanges with the loop of a run.
+
+A run of `fit` is a list of stages, for example minibatches and then L-BFGS on all rows. The loop
+asks the current stage for one turn at a time. A turn is one training step, some small ones in one
+call, or one long piece of work such as a climb. It counts as one step for each bound in its
+report. If it fails, the loop gives all `variables` the values that they had before it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Budget", "Clock", "Report", "Stage", "StepOutput", "all_finite"]
+
+import abc
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ..batches.protocol import Batch, Trackable
+from ..schedules import Limits, StepSizes
+
+
+class StepOutput(NamedTuple):
+    """The numbers that a compiled step returns: scalars, or arrays [K] of K steps."""
+
+    elbo: tf.Tensor
+    """The bound in nats of the whole data set, as the step computed it."""
+    ok: tf.Tensor
+    """False if anything was not finite or not positive definite: the turn is undone."""
+    shortened: tf.Tensor
+    """How often the update of q was shortened."""
+    clipped: tf.Tensor
+    """How many observations had a negative precision clipped."""
+
+    @classmethod
+    def sound(
+        cls,
+        elbo: tf.Tensor | float,
+        ok: tf.Tensor | bool = True,
+        shortened: tf.Tensor | int = 0,
+    ) -> StepOutput:
+        """Return the output of a step that clips nothing."""
+        elbo, ok, shortened = map(tf.convert_to_tensor, (elbo, ok, shortened))
+        return cls(elbo, ok, shortened, tf.constant(0))
+
+
+class Clock(NamedTuple):
+    """Where a run is, its limits, and a line to show."""
+
+    share: float
+    """How much of the run was done when the turn began, in [0, 1]."""
+    limits: Limits
+    show: Callable[[str], object]
+    """Shows a line on where a long turn is, beside the progress of the run."""
+
+    def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
+        """Return the value of `time.perf_counter` at a share of the run, `least` seconds from now
+        or later; infinity where no limit of seconds was set.
+        """
+        if self.limits.seconds is None:
+            return float("inf")
+        return time.perf_counter() + max((until - self.share) * self.limits.seconds, least)
+
+    @property
+    def is_last_step(self) -> bool:
+        """Whether the limit of steps ends the run after one more step."""
+        steps = self.limits.steps
+        return steps is not None and self.share + 1.0 / steps >= 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The steps that a stage may take in one turn, with their batches and step sizes."""
+
+    clock: Clock
+    seed: int
+    """Of the run."""
+    first: int
+    """The number 0, 1, ... of the first step."""
+    sizes: Sequence[StepSizes]
+    """Of each of the K steps; K is 1 unless `Stage.most` is larger."""
+    batch: Batch
+    """X [B, D], Y [B, P]; with `Stage.most` above 1 those of K steps, X [K, B, D], Y [K, B, P]."""
+    until: float = 1.0
+    """The share of the run at which the stage ends."""
+
+    @property
+    def step_seed(self) -> tf.Tensor:
+        """[2], the seed of the run and the number of the first step."""
+        return tf.constant([self.seed, self.first], tf.int32)
+
+    def only(self, count: int) -> Budget:
+        """Return the budget of the first `count` of several steps."""
+        X, Y = self.batch
+        return replace(self, sizes=self.sizes[:count], batch=(X[:count], Y[:count]))
+
+
+class Report(NamedTuple):
+    """The outcome of a turn."""
+
+    output: StepOutput
+    reason: str = ""
+    """Why the stage is over; empty if it goes on. The reason of the last stage ends the run, and
+    an interrupt ends it in any stage."""
+    converged: bool = False
+    """Whether `reason` means that a tolerance was reached."""
+    gap: float | None = None
+    """Nats: how far the bound is at most below its maximum over the mean, where that is known."""
+    is_long: bool = False
+    """Whether callbacks should hear of the turn by itself, since it took long or all data."""
+    before: tuple[float, ...] = ()
+    """Nats: the bound before the first step of a run whose steps report the bound after them."""
+
+
+class Stage(abc.ABC):
+    """One stage of a run of `fit`.
+
+    A stage knows neither limits of the run nor other stages: `run` is handed a `Budget`, and
+    returns a `Report`. Derive from this class, override `variables` and `run`, and list the stage
+    in the `plan` of a route. Order of the calls: `prepare` once; then for every turn `refresh`
+    where it is due, and `run`.
+    """
+
+    most: int = 1
+    """Steps in one turn, at most."""
+
+    @property
+    @abc.abstractmethod
+    def variables(self) -> Sequence[tf.Variable]:
+        """Everything that a turn writes, the state of optimizers included."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has been through this stage, so that the next one follows."""
+        return False
+
+    def reopen(self) -> None:
+        """Undo `done`: an earlier stage goes on, as in a longer run from a checkpoint."""
+        return None
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Objects that a checkpoint saves beside the model, by name."""
+        return {}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Values that must be the same for a resumed run to go on to the same trace, by name."""
+        return {}
+
+    def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the stage for batches like X [B, D], Y [B, P]; no variable changes."""
+        return None
+
+    def refresh(self) -> bool:
+        """Update values that are held fixed for many steps; return True if there are any.
+
+        :raises NumericalError: if that fails; the loop then undoes it and stops.
+        """
+        return False
+
+    @abc.abstractmethod
+    def run(self, budget: Budget) -> Report:
+        """Take one turn.
+
+        :param budget: the steps that the turn may take, with their batches and step sizes.
+        :raises NumericalError: if it fails and the cause is known; else `StepOutput.ok` is False.
+        """
+
+
+def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
+    """Return whether all entries of all tensors [...] are finite, a scalar; None is a gradient that
+    does not exist.
+    """
+    checks = [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors if tensor is not None]
+    return tf.reduce_all(tf.stack(checks))

@@ -1,0 +1,169 @@
+"""Turns of stages that leave the Parameters unchanged where they fail."""
+
+from __future__ import annotations
+
+__all__ = ["Taken", "Turns"]
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+from ..errors import NumericalError
+from .batches import ArrayBatches, Batch
+from .options import Options
+from .plan import Part, Plan
+from .snapshots import Snapshot, go_back, snapshot
+from .stages.stage import Budget, Clock, Report, Stage
+from .workers import next_batch, repair_drift
+
+Fail = Callable[[Batch, Snapshot, int, NumericalError | None], NoReturn]
+"""Raises the error of a failed step, for its batch, the values before it, its number, and its cause
+if that is known.
+"""
+
+
+class Taken(NamedTuple):
+    """The report of a sound turn of K steps, and its numbers as arrays [K]."""
+
+    report: Report
+    elbo: np.ndarray
+    shortened: np.ndarray
+    clipped: np.ndarray
+    refreshed: bool
+    """Whether values that are held fixed for many steps were updated before it."""
+
+
+class _Turn(NamedTuple):
+    """A turn with all that is needed to take it again."""
+
+    stage: Stage
+    before: Snapshot
+    budget: Budget
+
+
+class Turns:
+    """Takes the turns of a run, and undoes them.
+
+    :param plan: stages, batches and step sizes.
+    :param options: limits, and how often something happens between steps.
+    :param fail: called for a step that failed.
+    """
+
+    def __init__(self, plan: Plan, options: Options, fail: Fail) -> None:
+        self.plan, self.options, self._fail = plan, options, fail
+        self.limits = options.limits
+        self.variables = plan.variables
+        self._first: Batch | None = None
+        self._last: _Turn | None = None
+        self._singly_until = 0
+        self._began: tuple[int, float] | None = None
+
+    @property
+    def last_batch(self) -> Batch | None:
+        """The batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
+        return None if self._last is None else self._batch_of(self._last, -1)
+
+    def prepare(self, done: int) -> None:
+        """Compile the stages for the steps after the first `done` ones."""
+        batch = next_batch(self.options.group, self.plan.batches, done)
+        self._first = batch  # a stream cannot go back
+        for part in self.plan.parts:
+            part.stage.prepare(*batch, self.seed(done))
+
+    def take(self, part: Part, done: int, clock: Clock, seconds: float) -> Taken:
+        """Take one turn.
+
+        :param part: whose stage takes it.
+        :param done: the number of steps of the run that are done.
+        :param clock: where the run is.
+        :param seconds: the time of these steps.
+        """
+        turn = self._turn(part, done, clock, seconds)
+        try:
+            with self.options.group.naming_lost_workers():
+                taken = self._go(turn)
+        except NumericalError as error:
+            self._fail(self._batch_of(turn, 0), turn.before, done, error)
+        except BaseException:  # an interrupt, or no memory
+            go_back(turn.before)
+            raise
+        if np.all(taken.report.output.ok):
+            self._last = turn
+            return taken
+        count = len(turn.budget.sizes)
+        if count == 1:
+            self._fail(self._batch_of(turn, 0), turn.before, done, None)
+        go_back(turn.before)  # which of them fails, and where, is found one by one
+        self._singly_until = done + count
+        return self.take(part, done, clock, seconds)
+
+    def undo(self) -> int | None:
+        """Go back to before the last sound step, where the bound is known to be finite.
+
+        :return: the number of steps that are done there; None, and nothing changes, if no step was
+            sound.
+        """
+        if self._last is None:
+            return None
+        go_back(self._last.before)
+        budget = self._last.budget
+        if others := len(budget.sizes) - 1:
+            self._go(self._last._replace(budget=budget.only(others)))
+        return budget.first + others
+
+    def seed(self, step: int) -> tf.Tensor:
+        """Return [2], the seed of the run and the number of a step."""
+        return tf.constant([self.options.seed, step], tf.int32)
+
+    def _turn(self, part: Part, done: int, clock: Clock, seconds: float) -> _Turn:
+        count, batches = self._count(part, done, seconds), self.plan.batches
+        steps = range(done, done + count)
+        shares = [self.limits.share(step, seconds) for step in steps]
+        sizes = [self.plan.rates.at(step, share, part.until) for step, share in zip(steps, shares)]
+        if part.stage.most > 1:
+            assert isinstance(batches, ArrayBatches)
+            batch = batches.several(done, count)
+        else:
+            batch = self._first or next_batch(self.options.group, batches, done)
+        self._first = None
+        budget = Budget(clock, self.options.seed, done, sizes, batch, part.until)
+        return _Turn(part.stage, snapshot(self.variables), budget)
+
+    def _count(self, part: Part, done: int, seconds: float) -> int:
+        """The number of steps of the next turn: up to the next that other work is due after, and
+        not longer than the stage may.
+        """
+        limits, began = self.limits, self._began
+        self._began = done, seconds
+        if part.stage.most == 1 or done < self._singly_until:
+            return 1
+        counts = [part.stage.most, *(every - done % every for every in self.options.due)]
+        if limits.steps is not None:
+            counts.append(math.ceil(part.until * limits.steps - 1e-6) - done)
+        if limits.seconds is not None:
+            pace = np.inf
+            if began is not None and began[0] != done:
+                pace = (seconds - began[1]) / (done - began[0])
+            counts.append(int((part.until * limits.seconds - seconds) / max(pace, 1e-9)))
+        return max(1, min(counts))
+
+    def _batch_of(self, turn: _Turn, number: int) -> Batch:
+        X, Y = turn.budget.batch
+        return (X, Y) if turn.stage.most == 1 else (X[number], Y[number])
+
+    def _go(self, turn: _Turn) -> Taken:
+        """Take a turn, after the update of held values that is due before it."""
+        refreshed = False
+        if turn.budget.first % self.options.refresh_every == 0:
+            refreshed = turn.stage.refresh()
+            self.variables = self.plan.variables  # the first update may create one
+            repair_drift(self.options.group, self.variables)
+        report = turn.stage.run(turn.budget)
+        elbo, shortened, clipped = (
+            np.atleast_1d(part)
+            for part in (report.output.elbo, report.output.shortened, report.output.clipped)
+        )
+        return Taken(report, elbo, shortened, clipped, refreshed)
