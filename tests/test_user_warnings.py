@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
-from gpflow_decoupled import graph_memory, likelihoods, models, optimizers, saving
+from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
+from gpflow_decoupled.diagnostics.fall import warn_of_fall
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
 from gpflow_decoupled.pathwise import pathwise_samples
+from gpflow_decoupled.saving import model_file
 from gpflow_decoupled.user_warnings import warn_user
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 
@@ -76,8 +78,19 @@ def coarse_draws(_: Patch) -> None:
 def file_of_another_version(patch: Patch) -> None:
     with tempfile.TemporaryDirectory() as folder:
         gd.save(classifier(), Path(folder) / "model.zip")
-        patch.setattr(saving, "version", lambda name: "another")
+        patch.setattr(model_file, "version", lambda name: "another")
         gd.load(Path(folder) / "model.zip")
+
+
+def narrow_noise(_: Patch) -> None:
+    model = models.CVIGP(DATA, kernel(), gpflow.likelihoods.StudentT(scale=1e-3, df=3.0))
+    optimizers.ConjugateComputation().run(model, steps=3)
+
+
+def other_scale(_: Patch) -> None:
+    X = np.linspace(0.0, 1.0, 100)[:, None]
+    model = models.CVIGP((X, 1e-4 * np.sin(9.0 * X)), kernel(), gpflow.likelihoods.Gaussian(0.1))
+    gd.fit(model, steps=1, progress=False, compile=False)
 
 
 def unknown_tensorflow(patch: Patch) -> None:
@@ -103,6 +116,12 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: pac_bayes_certificate(classifier(), LABELS, hyperparameters="same-data"),
         lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
     ],
+    "diagnostics/accuracy.py": [narrow_noise],
+    "diagnostics/fall.py": [
+        lambda _: warn_of_fall([0.0], -1e3, 12, True),
+        lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),
+    ],
+    "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],
     "inducing/checks.py": [
         lambda _: orthogonal(np.concatenate([X[:1], X[:2] + 0.01])),
@@ -134,7 +153,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "optimizers/approximations/expectation_propagation.py": [too_few_nodes],
     "optimizers/lagrangian/lagrangian_result.py": [stalled_run],
     "pathwise/data_correction.py": [coarse_draws],
-    "saving.py": [file_of_another_version],
+    "saving/model_file.py": [file_of_another_version],
     "wrappers/sklearn.py": [short_run],
 }
 CASES = [(module, action) for module, actions in PROVOKED.items() for action in actions]
