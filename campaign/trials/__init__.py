@@ -21,6 +21,8 @@ NAMES = (
     "many_fits",
     "threads",
     "copies",
+    "rows",
+    "flipped_bits",
 )
 """In the order of the table."""
 

@@ -66,6 +66,16 @@ def _pickle(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndarray]
             return [arrays["mean"], arrays["variance"]]
 
 
+def _file(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndarray]:
+    """By `save` and `load`; the loaded model can be trained on."""
+    with tempfile.TemporaryDirectory() as folder:
+        gd.save(model, Path(folder) / "model.zip")
+        loaded = gd.load(Path(folder) / "model.zip")
+    found = predictions(loaded, X)
+    gd.fit(loaded, data_of(loaded, problem.data), steps=1, progress=False, compile=False)
+    return found
+
+
 def _checkpoint(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndarray]:
     """Into a fresh model."""
     fresh = problem.build()
@@ -100,6 +110,7 @@ WAYS: dict[str, Copy] = {
     "deepcopy": _deepcopy,
     "gpflow.utilities.deepcopy": _gpflow_deepcopy,
     "pickle": _pickle,
+    "save and load": _file,
     "Checkpoint": _checkpoint,
     "SavedModel": _saved_model,
 }

@@ -30,6 +30,8 @@ SOME = {
     "many_fits": 1,
     "threads": 2,
     "copies": 8,
+    "rows": 8,
+    "flipped_bits": 1,
 }
 """Cases of each part that the test runs, under ten minutes in all."""
 

@@ -1,0 +1,94 @@
+"""Rows of a call: companions that are extreme, and inputs far from the origin, change no row."""
+
+from __future__ import annotations
+
+__all__ = ["PART"]
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.covariances.centring import covariance
+from gpflow_decoupled.likelihoods import observation_moments
+
+from ..outcome import Case, Outcome, Part
+from ..refusals import complaint_about
+
+Check = Callable[[np.random.Generator], Outcome]
+LIKELIHOODS: dict[str, Callable[[], gpflow.likelihoods.Likelihood]] = {
+    "CategoricalLogit": lambda: gd.likelihoods.CategoricalLogit(3),
+    "BernoulliLogit": gd.likelihoods.BernoulliLogit,
+    "NegativeBinomial": gd.likelihoods.NegativeBinomial,
+    "Laplace": gd.likelihoods.Laplace,
+    "StudentT": gpflow.likelihoods.StudentT,
+    "Poisson": gpflow.likelihoods.Poisson,
+}
+KERNELS = (
+    gpflow.kernels.SquaredExponential,
+    gpflow.kernels.Matern12,
+    gpflow.kernels.Matern32,
+    gpflow.kernels.Matern52,
+    gpflow.kernels.RationalQuadratic,
+)
+
+
+def _companions(rng: np.random.Generator) -> Outcome:
+    """Each predict verb gives a row the same numbers alone and beside any other row."""
+    name = str(rng.choice(list(LIKELIHOODS)))
+    likelihood = LIKELIHOODS[name]()
+    latents = likelihood.latent_dim or 1
+    row = rng.normal(size=latents), 10.0 ** rng.uniform(-3.0, 2.0, latents)
+    far = 10.0 ** rng.uniform(-2.0, 5.0) * rng.normal(size=latents)
+    beside = far, 10.0 ** rng.uniform(-12.0, 12.0, latents)
+    outcome = Outcome(f"companions: {name} at {row} beside {beside}")
+    alone = _verbs(likelihood, *(part[None] for part in row))
+    pair = _verbs(likelihood, *(np.stack(both) for both in zip(beside, row)))
+    for one, other in zip(alone, pair):
+        if not np.allclose(other[-1], one[-1], rtol=1e-8, atol=1e-12):
+            outcome.complaints.append(f"{one[-1]} became {other[-1]}")
+    return outcome
+
+
+def _verbs(
+    likelihood: gpflow.likelihoods.Likelihood, mean: np.ndarray, variance: np.ndarray
+) -> list[np.ndarray]:
+    X, Y = np.zeros((len(mean), 1)), np.ones((len(mean), 1))
+    found = [
+        likelihood.predict_log_density(X, mean, variance, Y),
+        likelihood.variational_expectations(X, mean, variance, Y),
+        *observation_moments(likelihood, X, mean, variance),
+    ]
+    return [np.asarray(part) for part in found]
+
+
+def _offsets(rng: np.random.Generator) -> Outcome:
+    """Covariances are the same wherever the origin is, up to 2^30 in double precision."""
+    kind = KERNELS[rng.integers(len(KERNELS))]
+    kernel = kind(lengthscales=float(10.0 ** rng.uniform(-1.0, 1.0)))
+    if rng.random() < 0.5:
+        kernel = kernel * gpflow.kernels.Matern52() + gpflow.kernels.Constant(0.3)
+    X = rng.integers(-2048, 2048, size=(12, int(rng.integers(1, 4)))) / 1024.0
+    offset = float(2.0 ** rng.integers(10, 31))
+    outcome = Outcome(f"offset {offset:g}: {type(kernel).__name__} of {kind.__name__}")
+    near, far = (np.asarray(covariance(kernel, Z[:5], Z)) for Z in (X, X + offset))
+    if not np.allclose(near, far, rtol=1e-8, atol=1e-8):
+        outcome.complaints.append(f"the covariance moved by {np.max(np.abs(near - far)):.3g}")
+    return outcome
+
+
+CHECKS: tuple[Check, ...] = (_companions, _offsets)
+
+
+def run(case: Case) -> Outcome:
+    """One of the checks, by turns."""
+    check = CHECKS[case.number % len(CHECKS)]
+    try:
+        return check(case.generator())
+    except Exception as error:
+        complaint = complaint_about(error) or "was not computed"
+        return Outcome(f"{check.__name__} (case {case.number})", [complaint], f"{error}")
+
+
+PART = Part("rows", "companions in a call, and inputs far from the origin", 100, run)
