@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.training.turns import Turns
+from gpflow_decoupled.training import turns
 from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
@@ -73,15 +73,15 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     def expectations(X, mean, variance, Y):
         return spoilt(X, mean, variance, Y) * (np.nan if len(seen) > at else 1.0)
 
-    snapshot = Turns._snapshot
+    snapshot = turns.snapshot
 
-    def record(self) -> list:
+    def record(variables) -> list:
         seen.append(values(model))
-        return snapshot(self)
+        return snapshot(variables)
 
     model.likelihood.variational_expectations = expectations
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Turns, "_snapshot", record)
+        patch.setattr(turns, "snapshot", record)
         with pytest.raises(
             NumericalError, match="bound, one of its gradients, or the precision of q"
         ) as info:
