@@ -1,0 +1,145 @@
+"""The search for nearest rows against sorting all of them, and covariances of neighbourhoods
+against the kernel's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import kernels as gk
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.covariances.neighbours import (
+    earlier_neighbours,
+    neighbourhood_grams,
+    row_index,
+)
+
+N, B, M = 1200, 70, 12  # enough rows for a tree, and queries for two blocks
+SCALES = np.array([0.5, 1.0, 2.0])
+
+
+def _distance(Q: np.ndarray, P: np.ndarray) -> np.ndarray:
+    return np.linalg.norm((Q[:, None] - P) / SCALES, axis=-1)
+
+
+def _columns(Q: np.ndarray, P: np.ndarray) -> np.ndarray:
+    return np.abs(Q[:, 1][:, None] - P[:, 1])
+
+
+def _correlation(make: Callable[[], gk.Kernel]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Minus the squared correlation."""
+
+    def far(Q: np.ndarray, P: np.ndarray) -> np.ndarray:
+        variances = make()(P, full_cov=False).numpy()
+        return -np.square(make()(Q, P).numpy()) / variances
+
+    return far
+
+
+def _linear() -> gk.Kernel:
+    """Opposite inputs are as near as equal ones: their values are each other's negatives."""
+    return gk.Linear(variance=[0.3, 0.5, 1.0])
+
+
+def _sum() -> gk.Kernel:
+    return gk.Matern32() + gk.Matern12(lengthscales=0.3, active_dims=[0])
+
+
+SEARCHES: dict[str, tuple[Callable[[], gk.Kernel], Callable, int]] = {
+    "tree": (lambda: gk.Matern32(lengthscales=SCALES), _distance, N),
+    "products": (lambda: gk.Matern32(lengthscales=SCALES), _distance, 200),
+    "one column": (lambda: gk.RationalQuadratic(active_dims=[1]), _columns, N),
+    "linear": (_linear, _correlation(_linear), 200),
+    "sum": (_sum, _correlation(_sum), 200),
+}
+
+
+def _same(found: np.ndarray, far: np.ndarray) -> None:
+    """Rows [B, m] are those with the least of `far` [B, N], infinite for those that are left out;
+    -1 for the rest.
+    """
+    for row, distance in zip(found, far):
+        there = np.argsort(distance)[: np.sum(np.isfinite(distance))][: len(row)]
+        assert set(row) == set(there) | ({-1} if len(there) < len(row) else set())
+        assert np.sum(row >= 0) == len(there)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_nearest_rows_are_the_first_of_all_sorted(name, compiled, rng):
+    make, far, rows = SEARCHES[name]
+    X, Q = rng.normal(size=(rows, 3)) + 50.0 * (name == "products"), rng.normal(size=(B, 3))
+    kernel = make()
+
+    def search(Q: tf.Tensor) -> tf.Tensor:
+        return row_index(kernel, tf.constant(X)).nearest(Q, M)
+
+    run = tf.function(search, input_signature=[tf.TensorSpec([None, 3], tf.float64)])
+    _same((run if compiled else search)(tf.constant(Q)).numpy(), far(Q, X))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_rows_before_and_rows_beside_itself(name, rng):
+    make, far, rows = SEARCHES[name]
+    X, kernel = rng.normal(size=(rows, 3)), make()
+    places = np.concatenate([[0, 1, 2, 5, 16, rows - 1], rng.choice(rows, 30)])
+    distance = far(X[places], X)
+    before = np.where(np.arange(rows) < places[:, None], distance, np.inf)
+    inputs = tf.constant(X)
+    _same(earlier_neighbours(kernel, inputs, tf.gather(inputs, places), places, M), before)
+    others = np.where(np.arange(rows) != places[:, None], distance, np.inf)
+    index = row_index(kernel, inputs)
+    _same(index.nearest(tf.gather(inputs, places), M, itself=tf.constant(places)).numpy(), others)
+
+
+def test_rows_that_single_precision_cannot_tell_apart_are_ranked(rng):
+    X = 1e3 * rng.normal(size=(200, 3))
+    X[:20] = 3e3 + 0.1 * rng.normal(size=(20, 3))  # squares of 1e7 are rounded by 0.5
+    found = row_index(gk.Matern32(lengthscales=SCALES), tf.constant(X)).nearest(X[:5], M)
+    _same(found.numpy(), _distance(X[:5], X))
+
+
+def test_more_neighbours_than_rows_are_nobody(rng):
+    X = tf.constant(rng.normal(size=(4, 3)))
+    found = row_index(gk.Matern32(), X).nearest(X, 6).numpy()
+    assert np.all(np.sort(found, axis=1) == [-1, -1, 0, 1, 2, 3])
+    itself = row_index(gk.Matern32(), X).nearest(X, 4, itself=tf.range(4)).numpy()
+    assert np.all(itself[:, -1] == -1) and not np.any(itself == np.arange(4)[:, None])
+
+
+@pytest.mark.parametrize(
+    "make", [gk.Matern12, gk.Exponential, gk.Matern32, gk.Matern52, gk.SquaredExponential]
+)
+def test_covariances_and_gradients_are_those_of_the_kernel(make, rng):
+    kernel = make(variance=1.3, lengthscales=[0.5, 2.0])
+    X = tf.constant(rng.normal(size=(4, 5, 2)))
+    weights = rng.normal(size=(4, 5, 5))
+    weights = tf.constant(weights + np.swapaxes(weights, 1, 2))
+    values, gradients = [], []
+    for function in (lambda: neighbourhood_grams(kernel, X), lambda: kernel(X)):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            K = function()
+            total = tf.reduce_sum(weights * K)
+        values.append(K)
+        gradients.append(tape.gradient(total, [X, *kernel.trainable_variables]))
+    assert_allclose(values[0], values[1], rtol=1e-7, atol=1e-12)
+    for ours, theirs in zip(*gradients):
+        assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+def test_neighbourhoods_far_from_the_origin_lose_no_digits(rng):
+    near, kernel = rng.normal(size=(1, 5, 2)), gk.Matern12()
+    far = near + 2.0**27  # |a|^2 is 1e16 there, with rounding errors of 1
+    assert_allclose(neighbourhood_grams(kernel, tf.constant(far)), kernel(far - 2.0**27), rtol=1e-7)
+    duplicates = tf.constant(np.repeat(near[:, :1], 3, axis=1))
+    with tf.GradientTape() as tape:
+        K = neighbourhood_grams(kernel, duplicates)
+        total = tf.reduce_sum(K)
+    assert_allclose(K, np.ones((1, 3, 3)))
+    for gradient in tape.gradient(total, kernel.trainable_variables):
+        assert np.all(np.isfinite(gradient))
