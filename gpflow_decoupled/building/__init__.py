@@ -1,7 +1,7 @@
 """`build`: a model from data and the name of a likelihood.
 
 `choice.py` decides by the number of rows and reports it; read it first. `likelihoods.py` has the
-names of likelihoods, `sparse.py` chooses inducing points.
+names of likelihoods, `sparse.py` chooses inducing points, `kernels.py` a kernel.
 """
 
 from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize

@@ -9,20 +9,26 @@ from collections.abc import Callable
 import gpflow
 import numpy as np
 import numpy.typing as npt
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
 from ..errors import DataError
 from ..inputs import check_whole
-from ..models import CVIGP, ODVGP, BasisGP
+from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..models.checks import check_kernel
 from ..training import Standardized
+from .kernels import AUTO, KernelChoice, choose_kernel
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
 from .sparse import ON_DATA, default_kernel, sparse_model
 
 FULL_ROWS = 500
 """Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
+NEIGHBOUR_ROWS = 1000
+"""Rows from which nearest neighbours learn more in the same seconds than inducing points do."""
+NUM_NEIGHBOURS, PREDICTION_NEIGHBOURS = 30, 256
+"""Learning wants many rows with few neighbours, so that it meets rows that contradict each other;
+a prediction is made once and can afford more."""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
 
 
@@ -30,7 +36,7 @@ def build(
     X: npt.ArrayLike,
     Y: npt.ArrayLike,
     likelihood: str | Likelihood = "gaussian",
-    kernel: Kernel | Callable[[int], Kernel] | None = None,
+    kernel: Kernel | Callable[[int], Kernel] | str | None = None,
     *,
     num_inducing: int | None = None,
     num_mean_points: int | str | None = None,
@@ -42,7 +48,8 @@ def build(
     | rows | model |
     |---|---|
     | up to 500, one latent function per output | `CVIGP`: a full GP, exact for Gaussian noise |
-    | more, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
+    | from 1,000, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
+    | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
     X is standardised, and Y if it is f plus noise ("gaussian", "student_t", "laplace"); predictions
@@ -57,7 +64,9 @@ def build(
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
         likelihood (copied), of standardised Y where Y is standardised.
     :param kernel: a GPflow kernel of standardised X (copied), or a function from D to one; by
-        default Matern 5/2 with one lengthscale per column, initially sqrt(D).
+        default Matern 5/2 with one lengthscale per column, initially sqrt(D). "auto", for Gaussian
+        noise, trains nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential
+        kernels for some seconds each, and takes the best leave-one-out score.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
@@ -85,17 +94,34 @@ def build(
     if gamma != ON_DATA:
         check_whole(0, num_mean_points=gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
+    choices: list[KernelChoice] = []
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
         """The model of standardised X [N, D] and the likelihood's Y [N, P]."""
         density = likelihood_for(likelihood, Y)
-        part = _kernel(kernel, X.shape[1])
+        given = kernel
+        if isinstance(kernel, str) and kernel == AUTO:
+            _check_auto(density)
+            choices[:] = choices or [choose_kernel(X, Y, seed=seed, progress=verbose)]
+            given = choices[0].kernel
+            density.variance.assign(choices[0].noise_variance)
+        part = _kernel(given, X.shape[1])
         mean = prior_mean(likelihood, Y)
         one_each = isinstance(density, ScalarLikelihood) and not isinstance(
             density, SwitchedLikelihood
         )
         if one_each and len(X) <= FULL_ROWS and not chosen_points:
             return CVIGP((X, Y), part, density, mean_function=mean)
+        if _has_neighbours(density, part) and len(X) >= NEIGHBOUR_ROWS and not chosen_points:
+            return NNGP(
+                (X, Y),
+                part,
+                density,
+                num_neighbours=NUM_NEIGHBOURS,
+                prediction_neighbours=PREDICTION_NEIGHBOURS,
+                mean_function=mean,
+                seed=seed,
+            )
         return sparse_model(
             X,
             density,
@@ -109,8 +135,26 @@ def build(
 
     model = Standardized(inside, (X, Y), scale_outputs=has_scale_by_name(likelihood))
     if verbose:
-        print(_report(model, chosen_points))
+        print(_report(model, chosen_points, choices))
     return model
+
+
+def _check_auto(likelihood: Likelihood) -> None:
+    """Refuse other noise than Gaussian for the choice of a kernel; raises `DataError`."""
+    if type(likelihood) is not Gaussian:
+        raise DataError(
+            f'kernel="auto" compares nearest-neighbour GPs with Gaussian noise, and the likelihood'
+            f" is {type(likelihood).__name__}: pass a kernel, for example"
+            " kernel=gpflow.kernels.Matern52."
+        )
+
+
+def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
+    """Whether an `NNGP` takes both."""
+    mixes = isinstance(kernel, MultioutputKernel) and not isinstance(
+        kernel, (SharedIndependent, SeparateIndependent)
+    )
+    return type(likelihood) is Gaussian and not mixes
 
 
 def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> Kernel:
@@ -136,7 +180,7 @@ def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None
     return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
 
 
-def _report(model: Standardized, chosen_points: bool) -> str:
+def _report(model: Standardized, chosen_points: bool, choices: list[KernelChoice]) -> str:
     """A few lines on the choice and its reason."""
     inside = model.model
     rows, columns = model.shape
@@ -144,6 +188,11 @@ def _report(model: Standardized, chosen_points: bool) -> str:
         why = (
             f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
             " points"
+        )
+    elif isinstance(inside, NNGP):
+        why = (
+            f"learns from random rows given their {inside.num_neighbours} nearest earlier ones, and"
+            f" predicts from the nearest {inside.prediction_neighbours}"
         )
     elif isinstance(inside, ODVGP):
         why = (
@@ -166,6 +215,7 @@ def _report(model: Standardized, chosen_points: bool) -> str:
     return "\n".join(
         [
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
+            *(f"  {choice}" for choice in choices),
             f"  {why};",
             (
                 f"  {scaled} standardised, predictions in your units; train it by"

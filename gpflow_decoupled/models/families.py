@@ -14,6 +14,7 @@ from .conjugate import CVIGP
 from .dtc import DTC
 from .factor_graph import FactorGraph
 from .lcl import LCLGP
+from .neighbours import NNGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
@@ -44,6 +45,10 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
             "fit(model), or with the hyperparameters fixed"
             " optimizers.AffineIndependentAscent().run(model)"
         ),
+    ),
+    (
+        (NNGP,),
+        "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
     ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)"),

@@ -19,6 +19,7 @@ everywhere:
 | `run(model, data)` | the best q(f) for all data | `gamma="data"`: `ConjugateGradients`, |
 | | | `StochasticDualDescent` |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | sparse, Gaussian noise |
+| `run(number)` | a round on the hyperparameters | `NNGP`: `NeighbourRounds` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` does not compute the bound after the step, and works inside `tf.function`. `run` and
@@ -30,7 +31,8 @@ Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagra
 propagation and Laplace, which do not bound the evidence) and `data_mean` (means on all data). Read
 what they share first: `steps` (step sizes, negative precisions), `ascent` (the loop that halves bad
 steps), `results`, and `gpflow_decoupled.lbfgs` (SciPy's L-BFGS-B). `adam` is a faster Adam for
-`fit`, `gaussian_optimum` has closed forms for Gaussian noise.
+`fit`, `gaussian_optimum` has closed forms for Gaussian noise, `neighbours` learns kernel and noise
+from nearest neighbours.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent
@@ -56,6 +58,7 @@ from .mixture.mixture_ascent import MixtureAscent
 from .mixture.mixture_posterior import MixturePosterior
 from .mixture.mixture_result import MixtureResult
 from .natural_gradient.natural_gradient import NaturalGradient
+from .neighbours import NeighbourRounds
 from .steps import StepReport
 
 __all__ = [
@@ -78,6 +81,7 @@ __all__ = [
     "MixturePosterior",
     "MixtureResult",
     "NaturalGradient",
+    "NeighbourRounds",
     "OpperArchambeau",
     "Optimum",
     "StepReport",

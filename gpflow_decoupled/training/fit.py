@@ -62,6 +62,7 @@ GPflow's `SVGP` | natural gradients; `mean_solver` for the mean points | `optimi
     | `LCLGP`, `LCLGLM` | a run of the Lagrangian, then an outer iteration a step | `optimizer` |
     | `AffineIndependentGP`, `AffineIndependentGLM` | `AffineIndependentAscent`, at first, \
 every 20 steps and at the end | `optimizer` |
+    | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows, a climb a step |
     | `FactorGraph` | `MeanFieldCVI` | |
 
     Trainable Parameters move, and no others; if only q is trainable, the Lagrangian and the ascent

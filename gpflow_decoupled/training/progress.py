@@ -60,7 +60,10 @@ class Callbacks:
 class ProgressLine:
     """Steps (or seconds), time left and a running mean of the bound, on one line."""
 
-    def __init__(self, show: bool, steps: int | None, seconds: float | None) -> None:
+    def __init__(
+        self, show: bool, steps: int | None, seconds: float | None, objective: str = "ELBO"
+    ) -> None:
+        self._objective = objective
         self._by_seconds = steps is None
         total = steps if seconds is None or steps is not None else round(seconds, 1)
         layout = (
@@ -77,7 +80,7 @@ class ProgressLine:
         self._bar.n = min(seconds if self._by_seconds else step, self._bar.total)
         shown = {
             "step": step,
-            "ELBO": f"{elbo:.5g}",
+            self._objective: f"{elbo:.5g}",
             **{name: f"{value:.4f}" for name, value in metrics.items()},
         }
         self._bar.set_postfix(shown)

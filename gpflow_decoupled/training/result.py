@@ -113,7 +113,8 @@ class FitResult(RunResult):
     of the whole data set, estimated from the step's batch at the Parameters before the step for
     models on inducing points and with sites, after it for the others. With `Evaluation` it also has
     "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
-    observation), with one entry per evaluation. Example::
+    observation), with one entry per evaluation; of an `NNGP` it has "leave_one_out", the score of
+    each step. Example::
 
         result = fit(model, (X, Y))
         print(result, result.history["elbo"][-1])
@@ -137,6 +138,8 @@ class FitResult(RunResult):
     patience ended the run, the last sound bound if the last step spoilt it. `history` stays the
     trace of the run: where patience ended it, the scores of the model are those with this
     "evaluation_step", and the last ones belong to Parameters that were given up."""
+    objective: str = "ELBO"
+    """What `elbo` is: for an `NNGP` an estimate of its log likelihood, which is no bound."""
     start: Start | None = None
     """What `initialize="auto"` did before the first step; None also where the run went on from a
     checkpoint.
@@ -146,8 +149,8 @@ class FitResult(RunResult):
         """One line: steps, time, bound, why the run ended."""
         pace = 1e3 * self.seconds / max(1, self.steps)
         line = (
-            f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO"
-            f" {self.elbo:.4g}, stopped: "
+            f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step),"
+            f" {self.objective} {self.elbo:.4g}, stopped: "
         )
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""

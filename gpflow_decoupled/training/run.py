@@ -87,8 +87,11 @@ class Run:
             done = self._resume()
             self.totals.seconds += self._begin(done)
             shown = self.options.progress and self.group.is_first
-            with closing(ProgressLine(shown, self.limits.steps, self.limits.seconds)) as line:
+            with closing(self._line(shown)) as line:
                 return self._train(done, line)
+
+    def _line(self, shown: bool) -> ProgressLine:
+        return ProgressLine(shown, self.limits.steps, self.limits.seconds, self.plan.objective)
 
     def _train(self, done: int, line: ProgressLine) -> FitResult:
         try:
@@ -179,6 +182,7 @@ class Run:
         seconds = np.linspace(before, self.totals.seconds, count + 1)[1:]
         for k, elbo in enumerate(taken.elbo):
             self.history.append(step=done - count + k + 1, seconds=seconds[k], elbo=elbo)
+        self.history.append(**report.scores)
         self.totals.shortened += int(np.sum(taken.shortened))
         self.totals.clipped += int(np.sum(taken.clipped))
         self.totals.refreshes += int(taken.refreshed)
@@ -322,6 +326,7 @@ class Run:
         skip = 0 if self._restored_step is None else done - self._restored_step
         return FitResult(
             elbo=self.history.mean("elbo", RECENT, skip),
+            objective=self.plan.objective,
             steps=done,
             seconds=totals.seconds,
             history=self.history.arrays(),

@@ -4,7 +4,8 @@ Read `nngp.py` first: the model and its verbs. `likelihood.py` has the condition
 data, of which the likelihood and leave-one-out are made, `posterior.py` predictions; both use
 `conditionals.py`, which puts kernel and noise into the linear algebra of `linalg.neighbours`.
 `ordering.py` looks for neighbours, `groups.py` says which outputs share them and what the noise is,
-`observed.py` has the outputs less the mean function, `checks.py` what is refused.
+`observed.py` has the outputs less the mean function, `exact.py` the density of a few rows,
+`checks.py` what is refused.
 """
 
 from .likelihood import LeaveOneOut

@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 import tensorflow as tf
+from gpflow.models import GPModel
 from gpflow.optimizers import Scipy
 
 from ...bases import Gaussian
@@ -39,7 +40,7 @@ def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
 
 
 def climb(
-    model: BasisGP,
+    model: GPModel,
     variables: Sequence[tf.Variable],
     objective: Callable[[], tf.Tensor],
     *,
@@ -49,6 +50,7 @@ def climb(
     keep: bool = False,
     group: Group | None = None,
     show: Callable[[str], object] | None = None,
+    name: str = "L-BFGS on all rows",
 ) -> LBFGSRun:
     """Climb an objective over some variables of a model by L-BFGS.
 
@@ -61,6 +63,7 @@ def climb(
     :param keep: an interrupt ends the climb with its best point and is not raised.
     :param group: the workers, which all use the first one's value and gradient.
     :param show: shows a line after each iteration.
+    :param name: of the climb, in that line.
     :raises NumericalError: if the objective is not finite at the start.
     """
     workers, total = group or Group(), itertools.count()
@@ -78,7 +81,7 @@ def climb(
 
     def report(value: float, _: int) -> None:
         if show is not None:
-            show(f"L-BFGS on all rows, iteration {next(total)}, {value:.6g} nats")
+            show(f"{name}, iteration {next(total)}, {value:.6g} nats")
 
     run = lbfgs_ascent(
         function,

@@ -12,6 +12,7 @@ from .affine_independent import AffineIndependentRoute
 from .inducing import InducingRoute
 from .messages import MessagesRoute
 from .multipliers import MultipliersRoute
+from .neighbours import NeighboursRoute
 from .route import Route
 from .sites import SitesRoute
 
@@ -20,6 +21,7 @@ ROUTES: tuple[Route, ...] = (
     SitesRoute(),
     MultipliersRoute(),
     AffineIndependentRoute(),
+    NeighboursRoute(),
     MessagesRoute(),
 )
 

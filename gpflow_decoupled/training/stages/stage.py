@@ -12,7 +12,7 @@ __all__ = ["Budget", "Clock", "Report", "Stage", "StepOutput", "all_finite"]
 
 import abc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -110,6 +110,8 @@ class Report(NamedTuple):
     """Nats: how far the bound is at most below its maximum over the mean, where that is known."""
     is_long: bool = False
     """Whether callbacks should hear of the turn by itself, since it took long or all data."""
+    scores: Mapping[str, float] = {}
+    """Further entries of the history, by name, the same names in each turn of a stage."""
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step of a run whose steps report the bound after them."""
 

@@ -1,0 +1,113 @@
+"""Rounds of L-BFGS on the likelihood of neighbours."""
+
+from __future__ import annotations
+
+__all__ = ["NUM_ROUNDS", "NeighbourClimbs"]
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from ...models import NNGP
+from ...optimizers.ascent import INTERRUPTED
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.neighbours import NeighbourRounds, RoundOutcome
+from ...user_warnings import warn_user
+from ..batches import Trackable
+from .stage import Budget, Clock, Report, Stage, StepOutput
+
+NUM_ROUNDS = 3
+"""After the start. On six regressions a fourth gained less than its own noise."""
+_SUSPECT = 1.5
+"""The spread of leave-one-out errors, or its inverse, from which on a user should know."""
+DONE = "the rounds are done"
+
+
+class NeighbourClimbs(Stage):
+    """L-BFGS on the likelihood of neighbours, (N2), of random rows.
+
+    A turn is one climb: the first on the exact density of a few hundred rows, the others on fresh
+    rows with neighbours found again. Turns that lower the leave-one-out score are undone.
+
+    :param model: whose trainable Parameters move.
+    :param seed: of the rows.
+    :param compile: False evaluates eagerly.
+    """
+
+    def __init__(self, model: NNGP, seed: int, compile: bool = True) -> None:
+        self.model = model
+        self.rounds = NeighbourRounds(model, seed=seed, compile=compile)
+        self.spread = tf.Variable(1.0, trainable=False, dtype=tf.float64)
+        """Of the leave-one-out errors at the present hyperparameters."""
+        self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
+        """The estimated log likelihood there, in nats."""
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Hyperparameters, and the score that they have."""
+        return [*self.model.trainable_variables, self.rounds.best, self.spread, self.value]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The score of the hyperparameters."""
+        return {"best_score": self.rounds.best, "spread": self.spread, "value": self.value}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The numbers of rows and neighbours."""
+        return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
+
+    def run(self, budget: Budget) -> Report:
+        """Climb once, and judge; an interrupt keeps the best values that were found.
+
+        :raises NumericalError: if the likelihood is not finite at the start.
+        """
+        clock, number = budget.clock, budget.first
+        deadline = clock.deadline(budget.until)
+        outcome = self._climbed(number, deadline, clock)
+        if outcome.kept:
+            self.spread.assign(outcome.judged.spread)
+            self.value.assign(outcome.climbed.value)
+        reason = self._reason(outcome, number, deadline)
+        return Report(
+            StepOutput.sound(outcome.climbed.value),
+            reason,
+            converged=reason == DONE,
+            is_long=True,
+            scores={"leave_one_out": outcome.judged.calibrated},
+        )
+
+    def closing(self, clock: Clock) -> Report:
+        """Calibrate the variances by the leave-one-out errors, and say where they were far off."""
+        judged = self.rounds.calibrate()
+        if not 1.0 / _SUSPECT < judged.spread < _SUSPECT:
+            width = "narrow" if judged.spread > 1.0 else "wide"
+            kernels = "rougher" if judged.spread > 1.0 else "smoother"
+            warn_user(
+                f"The mean squared standardised leave-one-out error is {judged.spread:.2f}:"
+                f" intervals were too {width}, and variances of kernel and noise were multiplied by"
+                f" it. Compare a {kernels} kernel by model.leave_one_out(), or let"
+                ' build(kernel="auto") choose.'
+            )
+        return Report(StepOutput.sound(0.0))
+
+    def _climbed(self, number: int, deadline: float, clock: Clock) -> RoundOutcome:
+        if number == 0:
+            return self.rounds.start(deadline, clock.show)
+        # the last round is a fine one where variances are too wide for the neighbours at hand
+        fine = number >= NUM_ROUNDS and self._wants_fine
+        return self.rounds.run(number - 1, deadline, clock.show, fine)
+
+    @property
+    def _wants_fine(self) -> bool:
+        return self.rounds.wants_fine(float(self.spread))
+
+    def _reason(self, outcome: RoundOutcome, number: int, deadline: float) -> str:
+        if outcome.climbed.reason == INTERRUPTED:
+            return INTERRUPTED
+        if time.perf_counter() >= deadline:
+            return TIME_IS_UP
+        # the same rows again would end at the same place
+        stuck = number > 0 and not (outcome.kept or self.rounds.draws_fresh_rows)
+        return DONE if number >= NUM_ROUNDS or (stuck and not self._wants_fine) else ""

@@ -1,0 +1,226 @@
+"""L-BFGS on the likelihood of neighbours of random rows."""
+
+from __future__ import annotations
+
+import time
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.optimizers.ascent import INTERRUPTED
+from gpflow_decoupled.optimizers.neighbours import (
+    NeighbourRounds,
+    _shorten,
+    _variances_of,
+    contradictions,
+)
+
+RNG = np.random.default_rng(5)
+X = RNG.uniform(0.0, 1.0, (600, 3))
+NOISE = 0.1
+Y = np.sin(6.0 * X[:, :1]) + NOISE * RNG.standard_normal((600, 1))  # two inputs are irrelevant
+
+
+def model(**options: object) -> NNGP:
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
+    return NNGP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.3), num_neighbours=15, **options)
+
+
+def values(one: NNGP) -> np.ndarray:
+    return np.concatenate([np.ravel(v.numpy()) for v in one.trainable_variables])
+
+
+def test_start_is_on_the_evidence_of_an_exact_gp():
+    one = model()
+    rows = np.arange(0, 600, 5)
+    exact = gpflow.models.GPR((X[rows], Y[rows]), one.kernel, noise_variance=0.3 + 1e-6)
+    found = float(one.exact_log_likelihood(rows))
+    np.testing.assert_allclose(found, float(exact.log_marginal_likelihood()), rtol=1e-8)
+
+
+def test_exact_density_leaves_out_what_is_missing():
+    missing = np.concatenate([Y, Y + 1.0], axis=1)
+    missing[::2, 1] = np.nan
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
+    both = NNGP((X, missing), kernel, num_neighbours=5)
+    rows = np.arange(40)
+    parts = [
+        NNGP((X[kept], missing[kept, column : column + 1]), kernel, num_neighbours=5)
+        for column, kept in ((0, rows), (1, rows[1::2]))
+    ]
+    expected = sum(float(one.exact_log_likelihood(np.arange(len(one.data[0])))) for one in parts)
+    np.testing.assert_allclose(float(both.exact_log_likelihood(rows)), expected, rtol=1e-10)
+
+
+def test_rounds_find_relevant_inputs_and_the_noise():
+    one = model()
+    rounds = NeighbourRounds(one, rows=400)
+    started = rounds.start()
+    assert started.kept and started.climbed.value > started.climbed.start
+    climbed = rounds.run(0)
+    assert climbed.climbed.value > climbed.climbed.start
+    relevant, *others = one.kernel.lengthscales.numpy()
+    assert min(others) > 4.0 * relevant
+    assert 0.8 * NOISE**2 < float(one.likelihood.variance.numpy()) < 1.25 * NOISE**2
+    assert rounds.judge().calibrated == pytest.approx(float(rounds.best), abs=1e-9)
+
+
+def test_same_seed_same_trace_and_fresh_rows_in_each_round():
+    ends = []
+    for seed in (0, 0, 1):
+        one = model()
+        NeighbourRounds(one, rows=100, evaluations=3, seed=seed).run(0)
+        ends.append(values(one))
+    np.testing.assert_array_equal(ends[0], ends[1])
+    assert np.max(np.abs(ends[0] - ends[2])) > 1e-6
+    rounds = NeighbourRounds(one, rows=100)
+    drawn = [rounds._draw(100, number) for number in (1, 2)]
+    assert len(np.intersect1d(*drawn)) < 60
+    assert len(np.unique(drawn[0])) == 100
+    assert not len(np.intersect1d(drawn[0], rounds.judges))  # a round must not see its judges
+
+
+def test_a_round_that_predicts_worse_is_undone():
+    one = model()
+    rounds = NeighbourRounds(one, rows=100, evaluations=3)
+    rounds.best.assign(1e3)  # no round can be better
+    before = values(one)
+    outcome = rounds.run(0)
+    assert not outcome.kept and outcome.climbed.value > outcome.climbed.start
+    np.testing.assert_array_equal(values(one), before)
+
+
+def test_good_values_survive_the_start():
+    one = model()
+    rounds = NeighbourRounds(one, rows=400)
+    rounds.start()
+    rounds.run(0)
+    score = float(rounds.best)
+    again = NeighbourRounds(one, rows=400)
+    again.start()
+    assert float(again.best) >= score - 1e-9
+
+
+@pytest.mark.parametrize("factor", [0.3, 4.0])
+def test_calibration_makes_variances_right_and_moves_no_mean(factor):
+    one = model()
+    NeighbourRounds(one, rows=400).start()
+    for part in (one.kernel.variance, one.likelihood.variance):
+        part.assign(part.numpy() * factor)
+    rounds = NeighbourRounds(one)
+    mean = one.predict_y(X[:5])[0].numpy()
+    before, after = rounds.calibrate(), rounds.judge()
+    assert abs(np.log(before.spread)) > 0.5
+    assert after.spread == pytest.approx(1.0, abs=1e-3)
+    assert after.log_density == pytest.approx(before.calibrated, abs=1e-3)
+    np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
+
+
+def test_sums_and_products_are_calibrated_as_a_whole():
+    parts = [gpflow.kernels.Matern52(), gpflow.kernels.Linear(), gpflow.kernels.Matern12()]
+    kernel = parts[0] + parts[1] * parts[2]
+    assert _variances_of(kernel) == [parts[0].variance, parts[1].variance]
+
+
+def test_a_fixed_noise_is_not_calibrated():
+    one = model()
+    gpflow.set_trainable(one.likelihood, False)
+    before = values(one)
+    NeighbourRounds(one).calibrate()
+    np.testing.assert_array_equal(values(one), before)
+
+
+def test_a_deadline_ends_a_climb_after_an_iteration():
+    one = model()
+    outcome = NeighbourRounds(one, rows=100).run(0, deadline=time.perf_counter() - 1.0)
+    assert outcome.climbed.evaluations <= 4 and np.isfinite(outcome.climbed.value)
+
+
+def test_an_interrupt_keeps_the_best_values():
+    one = model()
+    shown: list[str] = []
+
+    def show(line: str) -> None:
+        shown.append(line)
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+
+    outcome = NeighbourRounds(one, rows=100).run(0, show=show)
+    assert outcome.climbed.reason == INTERRUPTED and outcome.kept
+    assert outcome.climbed.value > outcome.climbed.start
+    assert "round 1, 100 rows" in shown[0]
+
+
+def test_fine_rounds_have_twice_the_neighbours(monkeypatch):
+    one, asked = model(), []
+    found = one.neighbours_of
+
+    def neighbours_of(rows, *, before=True, num_neighbours=None):
+        asked.append((before, num_neighbours))
+        return found(rows, before=before, num_neighbours=num_neighbours)
+
+    monkeypatch.setattr(one, "neighbours_of", neighbours_of)
+    NeighbourRounds(one, rows=60, evaluations=2).run(0, fine=True)
+    assert asked[0] == (True, 30)
+
+
+def test_long_lengthscales_of_the_start_are_bounded():
+    kernel = gpflow.kernels.Matern52(lengthscales=[1e6, 0.5]) + gpflow.kernels.Linear()
+    _shorten(kernel, tf.constant(X[:, :2]))
+    longest = np.exp(2.0) * np.sqrt(2.0) * np.std(X[:, 0])
+    np.testing.assert_allclose(kernel.kernels[0].lengthscales.numpy(), [longest, 0.5], rtol=1e-9)
+
+
+def test_what_is_not_trainable_stays():
+    one = model()
+    gpflow.set_trainable(one.likelihood, False)
+    NeighbourRounds(one, rows=100, evaluations=3).run(0)
+    assert float(one.likelihood.variance.numpy()) == pytest.approx(0.3, rel=1e-12)
+
+
+def test_rows_that_contradict_earlier_ones_are_found():
+    inputs = np.array([[0.0], [1.0], [0.0], [2.0], [1.0], [0.0]])
+    outputs = np.array([[1.0], [5.0], [1.0], [3.0], [7.0], [1.5]])
+    order = np.array([5, 4, 3, 2, 1, 0])  # row 5 comes first
+    np.testing.assert_array_equal(contradictions(inputs, outputs, order), [1, 2])
+    assert len(contradictions(inputs[:2], outputs[:2], np.arange(2))) == 0
+
+
+def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monkeypatch):
+    twice, again = np.concatenate([X, X[:30]]), np.concatenate([Y, Y[:30] + 0.5])
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
+    one = NNGP((twice, again), kernel, gpflow.likelihoods.Gaussian(0.1), num_neighbours=5)
+    rounds = NeighbourRounds(one, rows=100, evaluations=1, compile=False)
+    assert 20 <= len(rounds.certain) <= 30
+    values = []
+    monkeypatch.setattr(rounds, "_judged_climb", lambda objective, *_: values.append(objective()))
+    for number in range(60):
+        rounds.run(number)
+    seen = np.concatenate([rounds.others, np.zeros(0, int)])
+    every = one.log_likelihood(np.sort(seen), one.neighbours_of(np.sort(seen))).numpy()
+    C = np.isin(np.sort(seen), rounds.certain)
+    expected = every[C].sum() + (len(twice) - C.sum()) * every[~C].mean()
+    error = np.std(values) / np.sqrt(len(values))
+    assert abs(np.mean(values) - expected) < 5.0 * error
+
+
+@pytest.mark.filterwarnings("ignore:There is one observation")
+@pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_a_few_rows_are_enough(size):
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
+    one = NNGP((X[:size], Y[:size]), kernel, num_neighbours=5)
+    rounds = NeighbourRounds(one)
+    rounds.start()
+    assert np.isfinite(rounds.run(0).climbed.value)
+    rounds.calibrate()
+
+
+@pytest.mark.parametrize("options", [{"rows": 0}, {"evaluations": 1.5}, {"seed": -1}])
+def test_numbers_that_count_nothing_are_refused(options):
+    with pytest.raises(DataError, match=next(iter(options))):
+        NeighbourRounds(model(), **options)

@@ -1,0 +1,159 @@
+"""`fit` on nearest-neighbour GPs: climbs on random rows, judged by leave-one-out scores."""
+
+from __future__ import annotations
+
+import warnings
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.optimizers.ascent import INTERRUPTED
+from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
+from gpflow_decoupled.training.stages import neighbours as stage
+
+RNG = np.random.default_rng(2)
+X = RNG.uniform(0.0, 1.0, (500, 2))
+Y = np.sin(6.0 * X[:, :1]) + 0.1 * RNG.standard_normal((500, 1))
+X_TEST = RNG.uniform(0.0, 1.0, (100, 2))
+Y_TEST = np.sin(6.0 * X_TEST[:, :1]) + 0.1 * RNG.standard_normal((100, 1))
+
+
+def model(**options: object) -> NNGP:
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(2))
+    return NNGP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.3), num_neighbours=12, **options)
+
+
+def values(one: NNGP) -> np.ndarray:
+    return np.concatenate([np.ravel(v.numpy()) for v in one.trainable_variables])
+
+
+def test_fit_learns_and_predicts():
+    one = model()
+    result = gd.fit(one, evaluation=(X_TEST, Y_TEST), progress=False)
+    assert result.converged and result.reason == stage.DONE
+    assert 2 <= result.steps <= stage.NUM_ROUNDS + 1
+    assert result.history["rmse"][-1] < 0.115
+    assert result.history["log_density"][-1] > 0.7
+    assert len(result.history["leave_one_out"]) == result.steps
+    assert "log likelihood of neighbours" in str(result)
+    # the reported value is the estimate of all rows that training saw, as N times their mean
+    rows = NeighbourRounds(one).others
+    near = one.neighbours_of(np.sort(rows))
+    expected = 500 / len(rows) * np.sum(one.log_likelihood(np.sort(rows), near))
+    assert result.elbo == pytest.approx(expected, abs=15.0)
+
+
+def test_same_seed_same_trace():
+    ends = []
+    for seed in (0, 0, 1):
+        one = model()
+        gd.fit(one, steps=2, seed=seed, progress=False)
+        ends.append(values(one))
+    np.testing.assert_array_equal(ends[0], ends[1])
+    assert np.max(np.abs(ends[0] - ends[2])) > 1e-6
+
+
+def test_a_limit_of_steps_and_a_limit_of_seconds():
+    assert gd.fit(model(), steps=1, progress=False).steps == 1
+    with pytest.warns(UserWarning, match="leave-one-out error is"):  # after one iteration
+        result = gd.fit(model(), seconds=1e-3, progress=False)
+    assert result.steps == 1 and result.reason == "time is up" and not result.converged
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+    whole, parts = model(), model()
+    gd.fit(whole, steps=3, progress=False)
+    gd.fit(parts, steps=1, checkpoint=tmp_path, progress=False)
+    resumed = model()
+    result = gd.fit(resumed, steps=3, checkpoint=tmp_path, progress=False)
+    assert result.steps >= 2 and len(result.history["leave_one_out"]) == result.steps
+    scores = [NeighbourRounds(one).judge().log_density for one in (resumed, whole)]
+    assert scores[0] == pytest.approx(scores[1], abs=0.02)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch):
+    one, before = model(), values(model())
+
+    def show(self, text):
+        if "iteration 5" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpflow_decoupled.training.progress.ProgressLine.show", show)
+    result = gd.fit(one, progress=False)
+    assert result.reason == INTERRUPTED
+    assert np.max(np.abs(values(one) - before)) > 1e-3
+
+
+def test_intervals_that_are_far_off_are_calibrated_with_a_warning(monkeypatch):
+    one = model()
+    climbed = NeighbourRounds.start
+
+    def overconfident(self, *arguments):
+        outcome = climbed(self, *arguments)
+        for part in (self.model.kernel.variance, self.model.likelihood.variance):
+            part.assign(part.numpy() / 4.0)
+        return outcome
+
+    monkeypatch.setattr(NeighbourRounds, "start", overconfident)
+    with pytest.warns(UserWarning, match="intervals were too narrow"):
+        gd.fit(one, steps=1, progress=False)
+    assert NeighbourRounds(one).judge().spread == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_standardized_model_is_trained_in_its_units():
+    def build(X, Y):
+        return NNGP((X, Y), gpflow.kernels.Matern52(lengthscales=np.ones(2)), num_neighbours=12)
+
+    one = gd.Standardized(build, (X, 100.0 * Y + 7.0))
+    one.fit(steps=2, progress=False)
+    mean, variance = one.predict_y(X_TEST)
+    assert np.sqrt(np.mean((mean - (100.0 * Y_TEST + 7.0)) ** 2)) < 12.0
+    assert 6.0 < np.sqrt(np.mean(variance)) < 16.0
+
+
+def test_several_outputs_missing_entries_and_single_precision():
+    both = np.concatenate([Y, 2.0 * Y**2], axis=1)
+    both[::3, 1] = np.nan
+    one = NNGP((X, both), gpflow.kernels.Matern52(lengthscales=np.ones(2)), num_neighbours=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = gd.fit(one, steps=2, progress=False)
+    assert np.isfinite(result.elbo)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        small = NNGP(
+            (X.astype(np.float32), Y.astype(np.float32)),
+            gpflow.kernels.Matern52(lengthscales=np.ones(2, np.float32)),
+            num_neighbours=12,
+        )
+        assert np.isfinite(gd.fit(small, steps=2, progress=False).elbo)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"batch_size": 100}, "Each round draws"),
+        ({"natural_gradient": 0.1}, "closed form"),
+        ({"optimizer": "lbfgs"}, "L-BFGS climbs"),
+        ({"mean_solver": "adam"}, "does not use"),
+        ({"initialize": "auto"}, "exact density of 500 rows"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(options, message):
+    one = model()
+    before = values(one)
+    with pytest.raises(UnknownOptionError, match=message):
+        gd.fit(one, progress=False, **options)
+    np.testing.assert_array_equal(values(one), before)
+
+
+def test_data_and_a_model_with_nothing_to_train_are_refused():
+    with pytest.raises(DataError, match=r"model.update\(data\)"):
+        gd.fit(model(), (X, Y))
+    fixed = model()
+    gpflow.set_trainable(fixed, False)
+    with pytest.raises(DataError, match="No Parameter of the NNGP is trainable"):
+        gd.fit(fixed)
