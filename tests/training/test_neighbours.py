@@ -47,6 +47,17 @@ def test_fit_learns_and_predicts():
     assert result.elbo == pytest.approx(expected, abs=15.0)
 
 
+def test_a_run_that_finds_nothing_better_keeps_what_it_was_given():
+    """The value that it reports is that of the start, which no climb replaced."""
+    kernel = gpflow.kernels.Matern52(lengthscales=0.3)
+    one = NNGP((X[:, :1], Y), kernel, gpflow.likelihoods.Gaussian(0.01), num_neighbours=12)
+    first = gd.fit(one, progress=False)
+    before = values(one)
+    second = gd.fit(one, steps=1, progress=False)  # a warning is an error here
+    assert second.elbo == pytest.approx(first.elbo, abs=25.0)
+    np.testing.assert_allclose(values(one), before, rtol=0.1)
+
+
 def test_same_seed_same_trace():
     ends = []
     for seed in (0, 0, 1):

@@ -69,6 +69,8 @@ class NeighbourClimbs(Stage):
         if outcome.kept:
             self.spread.assign(outcome.judged.spread)
             self.value.assign(outcome.climbed.value)
+        elif number == 0:  # the given values stay, for instance those of an earlier run
+            self.value.assign(outcome.climbed.start)
         reason = self._reason(outcome, number, deadline)
         return Report(
             StepOutput.sound(outcome.climbed.value),
