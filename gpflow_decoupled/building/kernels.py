@@ -87,6 +87,11 @@ def choose_kernel(
     return KernelChoice(
         best,
         gpflow.utilities.deepcopy(model.kernel),
-        float(model.likelihood.variance.numpy()),
+        _above_floor(model.likelihood),
         {name: score for name, (score, _) in found.items()},
     )
+
+
+def _above_floor(likelihood: gpflow.likelihoods.Gaussian) -> float:
+    """The noise variance, a little above its lower bound, which no Parameter takes as its value."""
+    return max(float(likelihood.variance.numpy()), 1.01 * float(likelihood.variance_lower_bound))
