@@ -30,6 +30,7 @@ setup(
         "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
         "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7", "markdown-it-py>=2.2"],
         "gpytorch": ["gpytorch>=1.11"],  # a peer of the benchmarks
+        "gpboost": ["gpboost>=1.5"],  # another
         "docs": [
             "sphinx>=7.2",
             "myst-nb>=1.1",  # pages in Markdown, and executed notebooks

@@ -18,6 +18,7 @@ _PACKAGES = (
     "tensorflow-probability",
     "numpy",
     "gpytorch",
+    "gpboost",
     "gpflow_decoupled",
 )
 

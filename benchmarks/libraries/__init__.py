@@ -2,9 +2,10 @@
 
 - `models` declares models as data: `orthogonal-300+1000` is a family and its sizes;
 - `training` trains a declared model with its library, and says which libraries are missing here;
-- `ours` is this package; `gpflow_svgp`, `gpytorch_svgp` and `gpjax` are sparse Gaussian processes
-  of others; `scikit_learn` and `selu_network` have classifiers that are no Gaussian processes;
-  `tensorflow_tools` is what `ours` and GPflow share.
+- `ours` is this package, `neighbours` its nearest-neighbour GP; `gpflow_svgp`, `gpytorch_svgp`,
+  `gpjax` and `gpboost_vecchia` are Gaussian processes of others; `scikit_learn` and `selu_network`
+  have classifiers that are no Gaussian processes; `tensorflow_tools` is what `ours` and GPflow
+  share.
 
 Read `models` first, then `training`, then `ours` beside `gpflow_svgp`.
 """

@@ -89,6 +89,8 @@ class Spec(NamedTuple):
     """
     start: bool = False
     """whether our `fit` starts from values that suit the data, written FAMILY-M-start"""
+    auto: bool = False
+    """whether the kernel is chosen by leave-one-out scores first, written neighbours-M-auto"""
 
     @property
     def name(self) -> str:
@@ -97,6 +99,7 @@ class Spec(NamedTuple):
             f"{self.family}-{sizes}"
             + ("" if self.natural else "-adam")
             + ("-start" if self.start else "")
+            + ("-auto" if self.auto else "")
         )
 
     @property
@@ -115,6 +118,7 @@ FAMILIES = {
     "solve": "gpflow_decoupled",
     "data": "gpflow_decoupled",
     "descent": "gpflow_decoupled",
+    "neighbours": "gpflow_decoupled",
     "gpflow": "gpflow",
     "sgpr": "gpflow",
     "cglb": "gpflow",
@@ -122,17 +126,19 @@ FAMILIES = {
     "trees": "scikit-learn",
     "gpytorch": "gpytorch",
     "gpjax": "gpjax",
+    "vecchia": "gpboost",
 }
 """Family -> library. `sites` and `whitened` are the coupled basis whose sites, or whose whitened
 q(u), stay the same while the kernel changes; `coupled` and the others leave that choice to `fit`.
 `lbfgs` is the coupled basis whose kernel, noise and points move by L-BFGS on all rows after a
 quarter of the run. `data` has its mean on all training rows, by conjugate gradients; `descent` has
-it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
-CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and `cglb` more than 10,000,
-because it stores the kernel matrix. `trees` are scikit-learn's gradient-boosted trees, of which the
-number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these libraries;
-`gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where there are mean
-points."""
+it by four epochs of stochastic dual descent per solve. `neighbours` is the nearest-neighbour GP, of
+which the number is that of neighbours in the likelihood; `vecchia` is GPBoost's. `sgpr`, `cglb` and
+`gpr` are GPflow's SGPR, CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and
+`cglb` more than 10,000, because it stores the kernel matrix. `trees` are scikit-learn's gradient-
+boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened
+SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where
+there are mean points."""
 
 HELD = ("sites", "whitened")
 """Families named after the `hold` of `fit` that they choose."""
@@ -143,6 +149,17 @@ COUPLED = ("coupled", "lbfgs", *HELD)
 ON_DATA = ("data", "descent")
 """Families whose mean is on all training rows."""
 
+NEIGHBOURS = "neighbours"
+"""The family of nearest-neighbour GPs."""
+
+_LBFGS_AND_TREES = ("cglb", "gpr", "sgpr", "trees")
+
+_ONE_WAY = (*ON_DATA, NEIGHBOURS, "gpytorch", "vecchia", *_LBFGS_AND_TREES)
+"""Families with one way of training."""
+
+_WITHOUT_MEAN_POINTS = (*COUPLED, *ON_DATA, NEIGHBOURS, "gpflow", "gpjax", *_LBFGS_AND_TREES)
+"""Families whose mean has no points beside those of the covariance."""
+
 
 def parse(name: str) -> Spec:
     """The declaration that a name stands for: `orthogonal-300+1000` is Spec("orthogonal", 300,
@@ -150,24 +167,32 @@ def parse(name: str) -> Spec:
 
     :raises ValueError: if the name is no declaration; the message says how to write one.
     """
-    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?", name)
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?(-auto)?", name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise ValueError(
-            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam or"
-            f" -start after it, with {families}."
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam,"
+            f" -start or -auto after it, with {families}."
         )
-    spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None, match[5] is not None)
-    if spec.start and spec.library != "gpflow_decoupled":
+    natural, start, auto = match[4] is None, match[5] is not None, match[6] is not None
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0), natural, start, auto)
+    _check(spec, name)
+    return spec
+
+
+def _check(spec: Spec, name: str) -> None:
+    """Refuse options that a family does not have; raises `ValueError`."""
+    if spec.auto and spec.family != NEIGHBOURS:
         raise ValueError(
-            f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}."
+            f"Model {name!r}: -auto chooses the kernel of {NEIGHBOURS} alone; leave it out."
         )
-    if spec.family in (*ON_DATA, "gpytorch", "cglb", "gpr", "sgpr", "trees") and not spec.natural:
+    if spec.start and (spec.library != "gpflow_decoupled" or spec.family == NEIGHBOURS):
+        raise ValueError(
+            f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.family}."
+        )
+    if spec.family in _ONE_WAY and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
-    if (
-        spec.family in (*COUPLED, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees")
-        and spec.num_gamma
-    ):
+    if spec.family in _WITHOUT_MEAN_POINTS and spec.num_gamma:
         raise ValueError(
             f"Model {name!r}: {spec.family} has no mean points of its own; leave out"
             f" +{spec.num_gamma}."
@@ -176,7 +201,6 @@ def parse(name: str) -> Spec:
         raise ValueError(
             f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS."
         )
-    return spec
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..harness.data import Data
 from ..harness.records import Record
-from . import gpjax, gpytorch_svgp
+from . import gpboost_vecchia, gpjax, gpytorch_svgp
 from .boosted_trees import train_trees
 from .gpflow_lbfgs import train_by_lbfgs
 from .gpflow_svgp import train_gpflow
-from .models import Settings, Spec, parse
+from .models import NEIGHBOURS, Settings, Spec, parse
+from .neighbours import train_neighbours
 from .ours import train_ours
 
 Trainer = Callable[[Spec, Data, Sequence[float], Settings], Record]
@@ -25,15 +26,21 @@ _TRAINERS: dict[str, Trainer] = {
     "gpflow": train_gpflow,
     "gpytorch": gpytorch_svgp.train_gpytorch,
     "gpjax": gpjax.train_gpjax,
+    "gpboost": gpboost_vecchia.train_vecchia,
 }
 _OF_FAMILY: dict[str, Trainer] = {
     "sgpr": train_by_lbfgs,
     "cglb": train_by_lbfgs,
     "gpr": train_by_lbfgs,
     "trees": train_trees,
+    NEIGHBOURS: train_neighbours,
 }
 """Models that are not trained like the others of their library."""
-_MISSING: dict[str, Callable[[], str]] = {"gpytorch": gpytorch_svgp.missing, "gpjax": gpjax.missing}
+_MISSING: dict[str, Callable[[], str]] = {
+    "gpytorch": gpytorch_svgp.missing,
+    "gpjax": gpjax.missing,
+    "gpboost": gpboost_vecchia.missing,
+}
 
 
 def train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:

@@ -28,7 +28,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models",
         nargs="+",
-        help="FAMILY-M or FAMILY-M+MEAN_POINTS, -adam: all by Adam, -start: a start from the data",
+        help=(
+            "FAMILY-M or FAMILY-M+MEAN_POINTS, -adam: all by Adam, -start: a start from the data,"
+            " -auto: a kernel chosen for neighbours"
+        ),
     )
     parser.add_argument(
         "--splits",

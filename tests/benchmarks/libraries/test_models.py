@@ -12,7 +12,8 @@ def test_names_of_models() -> None:
     assert parse("orthogonal-300+1000") == Spec("orthogonal", 300, 1000)
     assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
     peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3", "gpjax-3-adam")
-    for name in ("coupled-300", "coupled-3-adam", *peers, "solve-3+4-adam"):
+    neighbours = ("neighbours-30", "neighbours-30-auto", "vecchia-20", "vecchia-20+500")
+    for name in ("coupled-300", "coupled-3-adam", *peers, *neighbours, "solve-3+4-adam"):
         assert parse(name).name == name
     for name in (
         "coupled-300+10",
@@ -21,6 +22,11 @@ def test_names_of_models() -> None:
         "coupled",
         "gpytorch-3-adam",
         "gpjax-3+4",
+        "coupled-3-auto",
+        "neighbours-3-adam",
+        "neighbours-3-start",
+        "neighbours-3+4",
+        "vecchia-3-adam",
     ):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
             parse(name)

@@ -6,12 +6,20 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import time
+from types import SimpleNamespace
 
+import gpflow
+import numpy as np
 import pytest
 
 from benchmarks.harness.data import load
+from benchmarks.libraries import neighbours
 from benchmarks.libraries.models import Settings, parse
 from benchmarks.libraries.training import installed, missing, train
+from gpflow_decoupled.building.kernels import KernelChoice
+from gpflow_decoupled.errors import NumericalError
+from gpflow_decoupled.models import NNGP
 
 
 @pytest.mark.parametrize("name", ["gpytorch-20", "gpytorch-20+10"])
@@ -23,6 +31,63 @@ def test_gpytorch_learns(name: str) -> None:
     assert record.library == "gpytorch" and record.snapshots[-1].step > 10
     assert last["rmse"] < first["rmse"] - 0.1 and last["log_density"] > first["log_density"]
     assert all(math.isfinite(value) for value in last.values())
+
+
+def test_neighbours_learn() -> None:
+    """Each budget is a run of its own, whose only snapshot is its end."""
+    settings = Settings(budgets=(2, 1), unit="steps")
+    record = train(parse("neighbours-10"), load("diabetes"), [0.5, 1.0, 2.0], settings)
+    assert record.library == "gpflow_decoupled"
+    assert [(one.target, one.step, one.final) for one in record.snapshots] == [
+        (1, 1, True),
+        (2, 2, True),
+    ]
+    for one in record.snapshots:
+        assert one.metrics["rmse"] < 0.9 and 0.85 < one.metrics["coverage"] <= 1.0
+        assert math.isfinite(one.metrics["log_density"])
+    assert "predictions in" in record.note
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fit` starts from the choice and is given what is left; the record counts both."""
+    given: list[float] = []
+
+    def choose(X: np.ndarray, Y: np.ndarray, *, seed: int) -> KernelChoice:
+        time.sleep(0.4)
+        kernel = gpflow.kernels.Matern12(lengthscales=np.full(X.shape[1], 3.0))
+        return KernelChoice("Matern 1/2", kernel, 0.5, {"Matern 1/2": -1.0})
+
+    def fit(model: NNGP, *, seconds: float, steps: None, **options: object) -> SimpleNamespace:
+        assert isinstance(model.kernel, gpflow.kernels.Matern12) and steps is None
+        assert float(model.likelihood.variance.numpy()) == pytest.approx(0.5)
+        given.append(seconds)
+        result = SimpleNamespace(steps=1)
+        if fails:
+            error = NumericalError("not positive definite")
+            error.result = result
+            raise error
+        return result
+
+    monkeypatch.setattr(neighbours, "choose_kernel", choose)
+    monkeypatch.setattr(neighbours, "fit", fit)
+    record = train(parse("neighbours-10-auto"), load("diabetes"), [9.0], Settings(budgets=(9.0,)))
+    (end,) = record.snapshots
+    assert 0.0 < given[0] <= 8.6 and end.seconds > 0.4
+    assert record.note.startswith("Matern 1/2; ")
+    assert ("failed in step 2" in record.note) == fails == (not end.metrics)
+
+
+@pytest.mark.parametrize("name", ["vecchia-10", "vecchia-10+20"])
+def test_vecchia_learns(name: str) -> None:
+    """It stops by itself, so that all targets have the same metrics."""
+    pytest.importorskip("gpboost")
+    record = train(parse(name), load("diabetes"), [1.0, 2.0], Settings())
+    first, last = record.snapshots
+    assert record.library == "gpboost" and first.metrics == last.metrics
+    assert last.metrics["rmse"] < 0.9 and 0.85 < last.metrics["coverage"] <= 1.0
 
 
 @pytest.mark.exhaustive
