@@ -183,7 +183,14 @@ class Standardized(tf.Module):
 
         Where the model was trained on more data than it was built from, it is estimated from the
         latter.
+
+        :raises ModelError: for an `NNGP`, which has no bound.
         """
+        if not hasattr(self.model, "elbo"):
+            raise ModelError(
+                f"{type(self.model).__name__} has no bound of the evidence: compare models by"
+                " model.model.leave_one_out(rows).log_density.mean()."
+            )
         data = self._data
         bound = self.model.elbo() if data is None else self.model.elbo(data)
         rows = len(self.model.data[0]) if data is None else self.model.num_data or len(self._X)

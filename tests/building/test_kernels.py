@@ -1,4 +1,4 @@
-"""The choice of a kernel by leave-one-out scores."""
+"""The choice of a kernel by leave-one-out scores, and what `build` makes of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,69 @@ import gpflow
 import numpy as np
 import pytest
 
-from gpflow_decoupled.building import kernels
-from gpflow_decoupled.building.kernels import choose_kernel
-from gpflow_decoupled.models import NNGP
+import gpflow_decoupled as gd
+from gpflow_decoupled.building import choice, kernels
+from gpflow_decoupled.building.kernels import CANDIDATES, KernelChoice, choose_kernel
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.models import CVIGP, NNGP, ODVGP
+
+RNG = np.random.default_rng(1)
+X = RNG.uniform(-2.0, 2.0, (1200, 1))
+SMOOTH = np.sin(4.0 * X) + 0.05 * RNG.standard_normal(X.shape)
+
+
+def rough() -> np.ndarray:
+    """A random walk in x, seen with little noise."""
+    order = np.argsort(X[:, 0])
+    steps = RNG.standard_normal(len(X)) * np.sqrt(np.diff(X[order, 0], prepend=-2.0))
+    walk = np.empty(len(X))
+    walk[order] = np.cumsum(steps)
+    return walk[:, None] + 0.01 * RNG.standard_normal(X.shape)
+
+
+def test_a_rough_function_gets_a_rough_kernel_and_a_smooth_one_a_smooth_one():
+    found = choose_kernel(X, rough())
+    assert found.name == "Matern 1/2" and set(found.scores) == set(CANDIDATES)
+    assert found.scores[found.name] == max(found.scores.values())
+    assert type(found.kernel) is CANDIDATES[found.name]
+    found = choose_kernel(X, SMOOTH)
+    assert found.name != "Matern 1/2"
+    assert 0.5 * 0.05**2 < found.noise_variance < 2.0 * 0.05**2
+
+
+@pytest.fixture
+def no_search(monkeypatch):
+    """A choice that takes no time."""
+    kernel = gpflow.kernels.Matern32(lengthscales=[0.3])
+    fixed = KernelChoice("Matern 3/2", kernel, 0.02, {"Matern 3/2": 1.25, "Matern 1/2": 0.5})
+    monkeypatch.setattr(choice, "choose_kernel", lambda *_, **__: fixed)
+
+
+def test_build_says_what_it_chose(no_search, capsys):
+    model = gd.build(X, SMOOTH, kernel="auto")
+    said = capsys.readouterr().out
+    assert "kernel Matern 3/2, by the leave-one-out log density (Matern 3/2 1.250" in said
+    assert "30 nearest earlier ones" in said
+    assert isinstance(model.model, NNGP)
+    assert isinstance(model.model.kernel, gpflow.kernels.Matern32)
+    assert float(model.model.likelihood.variance.numpy()) == pytest.approx(0.02)
+
+
+def test_rows_likelihood_and_points_decide(no_search):
+    built = {
+        CVIGP: gd.build(X[:300], SMOOTH[:300], kernel="auto", verbose=False),
+        NNGP: gd.build(X, SMOOTH, verbose=False),
+        ODVGP: gd.build(X, SMOOTH, num_inducing=10, num_mean_points=10, verbose=False),
+    }
+    for kind, model in built.items():
+        assert type(model.model) is kind
+    other = gd.build(X[:1000], SMOOTH[:1000], "student_t", num_inducing=10, verbose=False)
+    assert isinstance(other.model, ODVGP)
+
+
+def test_other_noise_is_refused(no_search):
+    with pytest.raises(DataError, match='kernel="auto" compares .* StudentT'):
+        gd.build(X, SMOOTH, "student_t", kernel="auto", verbose=False)
 
 
 class _NoNoise:

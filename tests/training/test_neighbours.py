@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
@@ -124,6 +124,8 @@ def test_a_standardized_model_is_trained_in_its_units():
     mean, variance = one.predict_y(X_TEST)
     assert np.sqrt(np.mean((mean - (100.0 * Y_TEST + 7.0)) ** 2)) < 12.0
     assert 6.0 < np.sqrt(np.mean(variance)) < 16.0
+    with pytest.raises(ModelError, match="no bound of the evidence"):
+        one.elbo()
 
 
 def test_several_outputs_missing_entries_and_single_precision():
