@@ -94,6 +94,7 @@ def test_a_round_that_predicts_worse_is_undone():
     np.testing.assert_array_equal(values(one), before)
 
 
+@pytest.mark.exhaustive
 def test_good_values_survive_the_start():
     one = model()
     rounds = NeighbourRounds(one, rows=400)
@@ -175,6 +176,7 @@ def test_long_lengthscales_of_the_start_are_bounded():
     np.testing.assert_allclose(kernel.kernels[0].lengthscales.numpy(), [longest, 0.5], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_trainable_stays():
     one = model()
     gpflow.set_trainable(one.likelihood, False)
@@ -190,6 +192,7 @@ def test_rows_that_contradict_earlier_ones_are_found():
     assert len(contradictions(inputs[:2], outputs[:2], np.arange(2))) == 0
 
 
+@pytest.mark.exhaustive
 def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monkeypatch):
     twice, again = np.concatenate([X, X[:30]]), np.concatenate([Y, Y[:30] + 0.5])
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))

@@ -58,6 +58,7 @@ def test_a_run_that_finds_nothing_better_keeps_what_it_was_given():
     np.testing.assert_allclose(values(one), before, rtol=0.1)
 
 
+@pytest.mark.exhaustive
 def test_same_seed_same_trace():
     ends = []
     for seed in (0, 0, 1):
@@ -75,6 +76,7 @@ def test_a_limit_of_steps_and_a_limit_of_seconds():
     assert result.steps == 1 and result.reason == "time is up" and not result.converged
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     whole, parts = model(), model()
     gd.fit(whole, steps=3, progress=False)
@@ -128,6 +130,7 @@ def test_a_standardized_model_is_trained_in_its_units():
         one.elbo()
 
 
+@pytest.mark.exhaustive
 def test_several_outputs_missing_entries_and_single_precision():
     both = np.concatenate([Y, 2.0 * Y**2], axis=1)
     both[::3, 1] = np.nan
