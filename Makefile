@@ -46,7 +46,7 @@ $(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
 
 install: $(INSTALLED) ## create .venv; install the package and what demo, benchmarks and tests need
 
-demo: $(INSTALLED) ## fit a photograph with each basis; SECONDS=20 a model, pictures in OUTPUT=demo_output
+demo: $(INSTALLED) ## fit a photograph by inducing points and by neighbours; SECONDS=20 a model, pictures in OUTPUT=demo_output
 	$(BIN)/python -m demo.photograph --seconds $(SECONDS) --output "$(OUTPUT)"
 
 test: lint unit ## linters, then the short run of the tests, a few minutes on two cores

@@ -14,16 +14,30 @@ import gpflow_decoupled
 
 
 @dataclass
+class Score:
+    """How well the held-out pixels are predicted."""
+
+    rmse: float
+    """Grey levels from 0 (black) to 1 (white)."""
+    log_density: float
+    """Mean, in nats of grey levels."""
+    coverage: float
+    """Share within their intervals of 95 %."""
+
+
+@dataclass
 class Row:
-    """A line of the table. Errors in grey levels from 0 to 1, densities in nats of the same."""
+    """A line of the table."""
 
     model: str
-    mean_points: int
-    rmse: float
-    log_density: float
-    elbo: float
-    steps: int
-    ms_a_step: float
+    sees: str
+    """The number of points of its mean and of its covariance, or of pixels for a prediction."""
+    score: Score
+    seconds: float
+    """Of training."""
+    elbo: float | None = None
+    """Bound on all training pixels in nats of grey levels; None for a model without one."""
+    steps: int | None = None
 
 
 @dataclass
@@ -33,34 +47,42 @@ class Outcome:
     row: Row
     mean: np.ndarray
     """[H, W], grey levels."""
-    std: np.ndarray
-    """[H, W], of the brightness without noise, grey levels."""
+    std: np.ndarray | None
+    """[H, W], of the brightness without noise, grey levels; None for a model without one."""
     noise: float
     """Standard deviation of the noise, grey levels."""
     trace: dict[str, np.ndarray]
-    """Bound and held-out error against seconds."""
+    """Bound and held-out error against seconds, as far as the model has them."""
 
 
-def format_table(rows: list[Row], covariance_points: int) -> str:
+def format_table(rows: list[Row]) -> str:
     """The table as aligned text."""
     lines = [
         [
             "model",
-            "points: mean / cov",
+            "sees",
             "test RMSE",
             "test log density",
+            "in 95 % intervals",
             "ELBO",
             "steps",
-            "ms per step",
+            "seconds",
         ]
     ]
     for row in rows:
-        points, numbers = (
-            f"{row.mean_points} / {covariance_points}",
-            f"{row.rmse:.4f} {row.log_density:.3f}",
+        got = row.score
+        lines.append(
+            [
+                row.model,
+                row.sees,
+                f"{got.rmse:.4f}",
+                f"{got.log_density:.3f}",
+                f"{100.0 * got.coverage:.1f} %",
+                "" if row.elbo is None else f"{row.elbo:,.0f}",
+                "" if row.steps is None else str(row.steps),
+                f"{row.seconds:.1f}",
+            ]
         )
-        last = f"{row.elbo:,.0f} {row.steps} {row.ms_a_step:.1f}"
-        lines.append([row.model, points, *numbers.split(), *last.split()])
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
     head, *body = ["  ".join(line) for line in cells]

@@ -1,7 +1,9 @@
-"""Learn a photograph: 273,280 pixels, a regression from place to brightness, with each basis.
+"""Learn a photograph: 273,280 pixels, a regression from place to brightness.
 
-Every model gets the same pixels, covariance points, initial kernel, step sizes and seconds. What
-differs is where its mean may live. Run with::
+Three models have inducing points. They share those of the covariance, and differ in the number of
+further points of the mean. A fourth conditions each pixel on its nearest neighbours, and so learns
+from all pixels. All get the same seconds. The rival is the mean of the four nearest training
+pixels. Run with::
 
     python -m demo.photograph --seconds 20 --output demo_output
 """
@@ -19,15 +21,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow reads it when i
 
 import gpflow
 import numpy as np
-from tqdm.auto import tqdm
 
 import gpflow_decoupled
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.inducing import select
-from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, BasisGP
+from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 
-from .outcomes import Outcome, Row, format_table, write_results
+from .judging import judge
+from .neighbours import learn_neighbours, nearest_pixels
+from .outcomes import Outcome, format_table, write_results
 from .pictures import draw_reconstructions, draw_training
 from .pixels import Pixels, load_pixels
 
@@ -60,7 +63,7 @@ SIZES = {
 
 
 def make_kernel() -> gpflow.kernels.Kernel:
-    """What every model starts from: rough, as edges are, over half of the picture."""
+    """A start for models with inducing points: rough, as edges are, over half of the picture."""
     return gpflow.kernels.Matern12(lengthscales=2.0)
 
 
@@ -83,7 +86,6 @@ def choose_points(
 def make_models(size: Size, points: tuple) -> dict[str, tuple[int, Callable[[], BasisGP]]]:
     """Name -> number of mean points, and how to build the model; all share beta."""
     beta, gamma, many = points
-    alpha = np.concatenate([beta, gamma])  # so that its mean has as many points as the others have
 
     def common() -> tuple:
         return make_kernel(), gpflow.likelihoods.Gaussian(0.1)
@@ -91,9 +93,10 @@ def make_models(size: Size, points: tuple) -> dict[str, tuple[int, Callable[[], 
     sampled = {"mean_subsample": size.subsample}
     return {
         "coupled": (len(beta), lambda: BasisGP(*common(), CoupledBasis(beta))),
-        "decoupled": (len(alpha), lambda: DVGP(*common(), alpha, beta, **sampled)),
-        "hybrid": (len(alpha), lambda: HDVGP(*common(), gamma, beta, **sampled)),
-        "orthogonal": (len(alpha), lambda: ODVGP(*common(), gamma, beta, **sampled)),
+        "orthogonal": (
+            len(beta) + len(gamma),
+            lambda: ODVGP(*common(), gamma, beta, **sampled),
+        ),
         "orthogonal, many": (
             len(beta) + len(many),
             lambda: ODVGP(*common(), many, beta, **sampled),
@@ -102,9 +105,7 @@ def make_models(size: Size, points: tuple) -> dict[str, tuple[int, Callable[[], 
 
 
 def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int) -> FitResult:
-    """Train for so many seconds, with the same settings for every model."""
-    X, Y = pixels.test
-    watched = np.random.default_rng(seed).permutation(len(X))[: size.watched]
+    """Train for so many seconds, with the same settings for every model with inducing points."""
     has_mean_points = model.basis.kernel_mean is not None
     has_natural_parameters = len(model.basis.gaussian_parameters()) > 0
     return gpflow_decoupled.fit(
@@ -116,17 +117,9 @@ def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int)
         learning_rate=0.01,  # moves an inducing point by two pixels per step at most
         mean_solver=MeanSolver(learning_rate=0.3) if has_mean_points else None,
         schedule=Schedule(anneal=0.5),
-        evaluation=Evaluation((X[watched], Y[watched]), every=size.evaluate_every),
+        evaluation=Evaluation(pixels.some_held_out(size.watched, seed), size.evaluate_every),
         seed=seed,
     )
-
-
-def predict_all(model: BasisGP, X: np.ndarray, chunk: int = 8192) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance [N, 1] of the latent function at X [N, 2], through the cached posterior."""
-    posterior = model.posterior()
-    starts = tqdm(range(0, len(X), chunk), desc="predicting", leave=False)
-    parts = [posterior.predict_f(X[start : start + chunk]) for start in starts]
-    return tuple(np.concatenate([part[k].numpy() for part in parts]) for k in (0, 1))
 
 
 def estimate_elbo(model: BasisGP, pixels: Pixels, rows: int, seed: int, chunk: int = 2000) -> float:
@@ -142,36 +135,17 @@ def estimate_elbo(model: BasisGP, pixels: Pixels, rows: int, seed: int, chunk: i
     )
 
 
-def judge(
-    name: str, points: int, model: BasisGP, result: FitResult, pixels: Pixels, elbo: float
-) -> Outcome:
-    """Predict every pixel and score those held out."""
-    mean, variance = predict_all(model, pixels.X)
-    X, Y = pixels.test
-    mine = mean[pixels.held_out], variance[pixels.held_out]
-    history = result.history
-    return Outcome(
-        Row(
-            model=name,
-            mean_points=points,
-            rmse=pixels.std * float(np.sqrt(np.mean((mine[0] - Y) ** 2))),
-            log_density=float(
-                np.mean(model.likelihood.predict_log_density(X, *mine, Y)) - np.log(pixels.std)
-            ),
-            elbo=elbo,
-            steps=result.steps,
-            ms_a_step=1e3 * result.seconds / max(1, result.steps),
-        ),
-        mean=(pixels.mean + pixels.std * mean).reshape(pixels.grey.shape),
-        std=pixels.std * np.sqrt(variance).reshape(pixels.grey.shape),
-        noise=pixels.std * float(np.sqrt(model.likelihood.variance)),
-        trace={
-            "seconds": history["seconds"],
-            "elbo": history["elbo"] - model.num_data * np.log(pixels.std),
-            "evaluation_seconds": history["evaluation_seconds"],
-            "rmse": pixels.std * history["rmse"],
-        },
-    )
+def learn_bases(size: Size, pixels: Pixels, seconds: float, seed: int) -> list[Outcome]:
+    """Train and judge the models with inducing points."""
+    outcomes = []
+    for name, (points, build) in make_models(size, choose_points(pixels, size, seed)).items():
+        sees = f"{points} / {size.beta} points"
+        print(f"\n{name}: {sees} of mean / covariance, {seconds:g} s", flush=True)
+        model = build()
+        result = train(model, pixels, size, seconds, seed)
+        elbo = estimate_elbo(model, pixels, size.elbo_rows, seed)
+        outcomes.append(judge(name, sees, model, result, pixels, elbo=elbo))
+    return outcomes
 
 
 def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Outcome]:
@@ -183,24 +157,18 @@ def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Out
     print(
         f"{pixels.grey.size:,} pixels, {pixels.grey.size - training:,} of them held out", flush=True
     )
-    outcomes = []
-    for name, (points, build) in make_models(size, choose_points(pixels, size, seed)).items():
-        print(
-            f"\n{name}: {points} mean points, {size.beta} covariance points, {seconds:g} s",
-            flush=True,
-        )
-        model = build()
-        result = train(model, pixels, size, seconds, seed)
-        elbo = estimate_elbo(model, pixels, size.elbo_rows, seed)
-        outcomes.append(judge(name, points, model, result, pixels, elbo))
-    print(f"\n{format_table([outcome.row for outcome in outcomes], size.beta)}\n")
+    outcomes = learn_bases(size, pixels, seconds, seed)
+    print(f"\nneighbours: all {training:,} training pixels, {seconds:g} s", flush=True)
+    outcomes += [learn_neighbours(pixels, seconds, size.watched, seed), nearest_pixels(pixels)]
+    print(f"\n{format_table([outcome.row for outcome in outcomes])}\n")
     print(
-        "RMSE in grey levels from 0 (black) to 1 (white); log density in nats per held-out pixel;"
+        "Points are those of mean / covariance. RMSE in grey levels from 0 (black) to 1 (white);"
+        " log density in nats per held-out pixel;"
     )
     rows = min(size.elbo_rows, training)
     print(
         f"ELBO in nats of all {training:,} training pixels, estimated from the same {rows:,} for"
-        " each model."
+        " each model that has one."
     )
     draw_reconstructions(pixels, outcomes, output / "photograph.png")
     draw_training(outcomes, training, output / "training.png")

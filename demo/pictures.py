@@ -15,7 +15,7 @@ import numpy as np
 from .outcomes import Outcome
 from .pixels import CENTRE, Pixels
 
-COLOURS = ["#4c72b0", "#dd8452", "#937860", "#55a868", "#c44e52"]
+COLOURS = ["#4c72b0", "#dd8452", "#937860", "#c44e52", "#555555"]
 MISSING = "#d62728"
 
 
@@ -34,17 +34,21 @@ def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Outcome], path: Path
     )
     training = np.where(pixels.held_out.reshape(height, width), np.nan, pixels.grey)
     shown = [("original", pixels.grey), ("training pixels (held out: red)", training)]
-    shown += [(f"{o.row.model}: RMSE {o.row.rmse:.4f}", o.mean) for o in outcomes]
+    shown += [(f"{o.row.model}: RMSE {o.row.score.rmse:.4f}", o.mean) for o in outcomes]
     close = _close_up(height, width)
     for k, (title, image) in enumerate(shown):
         for axis, part in ((axes[0, k], image), (axes[1, k], image[close])):
             axis.set_facecolor(MISSING)
             axis.imshow(part, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes[0, k].set_title(title)
-    top = max(float(np.quantile(o.std, 0.999)) for o in outcomes)
+    top = max(float(np.quantile(o.std, 0.999)) for o in outcomes if o.std is not None)
     for axis, outcome in zip(axes[2, 2:], outcomes):
-        picture = axis.imshow(outcome.std, cmap="magma", vmin=0, vmax=top)
         axis.set_xlabel(f"noise {outcome.noise:.3f}")
+        if outcome.std is None:
+            for spine in axis.spines.values():
+                spine.set_visible(False)
+            continue
+        picture = axis.imshow(outcome.std, cmap="magma", vmin=0, vmax=top)
     for axis in axes[2, :2]:
         axis.axis("off")
     scale = axes[2, 1].inset_axes((0.05, 0.45, 0.9, 0.1))
@@ -67,15 +71,20 @@ def _close_up(height: int, width: int) -> tuple[slice, slice]:
 
 
 def draw_training(outcomes: Sequence[Outcome], num_data: int, path: Path) -> None:
-    """Bound and held-out error against seconds of training."""
+    """Bound and held-out error against seconds of training, for models that have them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     ends = []
     for colour, outcome in zip(COLOURS, outcomes):
         trace, style = outcome.trace, {"color": colour, "label": outcome.row.model}
-        seconds, bound = _running_mean(trace["seconds"], trace["elbo"] / num_data)
-        left.plot(seconds, bound, **style)
-        ends += [float(np.quantile(bound, 0.2)), float(bound.max()) + 0.05]
-        right.plot(trace["evaluation_seconds"], trace["rmse"], "o-", markersize=3, **style)
+        if "elbo" in trace:
+            seconds, bound = _running_mean(trace["seconds"], trace["elbo"] / num_data)
+            left.plot(seconds, bound, **style)
+            ends += [float(np.quantile(bound, 0.2)), float(bound.max()) + 0.05]
+        if "rmse" in trace:
+            right.plot(trace["evaluation_seconds"], trace["rmse"], "o-", markersize=3, **style)
+        else:
+            right.axhline(outcome.row.score.rmse, linestyle="--", **style)
+    right.set_ylim(bottom=0.0)
     left.set_ylim(min(ends), max(ends))  # the first steps would squeeze the rest
     left.set_ylabel("ELBO per training pixel (nats)")
     right.set_ylabel("RMSE on held-out pixels (grey levels)")

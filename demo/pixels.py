@@ -58,6 +58,16 @@ class Pixels:
         """X and Y of the pixels held out."""
         return self.X[self.held_out], self.Y[self.held_out]
 
+    def some_held_out(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """X and Y of at most `count` random pixels of those held out, to watch while training."""
+        X, Y = self.test
+        watched = np.random.default_rng(seed).permutation(len(X))[:count]
+        return X[watched], Y[watched]
+
+    def picture(self, Y: np.ndarray) -> np.ndarray:
+        """Grey levels [H, W] of standardised brightness [H W, 1]."""
+        return (self.mean + self.std * Y).reshape(self.grey.shape)
+
     def training_contrast(self, block: int = 8) -> np.ndarray:
         """Standard deviation [N] of brightness among the training pixels of the same square of
         `block` pixels.
