@@ -91,7 +91,7 @@ def draw_training(outcomes: Sequence[Outcome], num_data: int, path: Path) -> Non
     for axis in (left, right):
         axis.set_xlabel("seconds of training")
         axis.grid(alpha=0.3)
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.62))
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
