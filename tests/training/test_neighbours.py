@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import gpflow
@@ -12,7 +13,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
+from gpflow_decoupled.optimizers.neighbours import Judged, NeighbourRounds
 from gpflow_decoupled.training.stages import neighbours as stage
 
 RNG = np.random.default_rng(2)
@@ -74,6 +75,17 @@ def test_a_limit_of_steps_and_a_limit_of_seconds():
     with pytest.warns(UserWarning, match="leave-one-out error is"):  # after one iteration
         result = gd.fit(model(), seconds=1e-3, progress=False)
     assert result.steps == 1 and result.reason == "time is up" and not result.converged
+
+
+def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(monkeypatch):
+    falling = itertools.count()
+    judge = lambda self: Judged(-float(next(falling)), spread=1.0, error=1.0)  # noqa: E731
+    monkeypatch.setattr(NeighbourRounds, "judge", judge)
+    one = model()
+    before = values(one)
+    result = gd.fit(one, steps=1, progress=False)
+    np.testing.assert_array_equal(values(one), before)
+    assert result.steps == 1 and np.isfinite(result.elbo)
 
 
 @pytest.mark.exhaustive

@@ -73,7 +73,7 @@ class NeighbourClimbs(Stage):
             self.value.assign(outcome.climbed.start)
         reason = self._reason(outcome, number, deadline)
         return Report(
-            StepOutput.sound(outcome.climbed.value),
+            StepOutput.sound(float(self.value)),
             reason,
             converged=reason == DONE,
             is_long=True,
