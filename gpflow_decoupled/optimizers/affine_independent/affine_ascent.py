@@ -67,9 +67,9 @@ class AffineIndependentAscent:
 
     1. The best Gaussian q, the special case of a normal base.
     2. The rotation of A and initial shapes. Only a non-Gaussian q depends on the rotation; an
-    Edgeworth expansion about the Gaussian optimum predicts the best one.
+       Edgeworth expansion about the Gaussian optimum predicts the best one.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or, with
-    `alternate`, in turns.
+       `alternate`, in turns.
     4. The better of the two is kept.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.

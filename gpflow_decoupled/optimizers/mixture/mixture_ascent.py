@@ -38,10 +38,10 @@ class MixtureAscent:
 
     1. The best Gaussian q, as in `AffineIndependentAscent`.
     2. Climb over weights, means and covariances by L-BFGS, from one start with components of
-    different widths at nearly the Gaussian's mean, and others with narrower components at random
-    places from it.
+       different widths at nearly the Gaussian's mean, and others with narrower components at random
+       places from it.
     3. Keep the best end; or the Gaussian, if its bound is greater and the entropy is
-    "bhattacharyya".
+       "bhattacharyya".
 
     The bound has many local optima. The model's base distribution, A and b are neither used nor
     changed.
