@@ -9,6 +9,7 @@ from collections.abc import Callable
 import gpflow
 import numpy as np
 import numpy.typing as npt
+from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
@@ -107,21 +108,10 @@ def build(
             density.variance.assign(choices[0].noise_variance)
         part = _kernel(given, X.shape[1])
         mean = prior_mean(likelihood, Y)
-        one_each = isinstance(density, ScalarLikelihood) and not isinstance(
-            density, SwitchedLikelihood
-        )
-        if one_each and len(X) <= FULL_ROWS and not chosen_points:
-            return CVIGP((X, Y), part, density, mean_function=mean)
-        if _has_neighbours(density, part) and len(X) >= NEIGHBOUR_ROWS and not chosen_points:
-            return NNGP(
-                (X, Y),
-                part,
-                density,
-                num_neighbours=NUM_NEIGHBOURS,
-                prediction_neighbours=PREDICTION_NEIGHBOURS,
-                mean_function=mean,
-                seed=seed,
-            )
+        if not chosen_points:
+            without = _without_points((X, Y), part, density, mean, seed)
+            if without is not None:
+                return without
         return sparse_model(
             X,
             density,
@@ -137,6 +127,33 @@ def build(
     if verbose:
         print(_report(model, chosen_points, choices))
     return model
+
+
+def _without_points(
+    data: tuple[np.ndarray, np.ndarray],
+    kernel: Kernel,
+    likelihood: Likelihood,
+    mean: MeanFunction | None,
+    seed: int,
+) -> GPModel | None:
+    """Return the model without inducing points for standardised data; None if there is none."""
+    rows = len(data[0])
+    one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
+        likelihood, SwitchedLikelihood
+    )
+    if one_each and rows <= FULL_ROWS:
+        return CVIGP(data, kernel, likelihood, mean_function=mean)
+    if _has_neighbours(likelihood, kernel) and rows >= NEIGHBOUR_ROWS:
+        return NNGP(
+            data,
+            kernel,
+            likelihood,
+            num_neighbours=NUM_NEIGHBOURS,
+            prediction_neighbours=PREDICTION_NEIGHBOURS,
+            mean_function=mean,
+            seed=seed,
+        )
+    return None
 
 
 def _check_auto(likelihood: Likelihood) -> None:
