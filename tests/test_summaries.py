@@ -266,10 +266,17 @@ def test_no_result_is_left_out() -> None:
     assert public == set(RESULTS) and named <= set(RESULTS)
 
 
+def _neighbours() -> gd.models.NNGP:
+    """A small model for optimizers that belong to one."""
+    X = np.linspace(0.0, 1.0, 10)[:, None]
+    return gd.models.NNGP((X, np.sin(X)), gpflow.kernels.Matern52(), num_neighbours=2)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_says_its_settings(name: str) -> None:
     assert len(OPTIMIZERS) >= 11
-    line = repr(OPTIMIZERS[name](100) if name == "ConstraintSubset" else OPTIMIZERS[name]())
+    needed = {"ConstraintSubset": lambda: 100, "NeighbourRounds": _neighbours}
+    line = repr(OPTIMIZERS[name](*(make() for make in [needed.get(name)] if make is not None)))
     assert (
         line.startswith(f"{name}(")
         and len(line) < 300

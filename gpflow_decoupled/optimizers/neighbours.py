@@ -150,6 +150,11 @@ class NeighbourRounds:
         if compile:
             self._terms = Compiled(model.log_likelihood)
 
+    def __repr__(self) -> str:
+        """One line, with the settings."""
+        settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
+        return f"{type(self).__name__}({self.model!r}, {settings})"
+
     def start(self, deadline: float = float("inf"), show: Show | None = None) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
