@@ -66,6 +66,20 @@ def test_rows_likelihood_and_points_decide(no_search):
     assert isinstance(other.model, ODVGP)
 
 
+@pytest.mark.parametrize(
+    "likelihood, kept",
+    [
+        (gpflow.likelihoods.Gaussian(scale=0.3), 0.09),
+        (gpflow.likelihoods.Gaussian(0.5, variance_lower_bound=0.1), 0.101),
+    ],
+)
+def test_a_likelihood_of_ones_own_keeps_its_form_of_noise(no_search, likelihood, kept):
+    model = gd.build(X, SMOOTH, likelihood, kernel="auto", verbose=False).model
+    found = model.likelihood.variance_at(X[:1]) if model.likelihood.variance is None else None
+    value = model.likelihood.variance.numpy() if found is None else found.numpy()
+    np.testing.assert_allclose(np.squeeze(value), kept, rtol=1e-6)
+
+
 def test_other_noise_is_refused(no_search):
     with pytest.raises(DataError, match='kernel="auto" compares .* StudentT'):
         gd.build(X, SMOOTH, "student_t", kernel="auto", verbose=False)

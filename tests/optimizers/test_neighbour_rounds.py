@@ -13,6 +13,7 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.neighbours import (
+    Judged,
     NeighbourRounds,
     _shorten,
     _variances_of,
@@ -66,7 +67,7 @@ def test_rounds_find_relevant_inputs_and_the_noise():
     relevant, *others = one.kernel.lengthscales.numpy()
     assert min(others) > 4.0 * relevant
     assert 0.8 * NOISE**2 < float(one.likelihood.variance.numpy()) < 1.25 * NOISE**2
-    assert rounds.judge().calibrated == pytest.approx(float(rounds.best), abs=1e-9)
+    assert rounds.score(rounds.judge()) == pytest.approx(float(rounds.best), abs=1e-9)
 
 
 def test_same_seed_same_trace_and_fresh_rows_in_each_round():
@@ -114,7 +115,8 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor):
         part.assign(part.numpy() * factor)
     rounds = NeighbourRounds(one)
     mean = one.predict_y(X[:5])[0].numpy()
-    before, after = rounds.calibrate(), rounds.judge()
+    (before, done), after = rounds.calibrate(), rounds.judge()
+    assert done
     assert abs(np.log(before.spread)) > 0.5
     assert after.spread == pytest.approx(1.0, abs=1e-3)
     assert after.log_density == pytest.approx(before.calibrated, abs=1e-3)
@@ -125,13 +127,43 @@ def test_sums_and_products_are_calibrated_as_a_whole():
     parts = [gpflow.kernels.Matern52(), gpflow.kernels.Linear(), gpflow.kernels.Matern12()]
     kernel = parts[0] + parts[1] * parts[2]
     assert _variances_of(kernel) == [parts[0].variance, parts[1].variance]
+    # its variance is inside of a power: to multiply it would move means
+    assert _variances_of(kernel + gpflow.kernels.Polynomial(degree=2)) is None
+    assert _variances_of(gpflow.kernels.Periodic(gpflow.kernels.Matern12())) is None
+
+
+def test_a_variance_that_parts_share_is_multiplied_once():
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3)) + gpflow.kernels.Matern12()
+    kernel.kernels[1].variance = kernel.kernels[0].variance
+    one = NNGP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.3), num_neighbours=5)
+    rounds = NeighbourRounds(one)
+    before = float(kernel.kernels[0].variance.numpy())
+    judged, done = rounds.calibrate()
+    assert done
+    after = float(kernel.kernels[0].variance.numpy())
+    assert after == pytest.approx(before * judged.spread, rel=1e-9)
+
+
+def test_a_score_that_is_not_finite_gives_way_to_any():
+    rounds = NeighbourRounds(model(), rows=100, evaluations=3)
+    assert rounds.score(Judged(float("nan"), 1.0, 0.1)) == -np.inf
+    rounds.best.assign(rounds.score(Judged(float("nan"), 1.0, 0.1)))
+    assert rounds.run(0).kept
+
+
+def test_rounds_count_as_calibrated_only_where_that_can_be_done():
+    one = model()
+    judged = Judged(1.0, 0.5, 0.1)
+    assert NeighbourRounds(one).score(judged) == pytest.approx(1.0 + 0.5 * (np.log(2.0) - 0.5))
+    gpflow.set_trainable(one.likelihood, False)
+    assert NeighbourRounds(one).score(judged) == 1.0
 
 
 def test_a_fixed_noise_is_not_calibrated():
     one = model()
     gpflow.set_trainable(one.likelihood, False)
     before = values(one)
-    NeighbourRounds(one).calibrate()
+    assert not NeighbourRounds(one).calibrate().done
     np.testing.assert_array_equal(values(one), before)
 
 

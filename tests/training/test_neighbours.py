@@ -129,6 +129,15 @@ def test_intervals_that_are_far_off_are_calibrated_with_a_warning(monkeypatch):
     assert NeighbourRounds(one).judge().spread == pytest.approx(1.0, abs=1e-3)
 
 
+def test_a_warning_does_not_claim_a_calibration_that_was_not_made():
+    one = model()
+    one.likelihood.variance.assign(3.0)
+    gpflow.set_trainable(one.likelihood, False)
+    with pytest.warns(UserWarning, match="too wide, and stay so, since kernel and noise have no"):
+        gd.fit(one, steps=1, progress=False)
+    assert float(one.likelihood.variance.numpy()) == pytest.approx(3.0)
+
+
 def test_a_standardized_model_is_trained_in_its_units():
     def build(X, Y):
         return NNGP((X, Y), gpflow.kernels.Matern52(lengthscales=np.ones(2)), num_neighbours=12)

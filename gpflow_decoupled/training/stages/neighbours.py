@@ -18,7 +18,8 @@ from ..batches import Trackable
 from .stage import Budget, Clock, Report, Stage, StepOutput
 
 NUM_ROUNDS = 3
-"""After the start. On six regressions a fourth gained less than its own noise."""
+"""After the start. The last one, with twice the neighbours, gained 0.08 nats a row on one smooth
+set, and up to 0.03 on two others."""
 _SUSPECT = 1.5
 """The spread of leave-one-out errors, or its inverse, from which on a user should know."""
 DONE = "the rounds are done"
@@ -77,20 +78,23 @@ class NeighbourClimbs(Stage):
             reason,
             converged=reason == DONE,
             is_long=True,
-            scores={"leave_one_out": outcome.judged.calibrated},
+            scores={"leave_one_out": self.rounds.score(outcome.judged)},
         )
 
     def closing(self, clock: Clock) -> Report:
         """Calibrate the variances by the leave-one-out errors, and say where they were far off."""
-        judged = self.rounds.calibrate()
-        if not 1.0 / _SUSPECT < judged.spread < _SUSPECT:
-            width = "narrow" if judged.spread > 1.0 else "wide"
-            kernels = "rougher" if judged.spread > 1.0 else "smoother"
+        (_, spread, _), done = self.rounds.calibrate()
+        if not 1.0 / _SUSPECT < spread < _SUSPECT:
+            width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")
+            then = (
+                "the variances of kernel and noise were multiplied by it"
+                if done
+                else "stay so, since kernel and noise have no trainable variances to correct"
+            )
             warn_user(
-                f"The mean squared standardised leave-one-out error is {judged.spread:.2f}:"
-                f" intervals were too {width}, and variances of kernel and noise were multiplied by"
-                f" it. Compare a {kernels} kernel by model.leave_one_out(), or let"
-                ' build(kernel="auto") choose.'
+                f"The mean squared standardised leave-one-out error is {spread:.2f}: intervals were"
+                f" too {width}, and {then}. Compare a {kernels} kernel by model.leave_one_out(), or"
+                ' let build(kernel="auto") choose.'
             )
         return Report(StepOutput.sound(0.0))
 
