@@ -48,7 +48,7 @@ def _classifier() -> ODVGP:
     return ODVGP(gpflow.kernels.SquaredExponential(), likelihood, GAMMA, BETA, num_data=60)
 
 
-@pytest.mark.costly(keep=100)
+@pytest.mark.costly(keep=60)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, argument, words", every())
 def test_a_wrong_argument_is_refused(name: str, argument: str, words: str) -> None:
@@ -137,6 +137,7 @@ def test_num_data() -> None:
         assert float(orthogonal(num_data=num_data).elbo((X, Y))) == float(expected)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("gamma", [0, 2, float("nan")])
 def test_step_sizes_that_are_known_at_the_step(gamma: float) -> None:
     model = orthogonal(num_data=60)
@@ -189,6 +190,7 @@ MAKES: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MAKES)
 def test_kernel_and_likelihood(name: str) -> None:
     kernel, likelihood = parts()
@@ -266,7 +268,7 @@ def predictors() -> dict[str, Any]:
 FAMILIES = ["inducing", "full", "affine", "projected"]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_columns_are_checked_inside_of_graphs(name: str, predictors: dict) -> None:
     compiled = tf.function(lambda x: predictors[name].predict_y(x)[0], autograph=False)
@@ -308,7 +310,7 @@ TAKEN: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", TAKEN)
 def test_data_of_other_types_are_taken(kind: str) -> None:
     data = TAKEN[kind](X), TAKEN[kind](Y)
@@ -388,6 +390,7 @@ SCORES: dict[str, Callable[[Any, Any], Any]] = {
 """Functions that score a model on data, or prepare the data for that."""
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_of_lists_and_tensors_are_those_of_arrays(score: str) -> None:
     model = _full_classifier()

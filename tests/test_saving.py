@@ -87,7 +87,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_model(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
@@ -107,6 +107,7 @@ def test_a_loaded_model_is_the_model(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(part.log_prior_density(), other.log_prior_density())
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "CVIGP", "AffineIndependentGP"])
 def test_a_loaded_model_is_trained_on(name: str, tmp_path: Path) -> None:
     """Its variables are tracked, and a Checkpoint of the model fits it."""

@@ -79,6 +79,7 @@ def _reference(model: ODVGP, latent: int, inputs: Array) -> ref.Process:
     return ref.orthogonal(k, a, m, root @ root.T)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", PARTS)
 def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name: str) -> None:
     gpflow.config.set_default_jitter(JITTER)
@@ -140,6 +141,7 @@ def test_equal_rows_count_by_the_sum_of_their_coefficients(solved: ODVGP) -> Non
     assert_allclose(moved.prior_kl(), solved.prior_kl(), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["one", "separate"])
 def test_it_is_the_coupled_model_before_it_has_data(name: str) -> None:
     make, latents = PARTS[name]

@@ -156,6 +156,7 @@ def _bound(moments: MomentParameters, k: gr.Grams, likelihood: Any, Y: np.ndarra
     return tf.reduce_sum(expected) - 0.5 * kl
 
 
+@pytest.mark.costly(keep=1)
 @bases
 def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
     """By automatic differentiation in the expectation parameters: q(f(beta)) as (D46) moves it, and

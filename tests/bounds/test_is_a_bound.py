@@ -116,7 +116,7 @@ def test_moments_and_kl_are_those_of_the_joint(name, kind):
     assert_allclose(basis.prior_kl(state), expected, rtol=1e-10)
 
 
-@pytest.mark.costly(keep=8)
+@pytest.mark.costly(keep=6)
 @kinds
 @names
 def test_kl_is_that_of_f_on_a_grid(name, kind):
@@ -135,7 +135,7 @@ def test_kl_is_that_of_f_on_a_grid(name, kind):
     assert_allclose(basis.prior_kl(state), sum(divergences), rtol=1e-10)
 
 
-@pytest.mark.costly(keep=8)
+@pytest.mark.costly(keep=5)
 @kinds
 @names
 def test_diagonal_of_the_covariance_is_the_variance(name, kind):
@@ -246,7 +246,7 @@ def test_elbo_is_below_the_evidence_of_labels(name, rng):
         assert float(elbo(data)) < evidence
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "stale, kind", [(False, "two"), (True, "separate")], ids=["fresh", "stale"]
 )
@@ -315,7 +315,7 @@ def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
     assert_allclose(np.mean(values), full.elbo((X, Y)), rtol=1e-12)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @kinds
 @pytest.mark.parametrize(
     "name",

@@ -60,6 +60,7 @@ def _log_evidence(X: np.ndarray, Y: np.ndarray) -> float:
     return fit - len(Y) * np.log(Y.std())
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "options, basis, sizes",
     [
@@ -83,6 +84,7 @@ def test_many_rows_have_two_sets_of_points(
     assert "beta for mean and covariance, gamma for the mean alone" in capsys.readouterr().out
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize(
     "name, Y, kind, scaled",
     [
@@ -251,6 +253,7 @@ def test_a_model_that_owns_its_data_refuses_others() -> None:
             gd.fit(model, data, steps=1, **EAGER)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound fell")  # as natural gradients of a robust maximum may
 def test_adam_moves_q_of_a_robust_maximum() -> None:
     """Unless an option asks for natural gradients; see docs/benchmarks.md for the measurement."""

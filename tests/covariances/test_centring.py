@@ -47,7 +47,7 @@ def _with_gradients(kernel: gpflow.kernels.Kernel, X: np.ndarray) -> list[np.nda
     ]
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_covariances(name: str) -> None:
     """With their gradients, and products with matrices that are not stored."""
@@ -68,6 +68,7 @@ def test_a_column_of_indices_is_left_alone() -> None:
     assert_allclose(covariance(kernel, far), kernel(inputs), rtol=1e-8)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("offset", [*OFFSETS, 1.7e9])
 def test_means_of_models(offset: float) -> None:
     """Seconds of a clock: the mean of a CVIGP moved by 4 at 1.7e9, and that on all data at 1e7 by

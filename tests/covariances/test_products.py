@@ -123,6 +123,7 @@ def _compare(
         assert_allclose(found, slope, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("R", [1, 2])
 def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generator) -> None:
     X, Z, V, _ = _problem(rng, False, R)
@@ -132,6 +133,7 @@ def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generato
     assert_allclose(own[:, 0], matern32(X.numpy(), X.numpy(), 1.3, 0.7).sum(1), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "dtype, sizes", [(tf.float32, {1: 32, 33: 64, 257: 512}), (tf.float64, {20: 32, 129: 256})]
 )
@@ -249,6 +251,7 @@ def test_gradient_in_a_function_of_unknown_rows_and_known_columns(rng: np.random
     assert_allclose(compiled(X), gradient(tf.constant(X), None), rtol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("xla", [False, True])
 def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     """A model with a product can be saved and loaded, compiled blocks included."""

@@ -127,6 +127,7 @@ def test_the_noise_takes_what_inducing_points_leave() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_noise_variance_in_an_array_is_found() -> None:
     scalar, array = gl.Gaussian(), gl.Gaussian([1.0])
     for likelihood in (scalar, array):

@@ -74,6 +74,7 @@ def test_start_that_is_not_finite_names_the_observation(name, run):
         RUNS[run](gpflow.kernels.Matern32(variance=variance), make(), Y)
 
 
+@pytest.mark.exhaustive
 def test_the_ordinal_of_the_message_works():
     model = CVIGP((X, CLASSES), gpflow.kernels.Matern32(), Ordinal(EDGES))
     assert np.isfinite(ConjugateComputation().run(model).elbo)
@@ -127,7 +128,7 @@ OWNERS = {
 }
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("run", OWNERS)
 def test_models_with_their_own_data_name_observation_and_parameter(run, name):

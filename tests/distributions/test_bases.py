@@ -56,6 +56,7 @@ def test_every_base_is_tested():
     assert set(SHAPES) == set(BASES)
 
 
+@pytest.mark.costly(keep=4)
 def test_density_is_the_standardised_one(case):
     base, theta, density = case
     v = np.array([-3.1, -0.7, 0.2, 1.9])[:, None]
@@ -67,7 +68,7 @@ def test_entropy(case):
     assert_allclose(base.entropy(theta), [reference.entropy(density)], atol=1e-8)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=2)
 def test_characteristic_function(case):
     base, theta, density = case
     omega = OMEGA if base.name != "student_t" else OMEGA[:3]
@@ -132,7 +133,7 @@ def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
     return tape.gradient(value, x), numeric
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name, shape", [(name, shape) for name, shape in CASES if shape], ids=str)
 def test_derivatives_in_theta(name, shape):
     base, theta = base_of(name), tensor(shape)
@@ -241,7 +242,7 @@ def test_skew_normal_mirrors():
     )
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_theta_broadcasts_elementwise_and_traces(name):
     base, shapes = base_of(name), SHAPES[name][-1]

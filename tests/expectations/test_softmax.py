@@ -98,6 +98,7 @@ def _with_one_wide(mean: Array, var: Array) -> Array:
     return density @ np.array(values) + low * values[0] + high * values[-1]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("wide", [100.0, 1e3, 1e5, 1e6, 1e8, 1e10, 1e12])
 def test_latents_of_very_different_variance(wide: float) -> None:
     """On both sides of the place where lattices end: [1, 1e5, 1] was off by 0.033, and [1, 1e6, 1]
@@ -121,6 +122,7 @@ def test_a_row_does_not_depend_on_the_others(beside: float) -> None:
         assert_allclose(_found(*pair)[1:], alone, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of one block share a lattice, which is no matter; and no row is lost or added."""
     mean, var = _moments(23, 3, 2.0, seed=6)

@@ -39,6 +39,7 @@ def _call(
     return found.numpy() if Y is not None else tuple(part.numpy() for part in found)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("C", [2, 3])
 @pytest.mark.parametrize(
     "variance", [1e-6, 0.1, 1.0, 4.0, pytest.param(25.0, marks=pytest.mark.exhaustive)]
@@ -67,6 +68,7 @@ def test_two_classes_are_below_the_exact_logit() -> None:
         assert np.all(_call("variational_expectations", mean, var, Y) <= exact + 1e-9 * variance)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("dtype, accuracy", [(np.float64, 1e-9), (np.float32, 1e-5)])
 @pytest.mark.parametrize(
     "C",

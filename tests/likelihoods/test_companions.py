@@ -42,6 +42,7 @@ def test_every_likelihood_is_here() -> None:
     assert ours <= {type(make()).__name__ for make, _ in MAKERS.values()}
 
 
+@pytest.mark.costly(keep=8)
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in SAMPLED])
 def test_a_row_alone_and_beside_another(name: str) -> None:
     make, latents = MAKERS[name]

@@ -51,6 +51,7 @@ def test_expected_loss_and_its_derivatives(y):
         assert_allclose(variational, [-expected], rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "y, alpha, lam", [(1.0, -0.3, 0.4), (1.0, -0.9, 0.0), (0.0, 0.3, 1.0), (0.0, 0.02, 0.1)]
 )

@@ -85,6 +85,7 @@ each = pytest.mark.parametrize("name", CASES)
 GAPS = {"logit, piecewise": 1.4215e-4, "logit, convex": 3.0407e-4}
 
 
+@pytest.mark.costly(keep=4)
 @each
 def test_density_and_conditional_moments(name):
     make, Y, loss, moments = CASES[name]

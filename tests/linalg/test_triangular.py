@@ -120,6 +120,7 @@ def test_value_and_gradient(name, size, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-9 * np.abs(right).max())
 
 
+@pytest.mark.costly(keep=9)
 @pytest.mark.parametrize(
     "shapes", [((1, 4, 4), (3, 4, 2)), ((3, 4, 4), (1, 4, 2)), ((4, 4), (3, 4, 2))], ids=str
 )
@@ -133,7 +134,7 @@ def test_batches_broadcast(name, shapes, rng):
         assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.costly(keep=8)
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("traced", [False, True])
 @operations
 def test_second_derivative(name, traced, rng):
@@ -160,7 +161,7 @@ def test_second_derivative(name, traced, rng):
     assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @operations
 def test_xla_gives_the_same_numbers(name, rng):
     L, R = _lower(rng, 1, 20, 20), _full(rng, 2, 20, 6)

@@ -129,6 +129,7 @@ def test_next_to_no_noise_costs_no_digits(noise, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.costly(keep=1)
 @means
 def test_bound_is_below_the_evidence(with_mean, rng):
     """At random sites and kernels, many of them next to the optimum."""

@@ -77,6 +77,7 @@ def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng
         assert_allclose(together, np.stack([one[part] for one in each]), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.costly(keep=3)
 @problems
 def test_covariance_at_the_data_is_that_of_explicit_inverses(name):
     model = problem(name, with_mean=False)

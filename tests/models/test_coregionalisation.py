@@ -50,6 +50,7 @@ def test_the_index_column_is_no_output(latents: int | None) -> None:
     assert model.predict_log_density((X, Y)).shape == (50,)
 
 
+@pytest.mark.exhaustive
 def test_the_notebook() -> None:
     """It learns both functions."""
     model = _notebook_model(_notebook_data())

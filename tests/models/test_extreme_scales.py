@@ -108,6 +108,7 @@ def test_data_of_a_mean_stay_too() -> None:
     assert_array_equal(model.basis.data_mean.inputs, X)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "build",
     [

@@ -213,6 +213,7 @@ def test_what_is_refused(rng):
         LCLGP((X, Y), matern(1.0, 1.0), gl.Poisson(), form="both")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 def test_copies_checkpoints_and_exports_of_several_latents(tmp_path):
     """Each with the multipliers of both latents; a copy is independent, and an exported posterior

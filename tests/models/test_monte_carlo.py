@@ -170,6 +170,7 @@ BUILDERS = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_model_takes_it(name):
     options = {"num_data": len(X), "expectations": MonteCarlo(4000)}
@@ -210,6 +211,7 @@ def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
     assert np.mean(np.argmax(model.predict_f(X)[0], axis=1) == Y[:, 0]) > 0.9
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     options = {
         "batch_size": 10,

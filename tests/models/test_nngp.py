@@ -62,6 +62,7 @@ def log_normal(y: np.ndarray, K: np.ndarray) -> float:
     )
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_neighbours_give_the_exact_gp(name):
     kernel, inputs = KERNELS[name](), indexed if name == "Coregion" else X

@@ -70,6 +70,7 @@ def test_verbs():
     )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make", [KERNELS["Matern52"], separate], ids=["shared", "separate"])
 @pytest.mark.parametrize("full_cov, full_output_cov", FLAGS)
 def test_posterior_and_batches_give_the_same(make, full_cov, full_output_cov):
@@ -142,6 +143,7 @@ NOISES = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", NOISES)
 def test_noise_of_every_kind(name):
     likelihood, variances = NOISES[name]
@@ -205,6 +207,7 @@ def test_scipy_learns_hyperparameters():
     assert float(ours.training_loss()) < before - 5.0
 
 
+@pytest.mark.exhaustive
 def test_blocks_of_rows_change_nothing(monkeypatch):
     ours = model(separate(), FEW, mean_function=trend())
     variables = ours.trainable_variables
@@ -258,6 +261,7 @@ def test_checkpoint_restores_neighbours_too(tmp_path: Path):
     status.assert_consumed()
 
 
+@pytest.mark.exhaustive
 def test_saved_model_predicts(tmp_path: Path):
     ours = model(m=FEW, mean_function=trend())
     module = tf.Module()

@@ -131,7 +131,7 @@ def test_sites_at_the_data_are_the_sites_of_the_data():
     assert_allclose(Lambda_2[0], np.diag(sites.tau), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_step_is_a_natural_gradient_step_of_gpflows_svgp(name):
     model, Y = _model(name)

@@ -27,6 +27,7 @@ MODELS: dict[str, Callable[[], gpflow.models.GPModel]] = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_inputs_of_unknown_rank(name: str) -> None:
     """Are taken as matrices, and give the same numbers; a vector is refused once it is there."""

@@ -107,6 +107,7 @@ def test_good_values_survive_the_start():
     assert float(again.best) >= score - 1e-9
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("factor", [0.3, 4.0])
 def test_calibration_makes_variances_right_and_moves_no_mean(factor):
     one = model()
@@ -247,6 +248,7 @@ def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monk
     assert float(values[-1]) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:There is one observation")
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
 @pytest.mark.parametrize("size", [1, 2, 7])

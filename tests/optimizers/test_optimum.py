@@ -113,7 +113,7 @@ def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
     return kernel, gpflow.inducing_variables.SharedIndependentInducingVariables(points[0])
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
 def test_coupled_bound_and_its_gradient_in_closed_form(kind):
     """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise
@@ -235,7 +235,7 @@ def test_any_coefficients_at_the_data_give_the_quadratic_of_cglb():
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_by_finite_differences(name):
     """In hyperparameters and all points; and at the optimum it is that of the bound with q held
@@ -292,6 +292,7 @@ def test_only_plain_gaussian_noise_has_a_closed_form():
         optimal_parameters(BasisGP(kernel, gl.Gaussian(), CoupledBasis(points)), (X, Y))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "noise", [gl.Gaussian([NOISE]), gl.Gaussian([[NOISE]]), gl.Gaussian(scale=np.sqrt(NOISE))]
 )
@@ -307,6 +308,7 @@ def test_noise_of_one_variance_may_be_an_array_or_a_scale(noise: gl.Gaussian) ->
     assert_allclose([bound, optimum.elbo, model.elbo(data)], expected, rtol=1e-9)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("seed", range(8))
 def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int) -> None:
     """The residual kernel at gamma is then round-off, negative in places; the bound is the
@@ -339,6 +341,7 @@ def _ill_conditioned(covariance: str) -> tuple[BasisGP, tuple[np.ndarray, np.nda
     return BasisGP(kernel, gl.Gaussian(0.01), basis, num_data=200), (inputs, outputs)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("size", [1e-6, 1e-10])
 def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: float) -> None:
     gpflow.config.set_default_jitter(size)
@@ -351,6 +354,7 @@ def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: floa
     assert_allclose(bounds, bounds[-1], rtol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "basis", [CoupledBasis(BETA), DecoupledBasis(UNION, BETA, mean_scaling="none")]
 )

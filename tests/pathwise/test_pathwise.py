@@ -108,7 +108,7 @@ def models() -> dict:
         return _models(np.random.default_rng(0))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", NAMES)
 def test_moments_are_those_of_predict_f(models, name, rng) -> None:
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-3)):
@@ -126,6 +126,7 @@ def test_moments_are_those_of_predict_f(models, name, rng) -> None:
         )
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["coupled", "separate", "mixed", "solve", "sites"])
 def test_each_draw_has_inputs_of_its_own_if_it_wants(models, name, rng) -> None:
     draws = pathwise_samples(models[name], 3)

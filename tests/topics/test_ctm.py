@@ -55,6 +55,7 @@ def _words() -> Words:
     return words.take(np.argsort(block.rows))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_gaussian_documents_are_at_the_optimum_of_the_reference(diagonal: bool) -> None:
     """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few

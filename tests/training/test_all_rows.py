@@ -99,6 +99,7 @@ def test_every_model_with_a_closed_form(kind: str) -> None:
     assert result.elbo > result.history["elbo"][0]
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_trainable_stays() -> None:
     model = _model()
     gpflow.set_trainable(model.likelihood, False)
@@ -210,6 +211,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_seconds_is_the_deadline(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_limit_of_seconds_is_the_deadline(
     assert taken[2][0] == 30
 
 
+@pytest.mark.exhaustive
 def test_time_that_is_up_ends_the_climb(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
@@ -268,6 +271,7 @@ def test_time_that_is_up_before_the_climb_leaves_the_best_q_and_is_said() -> Non
     )
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_ended_before_the_climb_goes_on_to_it(tmp_path: Path) -> None:
     """Steps on minibatches forget that q(u) was the best one, so that an interrupt among them
     reports their own bounds.
@@ -284,6 +288,7 @@ def test_a_run_that_ended_before_the_climb_goes_on_to_it(tmp_path: Path) -> None
     assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_without_compilation_the_climb_is_eager() -> None:
     eager: list[bool] = []
 
@@ -301,6 +306,7 @@ def test_without_compilation_the_climb_is_eager() -> None:
     assert result.elbo == pytest.approx(_fit(other, steps=1).elbo, rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_single_step_is_the_climb() -> None:
     model = _model()
     result = _fit(model, steps=1)
@@ -308,6 +314,7 @@ def test_a_single_step_is_the_climb() -> None:
     assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_sampled_norm_leaves_the_bound_of_the_result_exact() -> None:
     model = MODELS["ODVGP"](mean_subsample=3)
     assert _fit(model, steps=8).elbo == pytest.approx(
@@ -384,6 +391,7 @@ def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> 
     assert np.isnan(climb.bound(*climb.data))
 
 
+@pytest.mark.exhaustive
 def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gd.bases.CoupledBasis, "collapsed_elbo", _no_number)
     indefinite = {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])}
@@ -392,6 +400,7 @@ def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.Monke
         _fit(_model(), steps=4)
 
 
+@pytest.mark.exhaustive
 def test_it_says_where_it_is(capsys: pytest.CaptureFixture) -> None:
     _fit(_model(), steps=8, progress=True)
     shown = capsys.readouterr().err

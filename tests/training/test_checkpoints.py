@@ -131,6 +131,7 @@ def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -
     assert unchanged(before, options["model"])
 
 
+@pytest.mark.exhaustive
 def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) -> None:
     model = orthogonal()
     again = _fit(folder, model=model)
@@ -144,6 +145,7 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
     assert np.array_equal(extended.history["elbo"][:3], expected.history["elbo"])
 
 
+@pytest.mark.exhaustive
 def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None:
     def fit(steps: int, folder: str) -> gd.training.FitResult:
         model = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA))
@@ -159,6 +161,7 @@ def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None
     assert longer.elbo > fresh.elbo - 1.0
 
 
+@pytest.mark.exhaustive
 def test_a_mean_on_all_data_that_a_limit_of_seconds_has_ended_goes_on(tmp_path: Path) -> None:
     def fit(seconds: float) -> gd.training.FitResult:
         model = gd.models.ODVGP(*parts(), "data", BETA)
@@ -290,12 +293,14 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> 
     assert _fit(tmp_path, model=model).steps == 3
 
 
+@pytest.mark.exhaustive
 def test_a_run_inside_a_run_is_refused_in_the_same_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="Another run uses the folder"):
         _fit(tmp_path, callbacks=[lambda *_: _fit(tmp_path)], report_every=1)
     assert _fit(tmp_path).steps == 3
 
 
+@pytest.mark.exhaustive
 def test_a_folder_that_cannot_be_locked_is_warned_of(tmp_path: Path, monkeypatch) -> None:
     from gpflow_decoupled.training.checkpoints import lock
 
@@ -360,6 +365,7 @@ def test_kill_during_a_save_leaves_the_state_before(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("run-*.json"))) == 2
 
 
+@pytest.mark.exhaustive
 def test_files_of_others_in_the_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "movie.part").mkdir()
     theirs = ["movie.part/frame", "thesis.pdf.part", "run-2024.log", "history-7.csv", "ckpt-1.txt"]
@@ -369,6 +375,7 @@ def test_files_of_others_in_the_folder_stay(tmp_path: Path) -> None:
     assert [name for name in theirs if not (tmp_path / name).is_file()] == []
 
 
+@pytest.mark.exhaustive
 def test_folder_without_a_readable_state_says_what_to_do(tmp_path: Path) -> None:
     _fit(tmp_path)
     _remove("run-*.json", tmp_path)
@@ -419,6 +426,7 @@ def test_state_that_breaks_off_while_it_is_read_changes_nothing(
     assert unchanged(before, model)
 
 
+@pytest.mark.exhaustive
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     _fit(
         tmp_path,

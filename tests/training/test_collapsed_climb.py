@@ -107,7 +107,7 @@ def test_the_log_prior_is_part_of_what_it_climbs(watch: Watch) -> None:
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "why", ["few steps", "few seconds", "labels", "mixed outputs", "fixed", "no memory"]
 )
@@ -154,6 +154,7 @@ def test_a_limit_of_seconds_leaves_time_for_the_rounds(
     assert result.gap is not None and result.gap <= 1e-3
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_keeps_what_it_has_found(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_fit_takes_what_sweep_takes(kind: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_function_is_called_once_a_pass_and_again() -> None:
     passes = 0
 
@@ -114,6 +115,7 @@ def test_a_function_is_called_once_a_pass_and_again() -> None:
     assert passes == 3
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["model", "standardised", "unusable data"])
 def test_a_generator_is_closed_when_the_run_ends(kind: str) -> None:
     X, Y = sine()

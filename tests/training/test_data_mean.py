@@ -75,6 +75,7 @@ def fitted() -> tuple[ODVGP, FitResult]:
     return model, _fit(model)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -154,6 +155,7 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
     )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)]
 )
@@ -186,6 +188,7 @@ def _best(model: ODVGP) -> float:
     return SOLVER.run(_copy(model), (X, Y)).elbo
 
 
+@pytest.mark.exhaustive
 def test_seconds_end_a_run_with_a_solved_mean() -> None:
     model = _model()
     result = _fit(model, steps=None, seconds=0.2)
@@ -209,6 +212,7 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve(monkeypatch: pytest.M
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
 
 
+@pytest.mark.exhaustive
 def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a quarter of the limit beyond it; then the mean is the best one so far, with a
     certified gap.
@@ -235,6 +239,7 @@ def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo - result.elbo <= result.gap * (1.0 + 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_rounds_come_last_and_step_sizes_have_fallen_before_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -451,6 +456,7 @@ def test_conjugate_gradients_by_name_are_the_default() -> None:
         _fit(model, mean_solver="conjugate_gradients")
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("refusal", ["initialize", "a folder in use", "a folder of another run"])
 def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(
     refusal: str, tmp_path: Path

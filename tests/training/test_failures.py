@@ -115,6 +115,7 @@ def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound fell")
 def test_training_can_go_on_after_a_failure() -> None:
     gpflow.config.set_default_jitter(0.0)

@@ -38,6 +38,7 @@ def test_an_interrupt_while_tracing_ends_the_run_with_a_result(
     assert gd.fit(model, sine(), steps=4, **options).steps == 4
 
 
+@pytest.mark.exhaustive
 def test_the_size_of_the_data_is_not_set_by_a_run_that_is_refused(tmp_path: Path) -> None:
     options = {"steps": 1, "progress": False, "compile": False, "checkpoint": tmp_path}
     gd.fit(orthogonal(), sine(), **options)

@@ -127,6 +127,7 @@ OTHERS: dict[str, Callable[[Kernel], gpflow.models.GPModel]] = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
 def test_other_models_refuse_them_too(make: Callable[[Kernel], gpflow.models.GPModel]) -> None:
     model = make(_Stopped(lengthscales=0.3))

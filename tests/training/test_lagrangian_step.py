@@ -102,6 +102,7 @@ def test_gradients_are_the_slopes_of_the_bound(name):
     assert abs(slopes[0] - slopes[1]) > 1e-3 * abs(slopes[0])
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "Student-t"])
 def test_sites_follow_kernel_and_mean_function(name):
     """One step with the multipliers left alone: lambda and the site as a function of f stay; alpha

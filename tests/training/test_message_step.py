@@ -78,6 +78,7 @@ def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
     assert np.all(np.diff(result.history["elbo"]) >= 0.0)
 
 
+@pytest.mark.exhaustive
 def test_steps_stay_in_the_domain() -> None:
     graph = _coupled()
     result = gd.fit(graph, progress=False, compile=False)

@@ -48,6 +48,7 @@ def test_fit_learns_and_predicts():
     assert result.elbo == pytest.approx(expected, abs=15.0)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_finds_nothing_better_keeps_what_it_was_given():
     """The value that it reports is that of the start, which no climb replaced."""
     kernel = gpflow.kernels.Matern52(lengthscales=0.3)
@@ -70,6 +71,7 @@ def test_same_seed_same_trace():
     assert np.max(np.abs(ends[0] - ends[2])) > 1e-6
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_steps_and_a_limit_of_seconds():
     assert gd.fit(model(), steps=1, progress=False).steps == 1
     with pytest.warns(UserWarning, match="leave-one-out error is"):  # after one iteration
@@ -129,6 +131,7 @@ def test_intervals_that_are_far_off_are_calibrated_with_a_warning(monkeypatch):
     assert NeighbourRounds(one).judge().spread == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_warning_does_not_claim_a_calibration_that_was_not_made():
     one = model()
     one.likelihood.variance.assign(3.0)
@@ -138,6 +141,7 @@ def test_a_warning_does_not_claim_a_calibration_that_was_not_made():
     assert float(one.likelihood.variance.numpy()) == pytest.approx(3.0)
 
 
+@pytest.mark.exhaustive
 def test_a_standardized_model_is_trained_in_its_units():
     def build(X, Y):
         return NNGP((X, Y), gpflow.kernels.Matern52(lengthscales=np.ones(2)), num_neighbours=12)

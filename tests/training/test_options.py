@@ -164,6 +164,7 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
         _fit(model, (X, Y))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}]
 )

@@ -22,6 +22,7 @@ def _fit(model=None, **options):
     return gd.fit(orthogonal() if model is None else model, sine(), **grouped(**settings))
 
 
+@pytest.mark.exhaustive
 def test_seconds_end_a_run() -> None:
     result = _fit(steps=None, seconds=0.5)
     assert result.reason == "time is up"
@@ -29,6 +30,7 @@ def test_seconds_end_a_run() -> None:
     assert result.steps == len(result.history["elbo"]) >= 1
 
 
+@pytest.mark.exhaustive
 def test_the_first_limit_counts() -> None:
     assert _fit(steps=2, seconds=1e4).reason == "steps done"
     assert _fit(steps=10**6, seconds=0.1).reason == "time is up"
@@ -93,6 +95,7 @@ def test_callbacks_are_called_with_step_metrics_and_model() -> None:
     assert all(seen is model for _, _, seen in calls)
 
 
+@pytest.mark.exhaustive
 def test_monitor_of_gpflow_is_a_callback() -> None:
     steps: list[int] = []
 
@@ -111,6 +114,7 @@ def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch) -> No
         TensorBoard(str(tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_tensorboard_gets_every_metric(tmp_path, monkeypatch) -> None:
     import tensorflow as tf
 
@@ -125,6 +129,7 @@ def test_tensorboard_gets_every_metric(tmp_path, monkeypatch) -> None:
     assert [(name, step) for name, _, step in written] == [("elbo", 2), ("elbo", 4)]
 
 
+@pytest.mark.exhaustive
 def test_progress_line_can_be_switched_off(capfd) -> None:
     _fit(progress=False)
     assert capfd.readouterr() == ("", "")
@@ -203,6 +208,7 @@ def test_schedules() -> None:
     assert annealed(0.99, 0.0) == 1.0
 
 
+@pytest.mark.exhaustive
 def test_svgp_is_evaluated_too() -> None:
     result = _fit(MODELS["SVGP"](), evaluation=sine(seed=1))
     assert np.isfinite(result.history["log_density"][-1])
@@ -261,6 +267,7 @@ def _classes() -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(Y, [-0.5, 0.5]).astype(float)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "likelihood", [gpflow.likelihoods.Softmax(3), gd.likelihoods.CategoricalLogit(3)]
 )
@@ -308,6 +315,7 @@ WRONG = {
 }
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("change, message", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("whose", ["ours", "GPflow's"])
 def test_scores_refuse_what_training_refuses(whose: str, change, message: str) -> None:
@@ -334,6 +342,7 @@ class _Unscored(gpflow.likelihoods.Gaussian):
         return tf.fill(tf.shape(Fmu)[:-1], tf.constant(np.nan, Fmu.dtype))
 
 
+@pytest.mark.exhaustive
 def test_patience_does_not_count_scores_that_are_no_numbers() -> None:
     X, Y = sine()
     model = gd.models.BasisGP(

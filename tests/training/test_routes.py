@@ -329,6 +329,7 @@ def test_other_models_are_refused_with_what_trains_them(build, advice) -> None:
         gd.fit(model, (X, Y), steps=1)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])
 def test_models_that_own_their_data_are_scored_on_others(kind) -> None:
     model, held_out = _counts_model(kind), (X + 0.01, np.round(3.0 + Y))

@@ -103,6 +103,7 @@ def test_the_steps_are_those_taken_one_by_one(
         np.testing.assert_allclose(value, values(alone)[path], rtol=1e-5, atol=1e-6, err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_how_steps_are_put_together_changes_nothing(calls: list[int], tmp_path: Path) -> None:
     """Reports, evaluations, refreshes and checkpoints are due where they are due; a resumed run
     goes on with other calls.
@@ -182,6 +183,7 @@ def test_a_last_step_that_spoils_the_bound_is_undone_alone(failure) -> None:
         np.testing.assert_allclose(value, values(shorter)[path], rtol=1e-9, err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_leaves_the_steps_before_the_call(monkeypatch) -> None:
     run = SeveralSteps.run
 
@@ -244,6 +246,7 @@ def test_other_ways_to_run_take_one_step_a_call(how: str, calls: list[int]) -> N
     assert calls == []
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_which_only_q_moves_takes_several(calls: list[int]) -> None:
     model = MODELS["BasisGP"]()
     for part in (model.kernel, model.likelihood, model.basis.beta):

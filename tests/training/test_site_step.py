@@ -63,7 +63,7 @@ def _prior(model: CVIGP) -> tuple[np.ndarray, np.ndarray]:
     return model.kernel(X).numpy(), model.mean_function(X).numpy()[:, 0]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_gradient_at_held_sites_is_the_slope_of_the_bound(likelihood):
     """Sites on f, not on f - m_0: in the reference, and by what the step does to nu when the mean
@@ -86,7 +86,7 @@ def test_gradient_at_held_sites_is_the_slope_of_the_bound(likelihood):
     assert_allclose(ours, slope(model, bound, direction), rtol=1e-5)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_gradient_at_held_moments_is_the_slope_of_the_bound(likelihood):
     model = _model(likelihood)

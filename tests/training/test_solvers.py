@@ -196,7 +196,7 @@ def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> Non
     assert unchanged(before, model)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.Matern12])
 def test_steps_on_many_mean_points_can_be_compiled(
     kind: type[gpflow.kernels.Kernel], monkeypatch

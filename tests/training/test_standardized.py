@@ -122,6 +122,7 @@ def test_samples_are_in_the_units_of_y(trained) -> None:
     np.testing.assert_allclose(np.cov(samples[:, :, 0].T), cov[0], rtol=0.2, atol=0.1 * cov.max())
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("owns_data", [False, True])
 def test_counts_stay_counts(owns_data: bool) -> None:
     X = _units(30, 0)[0]

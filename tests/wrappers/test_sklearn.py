@@ -118,6 +118,7 @@ def test_several_targets(data) -> None:
     assert model.sample_y(X[:3], 2).shape == (3, 2, 2)
 
 
+@pytest.mark.exhaustive
 def test_counts_are_not_standardised(data) -> None:
     counts = np.random.default_rng(0).poisson(5.0, 60)
     model = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), steps=2, **FAST).fit(
@@ -197,6 +198,7 @@ def test_one_observation_is_refused(data) -> None:
         DecoupledGPRegressor(steps=1, **FAST).fit(data[0][:1], data[1][:1])
 
 
+@pytest.mark.exhaustive
 def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> None:
     """The targets are noise, of which there is nothing to learn for long; the reason is in the
     result.
@@ -261,6 +263,7 @@ def test_only_a_run_that_still_improved_is_to_go_on(reason, density, expected) -
     assert (f"pass {expected};" in advice) if expected else advice == ""
 
 
+@pytest.mark.exhaustive
 def test_the_same_share_of_each_class_is_held_out() -> None:
     """Rounded down, so that a class of one row is trained on."""
     labels = np.array(["a", "b", "c"])[np.r_[np.zeros(40, int), np.ones(24, int), 2]]

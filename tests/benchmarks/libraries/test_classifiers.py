@@ -64,6 +64,7 @@ def test_scores_of_classes(data: Data) -> None:
     assert evaluate_classes(model, data, batch_size=7) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_gpflow_by_adam_moves_q(data: Data) -> None:
     for natural in (True, False):
         model = build(parse("gpflow-4"), data, Settings(batch_size=20))

@@ -33,6 +33,7 @@ def test_gpytorch_learns(name: str) -> None:
     assert all(math.isfinite(value) for value in last.values())
 
 
+@pytest.mark.exhaustive
 def test_neighbours_learn() -> None:
     """Each budget is a run of its own, whose only snapshot is its end."""
     settings = Settings(budgets=(2, 1), unit="steps")

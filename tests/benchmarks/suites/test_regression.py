@@ -132,6 +132,7 @@ def test_integers_are_no_regression(tmp_path: Path) -> None:
     assert regression_data("real", 0, str(tmp_path)).Y_train.std() == pytest.approx(1.0)
 
 
+@pytest.mark.exhaustive
 def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The coupled size is read off times that grow with M^2; all runs take the steps that the first
     one has seconds for.

@@ -53,6 +53,7 @@ def test_value_is_the_expectation(name):
         assert_allclose(value[:, 0], expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.costly(keep=5)
 @each
 def test_derivatives_are_those_of_the_value(name):
     loss = built(name)
@@ -68,6 +69,7 @@ def test_derivatives_are_those_of_the_value(name):
         assert np.all(np.abs(getattr(found, field) - expected) < scale), field
 
 
+@pytest.mark.costly(keep=5)
 @each
 def test_derivatives_at_large_deviations(name):
     loss = built(name)
@@ -111,6 +113,7 @@ def test_gradient_of_the_value_is_its_expansion(name):
     assert_allclose(found[1], expected.d_s, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.costly(keep=5)
 @pytest.mark.parametrize(
     "name", ["Gaussian", "Gaussian by scale", "Gamma", "Laplace", "negative binomial", "Student-t"]
 )
@@ -240,6 +243,7 @@ def test_in_a_graph_with_unknown_sizes(name):
         assert_allclose(left, right, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.costly(keep=5)
 @each
 def test_single_precision(name):
     expected = built(name).expand(tf.constant(H), tf.constant(SIGMA))

@@ -80,7 +80,7 @@ def test_bound_of_inducing_points_by_sampling():
     )  # fails once in 10^5 seeds
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "make", [gp, lambda: gp(inducing=X[::2].copy()), glm], ids=["full", "inducing", "linear"]
 )
@@ -175,6 +175,7 @@ def test_predictive_densities_integrate_to_one(likelihood):
         )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("inducing", [None, X[::2].copy()], ids=["full", "inducing"])
 def test_gradient_in_the_kernel_is_that_of_finite_differences(inducing):
     model = gp(inducing=inducing)
@@ -225,7 +226,7 @@ def test_checkpoints_hold_the_model(tmp_path):
     assert_allclose(other.elbo(), model.elbo(), rtol=1e-13)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 @pytest.mark.parametrize(
     "make", [glm, lambda: gp(inducing=X[::2].copy())], ids=["linear", "inducing"]

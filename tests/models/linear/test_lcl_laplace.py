@@ -306,6 +306,7 @@ def test_divergence_is_that_from_the_laplace_priors():
     )
 
 
+@pytest.mark.exhaustive
 def test_saved_model_predicts_the_same(tmp_path):
     model = build()
     RULE.run(model)
@@ -360,6 +361,7 @@ def test_bad_input(make, message):
         make()
 
 
+@pytest.mark.exhaustive
 def test_other_refusals():
     with pytest.raises(UnknownOptionError, match="form"):
         build(form="weights")

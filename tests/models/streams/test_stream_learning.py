@@ -151,6 +151,7 @@ def test_a_stream_that_was_saved_goes_on(tmp_path):
     assert not model.memory.trainable_variables
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "error", [NumericalError("K_beta cannot be factorised", "K_beta"), KeyboardInterrupt()]
 )
@@ -178,6 +179,7 @@ def test_flags_of_q_stay_on_other_points():
     assert not model.basis.q_mu.trainable and not model.basis.q_sqrt.trainable
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("basis", ["coupled", "orthogonal", "solve"])
 def test_priors_of_q_stay_on_other_points(basis):
     model, Y = model_of(basis), observations()

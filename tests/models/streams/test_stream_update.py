@@ -150,6 +150,7 @@ def test_what_q_was_trained_on_before_is_told_from_q_or_remembered(name, remembe
         assert_allclose(record.bound, once.bound, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_batches_without_rows_and_batches_twice():
     Y, model, twice, once = observations(), model_of("orthogonal"), model_of(), model_of()
     nothing = model.update((X[:0], Y[:0]))
@@ -204,6 +205,7 @@ def test_other_likelihoods_stay_within_a_nat_of_all_data_together(name, basis):
     assert best - 1.0 < reached < best + 1e-6, best - reached
 
 
+@pytest.mark.exhaustive
 def test_weights_of_a_linear_model_and_mixed_latents():
     Y = observations()
     streamed, whole = (

@@ -407,6 +407,7 @@ def test_models_without_tied_sites_are_refused():
         _sweep(_model("logit")[0], LOGIT, negative_precision="mend")
 
 
+@pytest.mark.exhaustive
 def test_progress_is_shown_when_asked(capfd):
     model, data = _model("logit")
     _sweep(model, data, progress=True)

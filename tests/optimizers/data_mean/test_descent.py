@@ -64,7 +64,7 @@ PARTS = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("momentum, rounds", [(0.9, 1), (0.0, 2)])
 @pytest.mark.parametrize("name", PARTS)
 def test_the_coefficients_are_those_of_the_reference_on_the_same_rows(
@@ -195,6 +195,7 @@ class Noise(gpflow.kernels.Static):
         )
 
 
+@pytest.mark.exhaustive
 def test_noise_kernels_and_rows_that_repeat() -> None:
     """White noise of a row belongs to its own entry of the matrix, and not to that of its copy."""
     inputs = np.vstack([X, X[:20]])
@@ -233,6 +234,7 @@ def test_a_run_goes_on_from_the_coefficients_that_are_there() -> None:
     assert_allclose(model.basis.a_gamma[:, 0], exact_mean(model.kernel), atol=0.2)
 
 
+@pytest.mark.exhaustive
 def test_the_seed_chooses_the_rows() -> None:
     found = []
     for seed in (0, 0, 1):
@@ -248,6 +250,7 @@ def test_the_seed_chooses_the_rows() -> None:
 # --- steps that are too long
 
 
+@pytest.mark.exhaustive
 def test_a_step_size_that_is_too_long_is_halved_until_the_residual_falls() -> None:
     system = system_of(np.full((N, 1), 1.0 / NOISE), TARGET[:, :1], 15)
     start, solve = (

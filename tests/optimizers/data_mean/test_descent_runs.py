@@ -34,6 +34,7 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Gaussian", "Bernoulli"])
 def test_an_interrupt_of_a_step_leaves_what_was_found(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -52,6 +53,7 @@ def test_an_interrupt_of_a_step_leaves_what_was_found(
     _usable(model, data, result.elbo)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_an_interrupt_of_a_whole_product_leaves_the_last_round(
     at: int, monkeypatch: pytest.MonkeyPatch
@@ -67,6 +69,7 @@ def test_an_interrupt_of_a_whole_product_leaves_the_last_round(
     _usable(model, DATA, result.elbo)
 
 
+@pytest.mark.exhaustive
 def test_time_runs_out() -> None:
     for seconds in (-1.0, 1.0):
         model = model_of()
@@ -78,6 +81,7 @@ def test_time_runs_out() -> None:
         _usable(model, DATA, result.elbo)
 
 
+@pytest.mark.exhaustive
 def test_progress_and_the_printed_result(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("at", [1, 3])
 def test_an_interrupt_of_a_product_leaves_what_was_found(
@@ -58,7 +59,7 @@ def test_an_interrupt_of_a_product_leaves_what_was_found(
     _usable(model, data, result.elbo)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("presses", [1, 2])
 def test_an_interrupt_of_the_last_product_keeps_the_solve(
@@ -138,6 +139,7 @@ def test_solves_that_converge_after_the_deadline_are_not_called_converged(
     assert (result.steps, result.converged, result.reason) == (1, False, "time is up")
 
 
+@pytest.mark.exhaustive
 def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str]) -> None:
     result = ConjugateGradients(tolerance=1e-3, progress=True).run(model_of(), DATA)
     assert f"{result.products} products" not in capsys.readouterr().out

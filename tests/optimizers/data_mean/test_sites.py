@@ -151,6 +151,7 @@ def test_the_end_is_that_of_newton_steps_on_stored_mean_points(name: str) -> Non
     assert_allclose(model.predict_f(X[:5])[0], stored.predict_f(X[:5])[0], atol=5e-3)
 
 
+@pytest.mark.exhaustive
 def test_mixed_outputs_take_several_solves_also_for_gaussian_noise() -> None:
     W = np.array([[1.0, -0.4], [0.3, 0.8], [0.5, 0.5]])
     kernel = LinearCoregionalization([matern(1.3, 0.8), matern(0.6, 1.4)], W)
@@ -162,6 +163,7 @@ def test_mixed_outputs_take_several_solves_also_for_gaussian_noise() -> None:
         assert np.abs(gradient).max() < 1e-2
 
 
+@pytest.mark.exhaustive
 def test_a_start_near_the_end_takes_fewer_products() -> None:
     model, data = model_of(), (X, Y[:, :1])
     first = ConjugateGradients(tolerance=1e-6).run(model, data)

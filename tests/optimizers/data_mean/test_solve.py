@@ -55,6 +55,7 @@ PARTS = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", PARTS)
 def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str) -> None:
     make, latents = PARTS[name]
@@ -231,6 +232,7 @@ def _check_every_product(
         assert_allclose(found.gap, found.gaps[-1])
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("sites", ["noise", "probit"])
 def test_the_gap_contains_the_distance_after_every_product(sites: str) -> None:
     found = (np.full(N, 1.0 / NOISE), TARGET[:, 0]) if sites == "noise" else _probit_sites(X, BETA)
@@ -355,6 +357,7 @@ def test_the_gap_contains_the_distance_with_many_rows(sites: str, dtype: tf.DTyp
     _check_every_product(inputs, beta, *found, dtype=dtype, rank=200, every=15)
 
 
+@pytest.mark.exhaustive
 def test_more_points_of_the_preconditioner_take_fewer_products_to_the_same_mean() -> None:
     found = []
     for rank in (6, 40):

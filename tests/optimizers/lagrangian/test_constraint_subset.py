@@ -152,6 +152,7 @@ def test_bound_grows_with_the_subset_up_to_that_of_all(name):
     assert_allclose(found[2], best, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_rows_are_nested_and_a_run_goes_on_from_the_last():
     """Sizes with one seed are nested, so that a larger run starts where the smaller one ended."""
     built, fresh = model("Poisson", 20), model("Poisson", 20)
@@ -280,6 +281,7 @@ def test_refuses_likelihoods_that_are_not_log_concave(likelihood):
         ConstraintSubset(3).run(built)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("batch_size", [None, 5])
 def test_no_finite_start(batch_size):
     built = model("Poisson", 10, variance=1e5)

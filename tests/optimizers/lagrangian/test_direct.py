@@ -83,6 +83,7 @@ def _noisy(likelihood: gpflow.likelihoods.Likelihood) -> LCLGP:
     )
 
 
+@pytest.mark.exhaustive
 def test_one_iteration_that_gains_little_is_not_the_end():
     """With a rule on single iterations the run ended at -58 nats; this method is slow here, and the
     optimum is 4.85.

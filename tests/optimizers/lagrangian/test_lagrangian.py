@@ -385,6 +385,7 @@ def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
     assert_allclose(dual.elbo(), sites.elbo(), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_singular_subproblems_are_solved():
     """At the start no site of small Laplace noise bends, so that the Hessian is 1/2 V * V, which is
     singular to round-off.
@@ -416,6 +417,7 @@ def with_an_outlier() -> LCLGP:
     return LCLGP(data, gpflow.kernels.Matern52(), Laplace(0.3))
 
 
+@pytest.mark.exhaustive
 def test_single_precision_has_jitters_and_margins_above_its_round_off():
     """K has a Cholesky factor, a run can go on from where another ended, and both bounds are those
     of double precision.
@@ -480,6 +482,7 @@ def test_convex_pieces_ascend_to_the_best_bound_within_their_gap(variance):
     assert best - 30 * softplus_pieces(20, convex=True).gap < result.elbo < best
 
 
+@pytest.mark.exhaustive
 def test_unwhitened_factor_ends_where_the_whitened_one_does():
     """On few points; with more it takes thousands of evaluations."""
     built = model("Poisson", 5)

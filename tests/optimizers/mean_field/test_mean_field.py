@@ -102,6 +102,7 @@ def test_the_posterior_does_not_depend_on_the_step(options, fitted_regression):
     assert distance(graph, fitted_regression[0]) < 1e-9
 
 
+@pytest.mark.exhaustive
 def test_local_minibatches_end_at_the_optimum_itself(fitted_regression):
     graph = problems.regression(X, Y)
     result = MeanFieldCVI(0.9).run(graph, steps=100, batch_size=6)
@@ -139,6 +140,7 @@ def test_global_minibatches_average_to_the_full_step():
         assert_allclose(mean, expected, atol=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("update, share", [("local", 1.0), ("global", 4.0)])
 def test_a_minibatch_counts_for_itself_or_for_all(update, share):
     """Of the first parameter of the noise a quarter of the data asks for N / 8; it starts at

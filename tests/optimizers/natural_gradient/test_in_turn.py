@@ -63,7 +63,7 @@ def _model(
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("basis", BASES)
 def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(
@@ -103,6 +103,7 @@ def test_in_mixed_precision_they_are_the_same_to_its_digits() -> None:
     assert any(np.any(np.not_equal(left, right)) for left, right in zip(mixed, full))
 
 
+@pytest.mark.exhaustive
 def test_other_bases_and_solvers_move_all_at_once() -> None:
     unwhitened = CoupledBasis(BETA, whiten=False)
     assert can_move_first(CoupledBasis(BETA), NaturalGradient())

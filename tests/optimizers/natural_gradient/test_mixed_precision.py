@@ -64,7 +64,7 @@ def _both(model: BasisGP, hold: bool = True) -> tuple[BoundGradients, BoundGradi
     return full, mixed
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("hold", [True, False])
 def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> None:
