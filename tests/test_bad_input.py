@@ -323,7 +323,7 @@ def test_data_of_other_types_are_taken(kind: str) -> None:
     assert float(closure()) == pytest.approx(-result.history["elbo"][0])
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["int64", "int32", "bool", "uint8"])
 def test_integer_labels_are_taken(kind: str) -> None:
     traces = [

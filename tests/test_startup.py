@@ -27,11 +27,13 @@ def added() -> list[str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.exhaustive
 def test_no_optional_package_is_imported(added: list[str]) -> None:
     """scikit-learn, Matplotlib, pandas and their like are imported by those who use them."""
     assert {name.split(".")[0] for name in added} <= {"gpflow_decoupled", "scipy", "tqdm"}
 
 
+@pytest.mark.exhaustive
 def test_few_modules_are_imported_that_gpflow_has_not_loaded(added: list[str]) -> None:
     foreign = [name for name in added if name.split(".")[0] != "gpflow_decoupled"]
     assert len(foreign) <= 40, foreign

@@ -88,7 +88,7 @@ def test_likelihoods(likelihood: str) -> None:
     assert not _complaints(model, lambda: model.elbo(data))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [gd.models.CVIGP, gd.models.LCLGP])
 def test_models_with_sites(kind: type) -> None:
     model = kind((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT())

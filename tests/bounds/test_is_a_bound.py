@@ -295,8 +295,7 @@ def test_all_rows_are_the_full_norm():
         )
 
 
-@pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("same_rows", [True, False])
+@pytest.mark.parametrize("same_rows", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
     """The two samples may even be the same one (section 5)."""
     basis, kernel, _ = _built("orthogonal-none", "one", mean_subsample=2)

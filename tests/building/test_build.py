@@ -189,6 +189,7 @@ def test_bad_options_are_refused() -> None:
         gd.build(X, Y, kernel=gpflow.kernels.Matern52(lengthscales=[1.0, 1.0, 1.0]))
 
 
+@pytest.mark.exhaustive
 def test_the_mean_may_be_on_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """With the mean of the exact GP at the hyperparameters as they are, in the units of the
     data.

@@ -26,6 +26,20 @@ def rough() -> np.ndarray:
     return walk[:, None] + 0.01 * RNG.standard_normal(X.shape)
 
 
+def test_the_best_score_is_chosen(monkeypatch):
+    """Of two kernels, by the shortest of runs; a rough kernel for a rough function."""
+    monkeypatch.setattr(kernels, "_ROWS", 100)
+    monkeypatch.setattr(kernels, "_EVALUATIONS", 3)
+    monkeypatch.setattr(kernels, "_JUDGING_NEIGHBOURS", 30)
+    two = {name: CANDIDATES[name] for name in ("Matern 1/2", "squared exponential")}
+    monkeypatch.setattr(kernels, "CANDIDATES", two)
+    found = choose_kernel(X[:300], rough()[:300])
+    assert found.name == "Matern 1/2" and set(found.scores) == set(two)
+    assert found.scores[found.name] == max(found.scores.values())
+    assert type(found.kernel) is two[found.name]
+
+
+@pytest.mark.exhaustive
 def test_a_rough_function_gets_a_rough_kernel_and_a_smooth_one_a_smooth_one():
     found = choose_kernel(X, rough())
     assert found.name == "Matern 1/2" and set(found.scores) == set(CANDIDATES)

@@ -96,6 +96,7 @@ def figures(caught) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound fell")
 def test_narrow_likelihood_of_sites_is_reported():
     model = CVIGP((X, Y), kernel(), narrow())

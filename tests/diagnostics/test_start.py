@@ -138,8 +138,8 @@ def test_a_noise_variance_in_an_array_is_found() -> None:
 def test_fit_starts_from_there() -> None:
     plain, model = svgp(), svgp()
     with pytest.warns(UserWarning, match="standardise"):
-        gd.fit(plain, (X, Y), steps=10, compile=False, progress=False)
-    result = gd.fit(model, (X, Y), steps=10, compile=False, initialize="auto", progress=False)
+        gd.fit(plain, (X, Y), steps=3, compile=False, progress=False)
+    result = gd.fit(model, (X, Y), steps=3, compile=False, initialize="auto", progress=False)
     assert (
         result.start.rows == N
         and result.start.unexplained > 0.0

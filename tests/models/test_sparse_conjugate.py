@@ -153,6 +153,7 @@ def test_step_is_a_natural_gradient_step_of_gpflows_svgp(name):
     assert_allclose(model.elbo(data), svgp.elbo(data), rtol=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_an_orthogonal_basis_has_sites_beside_its_mean_points():
     model, Y = _model("logit", OrthogonalBasis(GAMMA, BETA))
     model.basis.a_gamma.assign(np.random.default_rng(0).normal(size=(len(GAMMA), 1)))

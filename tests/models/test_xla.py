@@ -40,7 +40,7 @@ def _loss_and_gradients(model: CVIGP | LCLGP) -> tuple[tf.Tensor, ...]:
     return (loss, *tape.gradient(loss, moved))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("negative", [0, 3])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])

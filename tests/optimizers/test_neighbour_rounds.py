@@ -70,6 +70,7 @@ def test_rounds_find_relevant_inputs_and_the_noise():
     assert rounds.score(rounds.judge()) == pytest.approx(float(rounds.best), abs=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_same_seed_same_trace_and_fresh_rows_in_each_round():
     ends = []
     for seed in (0, 0, 1):
@@ -168,6 +169,7 @@ def test_a_fixed_noise_is_not_calibrated():
     np.testing.assert_array_equal(values(one), before)
 
 
+@pytest.mark.exhaustive
 def test_a_deadline_ends_a_climb_after_an_iteration():
     one = model()
     outcome = NeighbourRounds(one, rows=100).run(0, deadline=time.perf_counter() - 1.0)
@@ -189,6 +191,7 @@ def test_an_interrupt_keeps_the_best_values():
     assert "round 1, 100 rows" in shown[0]
 
 
+@pytest.mark.exhaustive
 def test_fine_rounds_have_twice_the_neighbours(monkeypatch):
     one, asked = model(), []
     found = one.neighbours_of

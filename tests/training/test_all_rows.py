@@ -256,6 +256,7 @@ def test_time_that_is_up_ends_the_climb(
     assert (result.reason, result.converged) == ("time is up", False) and evaluations[0] < 20
 
 
+@pytest.mark.exhaustive
 def test_time_that_is_up_before_the_climb_leaves_the_best_q_and_is_said() -> None:
     """A limit that one step exceeds; a resumed run with a longer limit climbs."""
     model = _model()

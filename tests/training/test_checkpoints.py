@@ -350,6 +350,7 @@ def test_a_full_disk_is_named_and_the_folder_resumes(limit: int, tmp_path: Path)
     assert np.array_equal(again.history["elbo"][:4], expected.history["elbo"]) and again.steps == 9
 
 
+@pytest.mark.exhaustive
 def test_kill_during_a_save_leaves_the_state_before(tmp_path: Path) -> None:
     expected = _fit(tmp_path, steps=4, anneal=0.0)
     (tmp_path / "run-6.json").write_text("{}")  # the record is written first, then ...
@@ -408,6 +409,7 @@ def test_svgp_and_batched_arrays_are_resumed(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_state_that_breaks_off_while_it_is_read_changes_nothing(
     tmp_path: Path, monkeypatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(
     assert result.elbo == pytest.approx(float(model.elbo((X, LABELS))), rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_progress_line_shows_the_solves(capsys: pytest.CaptureFixture[str]) -> None:
     """That of the last one, too, which follows the steps; here there is no other."""
     _fit(_model(), steps=1, progress=True)

@@ -99,6 +99,7 @@ def test_parameters_are_those_of_the_last_good_step(name: str) -> None:
         np.testing.assert_array_equal(value, good[path], err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     """The coefficients are held in the frozen scaling's coordinates: both go back, or the mean
     changes.

@@ -144,7 +144,7 @@ def test_other_models_refuse_them_too(make: Callable[[Kernel], gpflow.models.GPM
     gd.fit(model, data, steps=1, progress=False, compile=False)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [_Outside, _Stopped])
 def test_what_the_message_says_works(kind: type[SquaredExponential]) -> None:
     """At a fixed kernel the noise is learned, and so is the variance where it alone has a

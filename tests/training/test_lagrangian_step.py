@@ -212,6 +212,7 @@ def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part(
     assert np.all(model.basis.lam.numpy() == 0.0) and bool(model.basis.factor(model.kernel).ok)
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     options = {"schedule": Schedule(anneal=0.0), "progress": False, "compile": False}
     expected = gd.fit(problems.model("Poisson", 8), steps=4, **options).history["elbo"]
@@ -260,6 +261,7 @@ def test_bad_options_are_refused_with_nothing_changed(name):
     assert unchanged(before, model)
 
 
+@pytest.mark.exhaustive
 def test_nothing_to_train_and_losses_without_a_dual_are_refused():
     model = _model("Poisson")
     set_trainable(model, False)

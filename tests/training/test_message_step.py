@@ -125,6 +125,7 @@ def test_a_converged_fit_that_is_resumed_takes_no_more_steps(tmp_path) -> None:
     assert again.elbo == expected.elbo
 
 
+@pytest.mark.exhaustive
 def test_a_failure_names_the_factor_and_restores_the_messages() -> None:
     improper = Factor("rate", lambda z: tf.reduce_sum(3.0 * z.expectation[1]))
     graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {"improper": improper})

@@ -115,6 +115,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
     assert np.max(np.abs(values(one) - before)) > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_intervals_that_are_far_off_are_calibrated_with_a_warning(monkeypatch):
     one = model()
     climbed = NeighbourRounds.start

@@ -93,7 +93,7 @@ def _dataset(kind: str) -> tf.data.Dataset:
     }[kind]()
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["batched", "repeated", "shuffled", "shuffled and repeated", "one batch"]
 )

@@ -36,6 +36,7 @@ def test_the_first_limit_counts() -> None:
     assert _fit(steps=10**6, seconds=0.1).reason == "time is up"
 
 
+@pytest.mark.exhaustive
 def test_evaluation_is_recorded_every_so_many_steps_and_at_the_end() -> None:
     held_out = sine(40, seed=1)
     model = orthogonal()
@@ -150,6 +151,7 @@ def _interrupt(step: int, *_) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.exhaustive
 def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
     model = orthogonal()
     result = _fit(model, steps=50, callbacks=[_interrupt])

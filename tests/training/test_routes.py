@@ -109,8 +109,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "strategy": {"strategy": None},  # one of one replica
 }
 """Every option of `fit`, with a value that is not its default."""
-ROUTE_OPTIONS = [(route, option) for route in ROUTES for option in OPTIONS]
-IDS = [f"{type(route).__name__}, {option}" for route, option in ROUTE_OPTIONS]
+ROUTE_OPTIONS = [
+    pytest.param(
+        route,
+        option,
+        id=f"{type(route).__name__}, {option}",
+        marks=[pytest.mark.exhaustive] if type(route) is NeighboursRoute else [],
+    )
+    for route in ROUTES
+    for option in OPTIONS
+]
+"""Of neighbours, whose runs climb for seconds, `--exhaustive` alone tries them."""
 
 
 def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]:
@@ -176,7 +185,7 @@ def test_every_option_is_looked_at() -> None:
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")  # of twelve rows
 @pytest.mark.filterwarnings("ignore:The mean squared standardised leave-one-out error")
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("route, option", ROUTE_OPTIONS, ids=IDS)
+@pytest.mark.parametrize("route, option", ROUTE_OPTIONS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
     """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list
     of the others.

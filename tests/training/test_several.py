@@ -150,6 +150,7 @@ def failure() -> tuple[NumericalError, gd.models.ODVGP]:
     return info.value, model
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_fails_among_others_is_found_and_undone(failure, calls: list[int]) -> None:
     error, model = failure
     number = error.result.steps

@@ -227,6 +227,7 @@ def test_bad_options_are_refused_with_nothing_changed(name):
     assert unchanged(before, model)
 
 
+@pytest.mark.exhaustive
 def test_a_failure_restores_what_was_there():
     model = _model("poisson")
     before = values(model)

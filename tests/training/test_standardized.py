@@ -53,7 +53,7 @@ def _trained(steps: int) -> gd.Standardized:
 
 @pytest.fixture(scope="module")
 def trained() -> gd.Standardized:
-    return _trained(50)
+    return _trained(15)
 
 
 @pytest.mark.exhaustive
@@ -66,8 +66,8 @@ def test_intervals_cover() -> None:
 
 
 def test_densities_integrate_to_one(trained) -> None:
-    X = np.full((4001, 1), 1123.0)
-    Y = np.linspace(-400.0, 700.0, 4001)[:, None]
+    X = np.full((2001, 1), 1123.0)
+    Y = np.linspace(-400.0, 700.0, 2001)[:, None]
     density = np.exp(trained.predict_log_density((X, Y)).numpy())
     assert density.sum() * (Y[1, 0] - Y[0, 0]) == pytest.approx(1.0, abs=1e-6)
 

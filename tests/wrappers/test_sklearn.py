@@ -54,7 +54,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def regressor(data) -> DecoupledGPRegressor:
     return DecoupledGPRegressor(
-        steps=30, num_inducing=20, num_mean_points=15, fit_options=EAGER
+        steps=12, num_inducing=20, num_mean_points=15, fit_options=EAGER
     ).fit(*data)
 
 
@@ -66,7 +66,7 @@ def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -
     np.testing.assert_allclose(std, y.std() * np.sqrt(model_variance.numpy()[:, 0]), rtol=1e-10)
     assert regressor.score(X, y) > 0.9
     assert isinstance(regressor.model_.basis, OrthogonalBasis)
-    assert regressor.result_.steps == 30
+    assert regressor.result_.steps == 12
 
 
 def test_rows_are_predicted_in_blocks(data, regressor, monkeypatch) -> None:
@@ -108,6 +108,7 @@ def test_it_starts_from_the_data_where_no_kernel_is_given(data) -> None:
     assert two.after == pytest.approx(2.0 * start.after, rel=1e-3)  # one kernel for both
 
 
+@pytest.mark.exhaustive
 def test_several_targets(data) -> None:
     X, y = data
     Y = np.stack([y, -2.0 * y], axis=1)
@@ -163,6 +164,7 @@ def test_probabilities_are_those_of_the_model(data) -> None:
     assert np.mean(classifier.predict(X) == labels) > 0.8
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) -> None:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
     given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)

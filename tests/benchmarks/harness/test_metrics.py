@@ -47,7 +47,7 @@ def model(data: Data, trained: bool) -> gpflow.models.SVGP:
     return model
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_direction_with_a_model_that_is_better(name: str, data: Data) -> None:
     def measure(trained: bool) -> float:

@@ -27,6 +27,7 @@ def data() -> Data:
     return standardise("made", X, Y, np.arange(120) < 40).classes()
 
 
+@pytest.mark.exhaustive
 def test_declared_classes_choose_likelihood_and_latents(data: Data) -> None:
     """A class that only test rows have counts; with two there is one latent function; undeclared
     labels stay as they were.

@@ -130,6 +130,7 @@ def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
     assert max(values) < exact, (values, exact)
 
 
+@pytest.mark.exhaustive
 def test_a_stream_that_was_saved_goes_on(tmp_path):
     Y, model, fresh = observations(), model_of("orthogonal"), model_of("orthogonal")
     model.update((X[FIRST], Y[FIRST]), gamma=GAMMA[1:])

@@ -116,6 +116,7 @@ def test_turns_of_a_concave_function_find_its_maximum():
     assert reason == "evaluations done" and len(bounds) == 1
 
 
+@pytest.mark.exhaustive
 def test_the_record_of_a_run():
     """Every turn is at least as high as the one before."""
     model = toy_model("logistic 1", structure="lu")

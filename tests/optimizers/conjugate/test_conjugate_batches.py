@@ -112,6 +112,7 @@ def test_global_steps_average_to_the_full_step():
     assert_allclose(tau, full.basis.tau, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_local_steps_of_constant_size_end_at_the_fixed_point():
     """Because at the optimum no minibatch moves anything."""
     batches, full = conjugate_model(gl.Poisson()), conjugate_model(gl.Poisson())

@@ -242,6 +242,7 @@ def test_a_run_ends_when_its_steps_are_done():
     assert result.steps == 3 and result.reason == "steps done"
 
 
+@pytest.mark.exhaustive
 def test_more_steps_continue_a_run():
     whole, parts = (
         conjugate_model(gl.Bernoulli(), Y=observations(gl.Bernoulli())) for _ in range(2)

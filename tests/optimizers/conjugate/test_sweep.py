@@ -97,6 +97,7 @@ def test_gaussian_noise_needs_one_step():
     assert_allclose(result.elbo, sgpr.elbo(), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_history_is_that_of_the_steps():
     model, data = _model("poisson")
     model.num_data = N

@@ -266,7 +266,7 @@ def test_a_step_size_that_is_too_long_is_halved_until_the_residual_falls() -> No
     assert found.gaps[-1] == found.gap and np.all(np.isfinite(found.gaps))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [1e3, 1e200])
 def test_a_descent_that_diverges_returns_no_less_than_its_start(
     size: float, monkeypatch: pytest.MonkeyPatch

@@ -140,6 +140,7 @@ def test_gradients_are_finite_differences(name: str, bound: str, rng: np.random.
     assert_allclose(sum(np.sum(g * d) for g, d in zip(gradient, direction)), expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     model = model_of()
     mean = model.basis.data_mean

@@ -86,7 +86,7 @@ def test_an_interrupt_of_the_last_product_keeps_the_solve(
     _usable(model, data, result.elbo)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_products_and_time_run_out(name: str) -> None:
     make, observed = LIKELIHOODS[name]

@@ -300,7 +300,7 @@ def test_rounding_errors_are_measured_in_units_of_the_noise(
     assert found.rounding(tf.float32) == 0.0, "so few rows are computed in full precision"
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("certify", [True, False])
 def test_single_precision_is_left_where_rounding_exceeds_the_noise(
     certify: bool, monkeypatch: pytest.MonkeyPatch

@@ -271,6 +271,7 @@ def test_stochastic_gradients_find_the_optimum_and_repeat_themselves():
     assert abs(np.mean(late) - bound) < 4 * np.std(late) / np.sqrt(50)
 
 
+@pytest.mark.exhaustive
 def test_history_and_state_are_those_of_the_run():
     graph = problems.log_normal_rate()
     result = MeanFieldCVI(0.4).run(graph, steps=5)

@@ -90,7 +90,7 @@ def test_bound_and_gradient_factorise_once(name):
     assert _factorisations(_everything(model, data)) == (expected, 0)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["coupled", "hybrid", "orthogonal", "solve"])
 def test_natural_gradient_adds_one_factorisation_for_each_gaussian(name):
     """Fewer than GPflow's on the same model. Two more run only when a step is too long: while it is
@@ -142,6 +142,7 @@ def test_without_subsampling_the_norm_is_quadratic():
     assert _largest(lambda: model.elbo(data)) >= 64**2
 
 
+@pytest.mark.exhaustive
 def test_whitened_coordinates_hold_the_only_quadratic_tensor():
     """Of a step: the frozen factor itself, which a training step reads but does not recompute."""
     basis = OrthogonalBasis(GAMMA[:64], BETA, mean_scaling="whitened", mean_subsample=5)

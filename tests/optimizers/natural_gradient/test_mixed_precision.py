@@ -101,7 +101,7 @@ def test_at_the_prior_lengthscales_and_points_have_no_gradient(hold: bool) -> No
         )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options", [{}, {"natural_gradient": None}, {"hold": "whitened", "batch_size": 50}]
 )

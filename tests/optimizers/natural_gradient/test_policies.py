@@ -113,7 +113,7 @@ def test_damped_steps_raise_the_bound_of_outliers():
     assert model.elbo(data) > start + 3.0
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_failed_factorisation_changes_nothing(compiled):
     model = decoupled_model(gl.Poisson(), mean_scaling="none")
