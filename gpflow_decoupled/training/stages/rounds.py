@@ -2,9 +2,9 @@
 
 A round is a solve for the mean, by conjugate gradients or the solver that was chosen; then L-BFGS
 climbs a bound of the evidence at this mean for a few evaluations, and the mean is solved for again.
-A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is that of CGLB;
-for other likelihoods, and where outputs are mixed, it is taken at the sites of q(f), and a round
-that lowers the ELBO is undone and ends the run.
+A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is
+the "diagonal" one of `evidence_bound`; for other likelihoods, and where outputs are mixed, it is
+the ELBO at the sites of q(f), and a round that lowers it is undone and ends the run.
 
 Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per
 observation below its best. No climb goes on when the solve that must follow would no longer fit,
