@@ -42,6 +42,7 @@ setup(
             "scikit-learn>=1.6",  # the reference imports the estimators
         ],
         "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
+        "frames": ["pandas>=2", "scikit-learn>=1.6"],  # data frames with words and gaps
         "trieste": ["trieste>=4.6,<5"],  # its 4.6 wants TensorFlow below 2.19
         "test": [
             "scikit-learn>=1.6",

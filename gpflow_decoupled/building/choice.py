@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize"]
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import gpflow
 import numpy as np
@@ -20,9 +21,13 @@ from ..inputs import check_whole
 from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..models.checks import check_kernel
 from ..training import Standardized
+from ..training.tables import Table
 from .kernels import AUTO, KernelChoice, choose_kernel
-from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
+from .likelihoods import has_scale_by_name, likelihood_for, prior_mean, takes_classes
 from .sparse import ON_DATA, default_kernel, sparse_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FULL_ROWS = 500
 """Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
@@ -36,8 +41,8 @@ NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
 
 
 def build(
-    X: npt.ArrayLike,
-    Y: npt.ArrayLike,
+    X: npt.ArrayLike | pd.DataFrame,
+    Y: npt.ArrayLike | pd.DataFrame | pd.Series | str | list[str],
     likelihood: str | Likelihood = "gaussian",
     kernel: Kernel | Callable[[int], Kernel] | str | None = None,
     *,
@@ -60,9 +65,12 @@ def build(
     Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant mean function
     starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
-    :param X: inputs [N, D] in their units.
-    :param Y: observations [N, P] in their units; labels are 0 and 1 for "bernoulli" and "probit",
-        0, 1, ..., C - 1 for "multiclass".
+    :param X: inputs [N, D] in their units; or a data frame, whose columns are encoded by the rules
+        of `training.tables.Column`, printed, and remembered by name.
+    :param Y: observations [N, P] or [N] in their units, or the names of columns of a data frame X.
+        Labels are 0 and 1 for "bernoulli" and "probit", 0, 1, ..., C - 1 for "multiclass"; words,
+        and labels of a data frame, are numbered in their order, `model.table.classes`. Rows of a
+        frame without Y are left out, and counted.
     :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
         likelihood (copied), of standardised Y where Y is standardised.
@@ -81,9 +89,9 @@ def build(
 
     Example::
 
-        model = gpflow_decoupled.build(X, Y)
-        gpflow_decoupled.fit(model, (X, Y))
-        mean, variance = model.predict_y(X_new)
+        model = gpflow_decoupled.build(frame, "price")
+        gpflow_decoupled.fit(model, frame)
+        mean, variance = model.predict_y(new_frame)
     """
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
@@ -108,7 +116,7 @@ def build(
             choices[:] = choices or [choose_kernel(X, Y, seed=seed, progress=verbose)]
             given = choices[0].kernel
             _start_noise(density, choices[0].noise_variance)
-        part = _kernel(given, X.shape[1])
+        part = _kernel(given, X.shape[1], len(table.columns) or X.shape[1])
         mean = prior_mean(likelihood, Y)
         if not chosen_points:
             without = _without_points((X, Y), part, density, mean, seed)
@@ -125,7 +133,9 @@ def build(
             seed=seed,
         )
 
-    model = Standardized(inside, (X, Y), scale_outputs=has_scale_by_name(likelihood))
+    scaled = has_scale_by_name(likelihood)
+    table, *data = Table.learn(*Table.split(X, Y), labels=takes_classes(likelihood))
+    model = Standardized(inside, data, scale_outputs=scaled, table=table)
     if verbose:
         print(_report(model, chosen_points, choices))
     return model
@@ -183,10 +193,12 @@ def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
     return type(likelihood) is Gaussian and not mixes
 
 
-def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> Kernel:
-    """Return a copied or default kernel that fits `num_dims` columns."""
+def _kernel(
+    kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int, measured: int
+) -> Kernel:
+    """Return a copied or default kernel that fits `num_dims` columns, of `measured` things."""
     if kernel is None:
-        return default_kernel(num_dims)
+        return default_kernel(num_dims, measured)
     if callable(kernel) and not isinstance(kernel, (Kernel, type)):
         kernel = kernel(num_dims)
     check_kernel(kernel, num_dims)
@@ -237,15 +249,17 @@ def _report(model: Standardized, chosen_points: bool, choices: list[KernelChoice
             f" alone, {others}"
         )
     scaled = "X and Y" if model.outputs is not None else "X"
+    data = "frame" if model.table.columns and model.table.targets else "(X, Y)"
     start = ', initialize="auto"' if can_initialize(inside) else ""
     return "\n".join(
         [
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
+            *filter(None, [str(model.table)]),
             *(f"  {choice}" for choice in choices),
             f"  {why};",
             (
                 f"  {scaled} standardised, predictions in your units; train it by"
-                f" gpflow_decoupled.fit(model, (X, Y){start})."
+                f" gpflow_decoupled.fit(model, {data}{start})."
             ),
         ]
     )

@@ -9,6 +9,7 @@ __all__ = [
     "likelihood_for",
     "num_latents_of",
     "prior_mean",
+    "takes_classes",
 ]
 
 from collections.abc import Callable, Mapping
@@ -44,6 +45,11 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
 }
 """Likelihoods without arguments, for standardised Y if it has a scale; see also "multiclass"."""
 
+_OF_CLASSES = (
+    BernoulliLogit, BernoulliProbit, CategoricalLogit, gpflow.likelihoods.Bernoulli,
+    gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax,
+)  # fmt: skip
+
 _LOG_LINKS = ("poisson", "negative_binomial", "gamma", "exponential")
 """Names of likelihoods with mean exp(f), which may have any size."""
 
@@ -60,6 +66,16 @@ def has_scale_by_name(likelihood: str | Likelihood) -> bool:
         return likelihood in NAMES and has_scale(NAMES[likelihood]())
     check_likelihood(likelihood)
     return has_scale(likelihood)
+
+
+def takes_classes(likelihood: str | Likelihood) -> bool:
+    """True if Y may be words, which are numbered.
+
+    :param likelihood: a likelihood, or its name.
+    """
+    if isinstance(likelihood, str):
+        return likelihood in ("bernoulli", "probit", "multiclass")
+    return isinstance(likelihood, _OF_CLASSES)
 
 
 def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:

@@ -7,8 +7,8 @@ table of all options; `schedules`, `mean_solver`, `evaluation`, `checkpoints/`, 
 the stages; it takes `turns`, goes back to `snapshots` where one fails, keeps `scores`, and speaks
 with other `workers`. `beginning.py` asks `diagnostics` before the first step. `result.py` is the
 record of a run. `standardized.py` trains and predicts in the units of the data, by a
-`standardization` of each array. Read `fit.py`, `stages/stage.py`, `plan.py`, `run.py`, then a route
-and its stages.
+`standardization` of each array; `tables/` makes arrays of data frames. Read `fit.py`,
+`stages/stage.py`, `plan.py`, `run.py`, then a route and its stages.
 """
 
 from ..diagnostics import Start, initialize

@@ -144,7 +144,8 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
     if hasattr(model, "checked"):
         X, Y = model.checked(data)
         return X.numpy(), Y.numpy()
-    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    pair = model.table.arrays(data) if hasattr(model, "table") else as_pair(data)
+    X, Y = (as_values(array, name) for array, name in zip(pair, "XY"))
     likelihood = _likelihood_of(model)
     first = X[:1] if X.ndim == 2 and len(X) else None
     outputs = Y.shape[-1] if first is None else int(model.predict_f(first)[0].shape[-1])

@@ -28,6 +28,8 @@ class Standardization(tf.Module):
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
+    :param fixed: for each column, whether it stays as it is, [D]: mean 0 and scale 1, as for an
+        index.
     :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
 
     Example::
@@ -36,13 +38,14 @@ class Standardization(tf.Module):
         inputs.transform(X_new)  # the new rows, by mean and standard deviation of X
     """
 
-    def __init__(self, array: npt.ArrayLike, name: str = "X") -> None:
+    def __init__(self, array: npt.ArrayLike, name: str = "X", fixed: npt.ArrayLike = False) -> None:
         super().__init__()
         self._of = name
         values = _checked(array, name)
         largest = np.max(np.abs(values), axis=0)
         constant = np.ptp(values, axis=0) <= _DIGITS * largest
-        for column in np.flatnonzero(constant & np.any(values != values[:1], axis=0)):
+        fixed = np.broadcast_to(np.asarray(fixed, bool), largest.shape)
+        for column in np.flatnonzero(~fixed & constant & np.any(values != values[:1], axis=0)):
             warn_user(
                 f"{name}[:, {column}] is {values[0, column]:.6g} and differs in its last digits"
                 " only: taken as constant."
@@ -55,9 +58,8 @@ class Standardization(tf.Module):
         centred = values - mean
         size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
         scale = np.where(constant, 1.0, size * np.sqrt(np.mean(np.square(centred / size), axis=0)))
-        self.mean, self.scale = (
-            tf.Variable(part, trainable=False, dtype=tf.float64) for part in (mean, scale)
-        )
+        self.mean = tf.Variable(np.where(fixed, 0.0, mean), trainable=False, dtype=tf.float64)
+        self.scale = tf.Variable(np.where(fixed, 1.0, scale), trainable=False, dtype=tf.float64)
 
     def __repr__(self) -> str:
         """One line: which array it is of, and how many columns that has."""

@@ -12,18 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 from gpflow.models import GPModel
 
 from ..diagnostics import has_scale
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
 from ..replicas import starts_passes
-from ..summaries import model_line
+from ..summaries import model_line, short_repr
 from .batches import Data, Passes
 from .evaluation import Evaluation
 from .fit import fit
 from .result import FitResult
 from .standardization import Standardization
+from .tables import Table
 
 Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
 
@@ -38,16 +40,21 @@ class Standardized(tf.Module):
 
     :param build: a function of the standardised X [N, D] and Y [N, P] that returns the model: one
         that `fit` trains.
-    :param data: (X [N, D], Y [N, P]) in their own units.
+    :param data: (X [N, D], Y [N, P]) in their own units; a vector Y is one column. The columns of a
+        data frame are encoded by the rules of `tables.Column` and remembered by name, and rows
+        without a target are left out.
     :param scale_outputs: whether Y is standardised. None: if the likelihood is `Gaussian`,
         `StudentT` or `Laplace`; `build` is then called once more, with Y as it is, if the
         likelihood turns out to be another. True is for a likelihood of your own whose observations
         are f plus noise.
+    :param scale_inputs: whether X is standardised; or for each column, [D]. Columns of 0 and 1
+        which stand for the words, booleans and gaps of a frame, never are.
+    :param table: for frames that have been encoded; by default learned from `data`.
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
     `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y,
-    None if Y stays as it is.
+    None if Y stays as it is; `table` has the columns of a data frame.
     All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
 
         def build(X, Y):
@@ -63,7 +70,13 @@ class Standardized(tf.Module):
     """
 
     def __init__(
-        self, build: Build, data: Sequence[npt.ArrayLike], *, scale_outputs: bool | None = None
+        self,
+        build: Build,
+        data: Sequence[npt.ArrayLike],
+        *,
+        scale_outputs: bool | None = None,
+        scale_inputs: bool | Sequence[bool] = True,
+        table: Table | None = None,
     ) -> None:
         super().__init__()
         if not callable(build):
@@ -73,10 +86,12 @@ class Standardized(tf.Module):
                 " Standardized(lambda X, Y: SVGP(...), (X, Y))."
             )
         check_option("scale_outputs", scale_outputs, (None, True, False))
-        if not (isinstance(data, (tuple, list)) and len(data) == 2):
-            raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
-        X, Y = (as_values(array, name) for array, name in zip(data, "XY"))
-        self.inputs = Standardization(X, "X")
+        X, Y = as_pair(data)
+        if table is None:
+            table, X, Y = Table.learn(X, Y)
+        X, Y = as_values(X, "X"), as_values(Y, "Y")
+        self.table = table
+        self.inputs = Standardization(X, "X", ~_scaled(scale_inputs, table, X))
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
         if len(X) != len(Y):
             raise DataError(
@@ -103,6 +118,14 @@ class Standardized(tf.Module):
         """X [N, D] and Y [N, P] that the model was built from, in their own units."""
         Y = self._Y if self.outputs is None else self.outputs.inverse_transform(self._Y)
         return self.inputs.inverse_transform(self._X), Y
+
+    def encoded(self, Xnew: object) -> tf.Tensor:
+        """Inputs [..., N, D], a data frame or an array, as the model inside sees them.
+
+        :raises DataError: for a frame that lacks a column, by its name, and other numbers of
+            columns.
+        """
+        return self.inputs.transform(self.table.inputs(Xnew))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,7 +177,7 @@ class Standardized(tf.Module):
         if callable(data):
             of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
             return lambda context: self._inside(of_worker(context))
-        inside = self._standardised(as_pair(data))
+        inside = self._standardised(data)
         if self._data is None:
             self._check_own(*inside)
             return None
@@ -167,8 +190,6 @@ class Standardized(tf.Module):
         kind, own = type(self.model).__name__, (self._X, self._Y)
         for name, array, theirs in zip("XY", (X, Y), own):
             values = np.asarray(array)
-            if values.ndim == 1:
-                raise DataError(f"{name} has shape {values.shape}; use {name}[:, None].")
             if values.shape != theirs.shape or not np.allclose(
                 values, theirs, rtol=1e-6, atol=1e-6
             ):
@@ -203,7 +224,7 @@ class Standardized(tf.Module):
         variances [..., N, P].
         """
         moments = self.model.predict_f(
-            self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
         return self._in_units(moments, full_cov, full_output_cov)
 
@@ -214,7 +235,7 @@ class Standardized(tf.Module):
         `predict_f`.
         """
         moments = self.model.predict_y(
-            self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
         return self._in_units(moments, full_cov, full_output_cov)
 
@@ -240,7 +261,7 @@ class Standardized(tf.Module):
         """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P]
         without `num_samples`.
         """
-        inside = self.inputs.transform(Xnew)
+        inside = self.encoded(Xnew)
         samples = self.model.predict_f_samples(
             inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -252,8 +273,15 @@ class Standardized(tf.Module):
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        X, Y = as_pair(data)
-        return self.inputs.transform(X), Y if self.outputs is None else self.outputs.transform(Y)
+        X, Y = self.table.arrays(data)
+        return self.inputs.transform(X), self._seen(Y)
+
+    def _seen(self, Y: TensorType) -> TensorType:
+        """Y [..., N, P] as the model inside sees it: floats of its type, or labels."""
+        if self.outputs is not None:
+            return self.outputs.transform(Y)
+        kind = tf.as_dtype(Y.dtype)
+        return tf.cast(Y, default_float()) if kind.is_floating else Y
 
     def _held_out(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
         """`_standardised`, with errors that tell which data are meant."""
@@ -280,6 +308,19 @@ class Standardized(tf.Module):
         else:  # [..., P, N, N], or [..., N, P]
             factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
         return self.outputs.inverse_transform(mean), cov * factor
+
+
+def _scaled(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -> np.ndarray:
+    """For each column of X [N, D], whether it is standardised, [D]."""
+    columns = X.shape[1] if X.ndim == 2 else 1
+    chosen = np.asarray(wanted)
+    if chosen.dtype != bool or chosen.shape not in ((), (columns,)):
+        raise DataError(
+            f"scale_inputs={short_repr(wanted)}: pass True or False, or one of them for each of the"
+            f" {columns} columns of X."
+        )
+    measured = table.measured
+    return np.broadcast_to(chosen if measured is None else chosen & measured, (columns,))
 
 
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gpflow
 import numpy as np
 import numpy.typing as npt
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
+from ..summaries import short_repr
 from ..training import Evaluation, FitResult
+from ..training.tables import is_frame
 from ..user_warnings import warn_user
 from .classes import class_probabilities
 from .validation import held_out_rows, how_to_go_on
@@ -115,10 +118,26 @@ class _DecoupledGP(BaseEstimator):
             Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change),
         )
 
+    def _inputs(self, X: npt.ArrayLike) -> Any:
+        """New inputs [N, D], checked by scikit-learn; a data frame stays one."""
+        check_is_fitted(self)
+        frame = is_frame(X) and bool(self.standardized_.table.columns)
+        return validate_data(self, X, reset=False, skip_check_array=frame)
+
+    def _learned(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, **checks: bool
+    ) -> tuple[Any, np.ndarray]:
+        """Training data, checked by scikit-learn; a data frame X stays one."""
+        if not is_frame(X):
+            return validate_data(self, X, y, **checks)
+        validate_data(self, X, skip_check_array=True)
+        # the columns are checked where they are encoded
+        rows = np.zeros((np.shape(X)[0], 1))
+        return X, check_X_y(rows, y, **checks)[1]
+
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance [N, P] of observations at X [N, D], in blocks."""
-        check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False)
+        inputs = self._inputs(X)
         blocks = [
             self.standardized_.predict_y(inputs[start : start + _BLOCK])
             for start in range(0, len(inputs), _BLOCK)
@@ -130,6 +149,7 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression by an orthogonally decoupled posterior.
 
+    X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
     Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. Inputs and targets are
     standardised inside; predictions are in the units of y. Several targets are independent GPs with
     one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
@@ -168,8 +188,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
 
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
-        inputs, observed = validate_data(self, X, y, y_numeric=True, multi_output=True)
-        if len(inputs) < 2:
+        inputs, observed = self._learned(X, y, y_numeric=True, multi_output=True)
+        if len(observed) < 2:
             raise DataError(
                 "y has n_samples = 1: neither scale nor noise can be learned from one observation."
             )
@@ -179,14 +199,66 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         return self
 
     def predict(
-        self, X: npt.ArrayLike, return_std: bool = False
+        self, X: npt.ArrayLike, return_std: bool = False, return_cov: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predict the mean of y at X [N, D], shaped as y; with `return_std` its deviation, too."""
+        """Predict the mean of y at X [N, D], shaped as y.
+
+        :param X: inputs; a data frame with the columns of training.
+        :param return_std: return (mean, standard deviation of y), too.
+        :param return_cov: return (mean, covariance of y at all rows), [N, N] or [N, N, P] as in
+            scikit-learn's `GaussianProcessRegressor`; N^3, for observations that are f plus noise.
+        :raises DataError: for both, and for a covariance where y is not f plus noise.
+        """
+        if return_cov:
+            return self._covariance(X, return_std)
         mean, variance = self._moments(X)
         std = np.sqrt(variance)
         if self._single_target:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean
+
+    def predict_quantiles(
+        self, X: npt.ArrayLike, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> np.ndarray:
+        """Quantiles of y at X [N, D] under Gaussian noise: [N, Q], or [N, P, Q].
+
+        :raises DataError: for other noise, and numbers outside of (0, 1).
+
+        Example::
+
+            low, high = regressor.predict_quantiles(X_new, (0.05, 0.95)).T
+        """
+        levels = np.asarray(quantiles, dtype=np.float64)
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise DataError(
+                f"quantiles={short_repr(quantiles)}: pass numbers above 0 and below 1, for example"
+                " (0.05, 0.95)."
+            )
+        mean, variance = self._moments(X)
+        if not isinstance(self.model_.likelihood, Gaussian):
+            raise DataError(
+                f"y under a {type(self.model_.likelihood).__name__} likelihood is not normal, and"
+                " its quantiles are not known here; use predict(X, return_std=True)."
+            )
+        found = mean[..., None] + np.sqrt(variance)[..., None] * norm.ppf(levels)
+        return found[:, 0] if self._single_target else found
+
+    def _covariance(self, X: npt.ArrayLike, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, and covariance of observations at all rows."""
+        if return_std:
+            raise DataError("return_std and return_cov are both true; pass one of them.")
+        inputs = self._inputs(X)
+        if self.y_scaler_ is None:
+            raise DataError(
+                "return_cov is for observations that are f plus noise, and those of"
+                f" {type(self.model_.likelihood).__name__} are not; pass return_std=True."
+            )
+        mean, cov = (part.numpy() for part in self.standardized_.predict_f(inputs, full_cov=True))
+        variance = self.standardized_.predict_y(inputs)[1].numpy()  # [N, P]
+        rows = np.arange(len(mean))
+        cov[:, rows, rows] = variance.T
+        cov = np.moveaxis(cov, 0, 2)
+        return (mean[:, 0], cov[:, :, 0]) if self._single_target else (mean, cov)
 
     def sample_y(
         self,
@@ -195,8 +267,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         random_state: int | np.random.RandomState | None = 0,
     ) -> np.ndarray:
         """Draw f jointly at X [N, D], in y's units: [N, n_samples] or [N, P, n_samples]; N^3."""
-        check_is_fitted(self)
-        inputs = self.X_scaler_.transform(validate_data(self, X, reset=False))
+        inputs = self.standardized_.encoded(self._inputs(X))
         mean, cov = (
             tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True)
         )  # [N, P], [P, N, N]
@@ -238,7 +309,7 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         :raises ValueError: for data that scikit-learn or the model refuses, and for one class
             alone.
         """
-        inputs, observed = validate_data(self, X, y)
+        inputs, observed = self._learned(X, y)
         check_classification_targets(observed)
         self.classes_, labels = np.unique(observed, return_inverse=True)
         if len(self.classes_) < 2:

@@ -137,7 +137,7 @@ BINARY = np.array([[0.0], [1.0], [1.0], [0.0]])
 @pytest.mark.parametrize(
     "Y, likelihood, message",
     [
-        (BINARY[:, 0], "bernoulli", r"Y has shape \(4,\); use Y\[:, None\]"),
+        (BINARY[:, :, None], "bernoulli", r"Y has shape \(4, 1, 1\); Y must be a matrix"),
         (
             2.0 * BINARY - 1.0,
             "bernoulli",
@@ -152,7 +152,7 @@ BINARY = np.array([[0.0], [1.0], [1.0], [0.0]])
         (np.eye(4)[:, :2], "multiclass", "Y has 2 columns; for classes pass one"),
         (
             np.array([["a"], ["b"], ["b"], ["a"]]),
-            "multiclass",
+            "gaussian",
             "Y holds string values; encode them as numbers",
         ),
         (BINARY - 0.5, "poisson", "outside the support of Poisson"),
@@ -227,8 +227,8 @@ def test_fit_takes_data_in_their_units_as_the_method_does() -> None:
         models[1].predict_f(X[:4])[0], models[0].predict_f(X[:4])[0], rtol=1e-12
     )
     models[0].model.num_data = None
-    with pytest.raises(DataError, match=r"Y has shape \(40,\); .* Use Y\[:, None\]"):
-        gd.fit(models[0], (X, Y[:, 0]), steps=1, **EAGER)
+    with pytest.raises(DataError, match=r"X has shape \(40,\); it must be a matrix"):
+        gd.fit(models[0], (X[:, 0], Y), steps=1, **EAGER)
 
 
 @pytest.mark.exhaustive

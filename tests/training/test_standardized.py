@@ -293,7 +293,7 @@ def test_what_is_no_pair_of_data_is_refused() -> None:
 @pytest.mark.parametrize("held_out, message", [
     (lambda X, Y: (X,), r"pass \(X, Y\)"),
     (lambda X, Y: Evaluation((X, Y, Y)), r"pass \(X, Y\)"),
-    (lambda X, Y: (X, Y[:, 0]), r"Y has shape \(40,\)"),
+    (lambda X, Y: (X, Y[None]), r"Y has shape \(1, 40, 1\)"),
     (lambda X, Y: (np.hstack([X, X]), Y), r"X has shape \(40, 2\)"),
 ])  # fmt: skip
 def test_errors_of_held_out_data_say_which_data_are_meant(held_out, message: str) -> None:

@@ -1,0 +1,184 @@
+"""The rule by which one column of a data frame becomes numbers."""
+
+from __future__ import annotations
+
+__all__ = ["MISSING", "Column"]
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = "(missing)"
+"""The category of entries that are missing."""
+_KINDS = {
+    "integer": "number", "floating": "number", "mixed-integer-float": "number", "decimal": "number",
+    "boolean": "truth", "string": "category", "categorical": "category",
+    "datetime64": "date", "datetime": "date", "date": "date", "period": "date",
+    "timedelta64": "duration", "timedelta": "duration",
+}  # fmt: skip
+"""Kinds by pandas' name for the type of the entries."""
+_SHOWN = 6
+"""Categories that are printed."""
+_REPEATED = 0.5
+"""Share of the rows above which different words are names of rows, of no use for new ones."""
+_FEW = 20
+"""Categories that are never too many."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a data frame: its kind, and what training has taught of it.
+
+    | kind | columns of X |
+    |---|---|
+    | number | itself |
+    | truth (booleans) | 1 for true, 0 for false |
+    | date | days since the first day of training |
+    | duration | days |
+    | category (words, categories) | one for each category: 1 in its rows, else 0 |
+
+    Missing numbers, truths, dates and durations take the median, and where training had some,
+    another column is 1 in their rows. Missing words are a category. A category that training did
+    not have is none of the known ones: 0 in all their columns.
+    """
+
+    name: object
+    """As in the frame."""
+    kind: str
+    gaps: int = 0
+    """Missing entries in training."""
+    fill: float = 0.0
+    """The median, for missing entries."""
+    start: str = ""
+    """The first day of a date, ISO 8601."""
+    categories: tuple[str, ...] = ()
+
+    @classmethod
+    def learn(cls, series: pd.Series) -> Column:
+        """Learn the rule of a column of training data.
+
+        :param series: the column, [N].
+        :raises DataError: for entries of mixed kinds, no entries at all, infinite numbers, and
+            words of which most rows have their own.
+        """
+        import pandas as pd
+
+        name, gaps = series.name, int(series.isna().sum())
+        found = pd.api.types.infer_dtype(series, skipna=True)
+        if gaps == len(series):
+            raise DataError(
+                f"column {name!r} has no entries: leave it out, by frame.drop(columns=[{name!r}])."
+            )
+        if found not in _KINDS:
+            raise DataError(
+                f"column {name!r} holds {found} values: make them numbers, words, booleans or dates"
+                f" by frame[{name!r}].astype(...), or leave it out by"
+                f" frame.drop(columns=[{name!r}])."
+            )
+        kind = _KINDS[found]
+        if kind == "category":
+            return cls(name, kind, gaps, categories=_categories(series))
+        start = str(_dates(series).min().date()) if kind == "date" else ""
+        values = cls(name, kind, gaps, start=start).values(series)
+        return cls(name, kind, gaps, float(np.nanmedian(values)), start)
+
+    def values(self, series: pd.Series) -> np.ndarray:
+        """Entries [N] as numbers, NaN where they are missing; as words for a category.
+
+        :raises DataError: for entries of another kind than in training, and infinite ones.
+        """
+        import pandas as pd
+
+        if self.kind == "category":
+            return _words(series)
+        day = pd.Timedelta(days=1)
+        found = pd.api.types.infer_dtype(series, skipna=True)
+        try:
+            if self.kind == "date" and _KINDS.get(found, "") != "date" and found != "empty":
+                raise TypeError(f"{found} values")  # pandas would guess the format of words
+            if self.kind == "date":
+                numbers = (_dates(series) - pd.Timestamp(self.start, tz="UTC")) / day
+            elif self.kind == "duration":
+                numbers = pd.to_timedelta(series) / day
+            elif self.kind == "truth":
+                numbers = series.astype("boolean")
+            else:
+                numbers = pd.to_numeric(series)
+            values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"column {self.name!r} holds {self.kind} values in training and others here:"
+                f" convert it. ({str(error).splitlines()[0][:200]})"
+            ) from error
+        if np.any(np.isinf(values)):
+            row = int(np.flatnonzero(np.isinf(values))[0])
+            raise DataError(
+                f"column {self.name!r} is {values[row]} in row {row}: correct it, or mark it as"
+                " missing by numpy.nan."
+            )
+        return values
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its columns of X."""
+        if self.kind == "category":
+            return [f"{self.name}={category}" for category in self.categories]
+        return [str(self.name), *([f"{self.name} missing"] if self.gaps else [])]
+
+    @property
+    def measured(self) -> list[bool]:
+        """For each of its columns of X, whether it has a scale; others are 0 and 1."""
+        scaled = [False] * len(self.names)
+        scaled[0] = self.kind in ("number", "date", "duration")
+        return scaled
+
+    def __str__(self) -> str:
+        """The rule in a line."""
+        rule = {
+            "number": "number",
+            "truth": "true or false, as 1 or 0",
+            "date": f"date, in days since {self.start}",
+            "duration": "duration, in days",
+        }
+        if self.kind == "category":
+            shown = ", ".join(self.categories[:_SHOWN])
+            more = ", ..." if len(self.categories) > _SHOWN else ""
+            count = len(self.categories)
+            return f"{self.name}: {count} categories, a column of 0 and 1 for each ({shown}{more})"
+        gaps = f"; {self.gaps} missing: {self.fill:.6g}, and a column that marks them"
+        return f"{self.name}: {rule[self.kind]}{gaps if self.gaps else ''}"
+
+
+def _dates(series: pd.Series) -> pd.Series:
+    """Days or times in UTC; periods by their beginning."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    return pd.to_datetime(series, utc=True)
+
+
+def _words(series: pd.Series) -> np.ndarray:
+    """Entries [N] as words, `MISSING` where there is none."""
+    words = np.array([str(entry) for entry in series.astype(object)], dtype=object)
+    words[series.isna().to_numpy()] = MISSING
+    return words
+
+
+def _categories(series: pd.Series) -> tuple[str, ...]:
+    """The different words of a column, sorted; of a categorical one, those that occur, in order."""
+    found = set(_words(series))
+    if len(found) > max(_FEW, _REPEATED * len(series)):
+        raise DataError(
+            f"column {series.name!r} has {len(found)} different words in {len(series)} rows, which"
+            f" say little of new rows: leave it out by frame.drop(columns=[{series.name!r}]), or"
+            " make numbers or fewer words of it."
+        )
+    ordered = [str(word) for word in series.cat.categories] if hasattr(series, "cat") else []
+    return tuple([word for word in ordered if word in found] + sorted(found - set(ordered)))

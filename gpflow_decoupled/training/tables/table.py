@@ -1,0 +1,268 @@
+"""What a model remembers of a data frame: columns, targets and classes, by name."""
+
+from __future__ import annotations
+
+__all__ = ["Table", "is_frame", "is_labelled"]
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...inputs import as_array, of_known_rank
+from ...summaries import short_repr
+from .column import Column
+from .encoding import encode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def is_frame(value: object) -> bool:
+    """True for a data frame of pandas, or of a library that can make one of it."""
+    return hasattr(value, "columns") and hasattr(value, "dtypes" if _of_pandas(value) else "schema")
+
+
+def is_labelled(value: object) -> bool:
+    """True for a data frame, and a single column of one."""
+    return is_frame(value) or (_of_pandas(value) and getattr(value, "ndim", 0) == 1)
+
+
+def _of_pandas(value: object) -> bool:
+    return hasattr(value, "iloc")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Encodes data frames, and numbers classes, as in training.
+
+    Arrays pass: X as it was encoded, Y as numbers; a Y of one dimension becomes a column.
+
+    `names` are those of the columns of X, [D]. Example::
+
+        table, X, Y = Table.learn(frame[["area", "city"]], frame["price"])
+        X_new = table.inputs(new_frame)  # columns in any order
+    """
+
+    columns: tuple[Column, ...] = ()
+    """Of the frame that X was; none for an array."""
+    targets: tuple[Hashable, ...] = ()
+    """Names of Y; none for an array."""
+    classes: tuple[Any, ...] = ()
+    """Classes, in the order of their numbers; none unless they have been numbered."""
+    left_out: int = 0
+    """Rows of training without a target."""
+
+    @classmethod
+    def learn(cls, X: Any, Y: Any, *, labels: bool = False) -> tuple[Table, np.ndarray, np.ndarray]:
+        """Learn from training data; return the table, and X [N, D] and Y [N, P] as numbers.
+
+        Rows without a target are left out where Y is a frame or a column of one.
+
+        :param X: a data frame, or a matrix.
+        :param Y: a data frame, a column, a matrix or a vector.
+        :param labels: whether words and other labels of Y are numbered.
+        :raises DataError: for columns without a rule, see `Column.learn`.
+        """
+        X, Y, left_out = _with_target(_of_frame(X), _of_frame(Y))
+        columns: tuple[Column, ...] = ()
+        if is_frame(X):
+            _check_unique(X)
+            columns = tuple(Column.learn(X[name]) for name in X.columns)
+        table = cls(columns, _names(Y), _classes(Y) if labels else (), left_out)
+        return table, table.inputs(X), table.outputs(Y)
+
+    @staticmethod
+    def split(frame: Any, target: Any) -> tuple[Any, Any]:
+        """The other columns of a data frame, and the target.
+
+        :param frame: a data frame, where `target` is a name or a list of names; else X.
+        :param target: names of columns, or Y.
+        :raises DataError: for a name that is no column, and a name without a frame.
+
+        Example::
+
+            X, y = Table.split(frame, "price")
+        """
+        names = [target] if isinstance(target, str) else target
+        if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
+            return frame, target
+        if not is_frame(frame):
+            raise DataError(
+                f"Y={short_repr(target)} names columns, and X is a {type(frame).__name__}; pass a"
+                " data frame, or numbers as Y."
+            )
+        table = _of_frame(frame)
+        if missing := [name for name in names if name not in table.columns]:
+            raise DataError(
+                f"the data frame has no column {missing[0]!r}; its columns are"
+                f" {', '.join(map(repr, table.columns))}."
+            )
+        _check_unique(table)
+        return table.drop(columns=names), table[target]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns of X, [D]; none if X was an array."""
+        return [name for column in self.columns for name in column.names]
+
+    @property
+    def measured(self) -> np.ndarray | None:
+        """For each column of X, whether it has a scale, [D]; None if X was an array."""
+        if not self.columns:
+            return None
+        return np.array([scaled for column in self.columns for scaled in column.measured])
+
+    def arrays(self, data: Any) -> tuple[Any, Any]:
+        """X and Y of a pair, or of a frame that has both; rows without a target are left out.
+
+        :raises DataError: for columns that are missing, and unknown classes.
+        """
+        if is_frame(data):
+            data = _of_frame(data)
+            if not (self.targets and self.columns):
+                raise DataError(
+                    "data is a data frame, and the model was made of arrays; pass (X, Y)."
+                )
+            self._check_names(data, [*(c.name for c in self.columns), *self.targets])
+            data = data, data[list(self.targets)]
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
+        X, Y, _ = _with_target(*(_of_frame(part) for part in data))
+        return self.inputs(X), self.outputs(Y)
+
+    def inputs(self, X: Any) -> Any:
+        """X [N, D] of a frame; what is none, or where none was learned, is itself.
+
+        :raises DataError: naming columns that are missing.
+        """
+        X = _of_frame(X)
+        if not self.columns:
+            return X
+        if is_frame(X):
+            self._check_names(X, [column.name for column in self.columns])
+            return encode(self.columns, X)
+        if is_labelled(X):
+            raise DataError("X is a single row or column; pass a frame, such as frame.iloc[:1].")
+        return X
+
+    def outputs(self, Y: Any) -> Any:
+        """Y [N, P]; classes as their numbers.
+
+        :raises DataError: naming targets that are missing and classes that training did not have.
+        """
+        Y = _of_frame(Y)
+        if is_frame(Y) and self.targets and set(self.targets) <= set(Y.columns):
+            Y = Y[list(self.targets)]
+        if self.classes and _has_labels(Y):
+            return _numbered(Y, self.classes)
+        array = _numbers_of(Y) if is_labelled(Y) else of_known_rank(as_array(Y, "Y"))
+        return array[:, None] if len(array.shape) == 1 else array
+
+    @staticmethod
+    def _check_names(frame: pd.DataFrame, names: Sequence[object]) -> None:
+        if missing := [name for name in names if name not in frame.columns]:
+            raise DataError(
+                f"the data frame lacks {', '.join(map(repr, missing))}, of the columns that the"
+                " model was made of; rename or add them."
+            )
+        _check_unique(frame)
+
+    def __str__(self) -> str:
+        """The rules, a line for each column."""
+        lines = [f"  {column}" for column in self.columns]
+        if self.left_out:
+            lines.append(f"  {self.left_out} rows without a target left out")
+        if self.classes:
+            lines.append(f"  classes 0, 1, ...: {', '.join(map(str, self.classes))}")
+        return "\n".join(lines)
+
+
+def _of_frame(value: Any) -> Any:
+    """A frame of another library as one of pandas; anything else unchanged."""
+    if is_frame(value) and not _of_pandas(value) and hasattr(value, "to_pandas"):
+        return value.to_pandas()
+    return value
+
+
+def _names(Y: Any) -> tuple[Hashable, ...]:
+    if is_frame(Y):
+        return tuple(Y.columns)
+    return (Y.name,) if is_labelled(Y) and Y.name is not None else ()
+
+
+def _with_target(X: Any, Y: Any) -> tuple[Any, Any, int]:
+    """X and Y where Y is known, and the number of rows that are left out."""
+    if not is_labelled(Y):
+        return X, Y, 0
+    gaps = Y.isna().to_numpy().reshape(len(Y), -1)
+    known = ~gaps.any(axis=1)
+    if len(X) != len(Y) or known.all():
+        return X, Y, 0
+    return (X if is_frame(X) else np.asarray(X))[known], Y[known], int(np.sum(~known))
+
+
+def _check_unique(frame: pd.DataFrame) -> None:
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"the data frame has two columns {twice[0]!r}; rename one of them.")
+
+
+def _numbers_of(Y: Any) -> np.ndarray:
+    """A target [N] or [N, P] as numbers."""
+    columns = [Y[name] for name in Y.columns] if is_frame(Y) else [Y]
+    rules = [Column.learn(column) for column in columns]
+    for rule in rules:
+        if rule.kind not in ("number", "truth"):
+            raise DataError(
+                f"the target {rule.name!r} holds {rule.kind} values; pass numbers, or for classes"
+                ' likelihood="multiclass" or "bernoulli".'
+            )
+    return np.stack([rule.values(column) for rule, column in zip(rules, columns)], axis=1)
+
+
+def _labels(Y: Any) -> np.ndarray:
+    """The labels of one target, [N]; `DataError` for several."""
+    array = Y.to_numpy() if is_labelled(Y) else np.asarray(Y)
+    if array.size != len(array):
+        raise DataError(
+            f"Y has {array.shape[1]} columns; for classes pass one, their numbers:"
+            " np.argmax(Y, axis=1)[:, None]."
+        )
+    return array.reshape(-1)
+
+
+def _classes(Y: Any) -> tuple[Any, ...]:
+    """Labels of a target in order, to be numbered; none where all are numbers of an array."""
+    if not _has_labels(Y):
+        return ()
+    labels = _labels(Y)
+    ordered = list(getattr(Y.dtype, "categories", ())) if hasattr(Y, "cat") else []
+    found = set(labels.tolist())
+    try:
+        rest = sorted(found - set(ordered))
+    except TypeError as error:
+        raise DataError(
+            "the labels of Y are of several kinds; make them words by Y.astype(str)."
+        ) from error
+    return tuple([label for label in ordered if label in found] + rest)
+
+
+def _has_labels(Y: Any) -> bool:
+    """Whether Y holds labels that may be anything, and not the numbers of an array."""
+    return is_labelled(Y) or (
+        isinstance(Y, (list, tuple, np.ndarray)) and np.asarray(Y).dtype.kind in "OUS"
+    )
+
+
+def _numbered(Y: Any, classes: tuple[Any, ...]) -> np.ndarray:
+    """Numbers of classes [N, 1]."""
+    number = {label: place for place, label in enumerate(classes)}
+    labels = _labels(Y).tolist()
+    if unknown := sorted({str(label) for label in labels if label not in number}):
+        raise DataError(
+            f"Y has the class {unknown[0]!r}, and training had {', '.join(map(str, classes))}."
+        )
+    return np.array([number[label] for label in labels], dtype=np.int64)[:, None]

@@ -1,0 +1,239 @@
+"""Data frames: each kind of column by its rule, everything by name, and what is refused."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.training.tables import Table
+from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
+
+EAGER = {"compile": False, "progress": False, "steps": 3}
+ROWS = 40
+
+
+def _frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    cities = rng.choice(["Bath", "York", "Bristol"], ROWS)
+    frame = pd.DataFrame(
+        {
+            "area": rng.uniform(30.0, 200.0, ROWS),
+            "city": cities,
+            "garden": rng.uniform(size=ROWS) < 0.5,
+            "sold": pd.Timestamp("2019-03-01") + pd.to_timedelta(rng.integers(1, 900, ROWS), "D"),
+            "rooms": pd.array(rng.integers(1, 6, ROWS), dtype="Int64"),
+        }
+    )
+    noise = rng.standard_normal(ROWS)
+    frame["price"] = 1000.0 * frame.area + 5e4 * (cities == "Bath") + 1e3 * noise
+    frame.loc[0, "sold"] = pd.Timestamp("2019-03-01")
+    frame.loc[3, "area"], frame.loc[7, "city"], frame.loc[9, "rooms"] = np.nan, None, pd.NA
+    frame.loc[[4, 5], "price"] = np.nan
+    return frame
+
+
+FRAME = _frame()
+KNOWN = FRAME[FRAME.price.notna()]
+
+
+@pytest.fixture(scope="module")
+def model() -> gd.Standardized:
+    made = gd.build(FRAME, "price", verbose=False)
+    gd.fit(made, FRAME, **EAGER)
+    return made
+
+
+def test_each_kind_has_its_columns() -> None:
+    """Beside scikit-learn's transformer of the same frame, fitted to the data themselves."""
+    table, X, Y = Table.learn(*Table.split(FRAME, "price"))
+    assert table.names == [
+        "area", "area missing", "city=(missing)", "city=Bath", "city=Bristol", "city=York",
+        "garden", "sold", "rooms", "rooms missing",
+    ]  # fmt: skip
+    plain = KNOWN.assign(
+        city=KNOWN.city.astype(object).fillna("(missing)"),
+        garden=KNOWN.garden.astype(float),
+        sold=(KNOWN.sold - pd.Timestamp("2019-03-01")).dt.days.astype(float),
+        rooms=KNOWN.rooms.astype(float),
+    )
+    gaps = SimpleImputer(strategy="median", add_indicator=True)
+    peer = ColumnTransformer(
+        [
+            ("a", gaps, ["area"]),
+            ("c", OneHotEncoder(sparse_output=False), ["city"]),
+            ("n", "passthrough", ["garden", "sold"]),
+            ("r", gaps, ["rooms"]),
+        ]
+    )
+    np.testing.assert_array_equal(X, peer.fit_transform(plain))
+    np.testing.assert_array_equal(Y[:, 0], KNOWN.price)
+    assert table.left_out == 2 and table.targets == ("price",)
+
+
+def test_the_rules_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    gd.build(FRAME, "price")
+    said = capsys.readouterr().out
+    for line in (
+        "of 38 rows and 10 columns",
+        "area: number; 1 missing: ",
+        "city: 4 categories, a column of 0 and 1 for each ((missing), Bath, Bristol, York)",
+        "garden: true or false, as 1 or 0",
+        "sold: date, in days since 2019-03-01",
+        "2 rows without a target left out",
+        "fit(model, frame)",
+    ):
+        assert line in said
+
+
+def test_columns_are_read_by_name(model) -> None:
+    mean = model.predict_y(FRAME)[0].numpy()
+    other = FRAME[FRAME.columns[::-1]].assign(more="words")
+    np.testing.assert_array_equal(model.predict_y(other)[0], mean)
+    np.testing.assert_allclose(model.predict_y(FRAME[:3])[0], mean[:3], rtol=1e-12)
+    density = model.predict_log_density(FRAME).numpy()
+    assert len(density) == ROWS - 2
+    pair = KNOWN.drop(columns="price"), KNOWN.price
+    np.testing.assert_array_equal(model.predict_log_density(pair), density)
+    scores = gd.training.held_out_metrics(model, pair)
+    assert scores["log_density"] == pytest.approx(density.mean())
+
+
+def test_numbers_are_scaled_and_columns_of_0_and_1_are_not(model) -> None:
+    scaled = np.isin(model.table.names, ["area", "sold", "rooms"])
+    np.testing.assert_array_equal(model.inputs.scale.numpy() != 1.0, scaled)
+    distances = gd.build(FRAME, "price", verbose=False).model.kernel.lengthscales
+    np.testing.assert_allclose(distances, np.sqrt(5.0))  # five columns of the frame
+
+
+def test_an_unknown_category_is_none_of_the_known(model) -> None:
+    strange = FRAME.assign(city="Leeds")
+    names = [name.startswith("city=") for name in model.table.names]
+    assert not np.any(model.table.inputs(strange)[:, names])
+    assert np.all(np.isfinite(model.predict_y(strange)[0]))
+
+
+def test_it_is_saved_and_copied(model, tmp_path) -> None:
+    gd.save(model, tmp_path / "model.zip")
+    expected = model.predict_y(FRAME)[0]
+    for twin in (gd.load(tmp_path / "model.zip"), gpflow.utilities.deepcopy(model)):
+        np.testing.assert_array_equal(twin.predict_y(FRAME[FRAME.columns[::-1]])[0], expected)
+
+
+def test_other_kinds_of_columns() -> None:
+    frame = pd.DataFrame(
+        {
+            "grade": pd.Categorical(["low", "high", "mid"], ["low", "mid", "high", "never"]),
+            "took": pd.to_timedelta([12.0, 24.0, 36.0], "h"),
+            "month": pd.period_range("2020-01", periods=3, freq="M"),
+            "sure": pd.array([True, None, False], dtype="boolean"),
+        }
+    )
+    table, X, Y = Table.learn(frame, [1.0, 2.0, 4.0])
+    assert table.names[:3] == ["grade=low", "grade=mid", "grade=high"]
+    np.testing.assert_array_equal(X[:, 3], [0.5, 1.0, 1.5])
+    np.testing.assert_array_equal(X[:, 4], [0.0, 31.0, 60.0])
+    np.testing.assert_array_equal(X[:, 5:], [[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(Y, [[1.0], [2.0], [4.0]])
+
+
+@pytest.mark.parametrize("kind", ["series", "words", "frame"])
+def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.arange(6.0)[:, None]
+    words = np.array(["no", "yes", "no", "maybe", "yes", "no"])
+    Y = {"series": pd.Series(words), "words": words, "frame": "said"}[kind]
+    frame = pd.DataFrame({"x": X[:, 0], "said": words})
+    model = gd.build(frame if kind == "frame" else X, Y, "multiclass")
+    assert "classes 0, 1, ...: maybe, no, yes" in capsys.readouterr().out
+    data = frame if kind == "frame" else (X, Y)
+    gd.fit(model, data, **EAGER)
+    assert model.table.classes == ("maybe", "no", "yes")
+    assert model.predict_log_density(data).shape == 6
+    numbers = model.table.outputs(words)
+    np.testing.assert_array_equal(numbers[:, 0], [1, 2, 1, 0, 2, 1])
+    with pytest.raises(DataError, match="Y has the class 'never', and training had maybe, no, yes"):
+        model.predict_log_density((X, np.full(6, "never")))
+
+
+def test_a_vector_is_one_output_and_single_precision_is_taken() -> None:
+    """`fit` takes what `build` took (labels in float32, too)."""
+    X, y = np.arange(12.0)[:, None], np.sin(np.arange(12.0))
+    for likelihood, observed in (("gaussian", y), ("poisson", np.round(y + 2.0))):
+        for kind in (np.float64, np.float32):
+            data = X.astype(kind), observed.astype(kind)
+            model = gd.build(*data, likelihood, verbose=False)
+            gd.fit(model, data, **EAGER)
+            assert model.predict_log_density(data).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"city": None}, "lacks 'city', of the columns that the model was made of"),
+        ({"area": "x"}, "column 'area' holds number values in training and others here"),
+        ({"area": np.inf}, "column 'area' is inf in row 0"),
+        ({"sold": "yesterday, perhaps"}, "column 'sold' holds date values in training"),
+    ],
+)
+def test_what_does_not_fit_at_prediction_is_named(model, change: dict, message: str) -> None:
+    dropped = [name for name, value in change.items() if value is None]
+    frame = FRAME.drop(columns=dropped) if dropped else FRAME.assign(**change)
+    with pytest.raises(DataError, match=message):
+        model.predict_y(frame)
+
+
+@pytest.mark.parametrize(
+    "X, Y, message",
+    [
+        (FRAME, "cost", "the data frame has no column 'cost'; its columns are 'area', 'city'"),
+        (np.eye(3), "price", "Y='price' names columns, and X is a ndarray"),
+        (FRAME, "city", "the target 'city' holds category values; .*likelihood=\"multiclass\""),
+        (FRAME.assign(id=[f"id {row}" for row in range(ROWS)]), "price",
+         r"column 'id' has 38 different words in 38 rows.*drop\(columns=\['id'\]\)"),
+        (FRAME.assign(empty=np.nan), "price", "column 'empty' has no entries: leave it out"),
+        (FRAME.assign(mix=[1, "a"] * (ROWS // 2)), "price", "column 'mix' holds mixed-integer"),
+        (FRAME.assign(wave=1j), "price", "column 'wave' holds complex values"),
+        (pd.concat([FRAME, FRAME[["area"]]], axis=1), "price", "two columns 'area'; rename one"),
+        (FRAME[["area"]][:5], FRAME.price[:4], "X has 5 rows and Y has 4"),
+    ],
+)  # fmt: skip
+def test_bad_frames_are_refused(X: object, Y: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        gd.build(X, Y, verbose=False)
+
+
+def test_rows_and_frames_of_arrays_are_refused(model) -> None:
+    with pytest.raises(DataError, match=r"a single row or column; pass a frame"):
+        model.predict_y(FRAME.iloc[0])
+    arrays = gd.build(np.arange(5.0)[:, None], np.arange(5.0), verbose=False)
+    with pytest.raises(DataError, match=r"the model was made of arrays; pass \(X, Y\)"):
+        gd.fit(arrays, FRAME, **EAGER)
+
+
+def test_estimators_take_frames() -> None:
+    X, y = KNOWN.drop(columns="price"), KNOWN.price
+    options = {"steps": 3, "num_inducing": 10, "num_mean_points": 0}
+    options["fit_options"] = {"compile": False, "initialize": None}
+    regressor = DecoupledGPRegressor(validation_fraction=0.2, **options).fit(X, y)
+    assert list(regressor.feature_names_in_) == list(X.columns) and regressor.n_features_in_ == 5
+    mean, std = regressor.predict(X, return_std=True)
+    again, cov = regressor.predict(X, return_cov=True)
+    np.testing.assert_allclose(again, mean)
+    np.testing.assert_allclose(np.diag(cov), std**2)
+    f_cov = regressor.standardized_.predict_f(X, full_cov=True)[1].numpy()[0]
+    np.testing.assert_allclose(cov - np.diag(np.diag(cov)), f_cov - np.diag(np.diag(f_cov)))
+    low, middle, high = regressor.predict_quantiles(X).T
+    np.testing.assert_allclose(middle, mean)
+    np.testing.assert_allclose(high - low, 2.0 * 1.6448536 * std)
+    with pytest.raises(DataError, match=r"quantiles=\(0.0, 0.5\): pass numbers above 0"):
+        regressor.predict_quantiles(X, (0.0, 0.5))
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        regressor.predict(X[X.columns[::-1]])
+    classifier = DecoupledGPClassifier(**options).fit(X, np.where(y > y.median(), "dear", "cheap"))
+    assert set(classifier.predict(X)) <= {"dear", "cheap"}
