@@ -67,7 +67,6 @@ def untidied() -> list[str]:
 
 
 def _registry() -> dict[str, dict[str, object]]:
-    """TensorFlow's table of gradients by name, in the order of their registration."""
     module = sys.modules.get(tf.RegisterGradient.__module__)
     registry: dict[str, dict[str, object]] = getattr(
         getattr(module, "gradient_registry", None), "_registry", {}

@@ -77,7 +77,6 @@ def lbfgs_ascent(
     A point with a value or gradient that is not finite is refused, and the line search shortens its
     step.
 
-    :param function: the value to be maximised, and its gradient.
     :param start: [n].
     :param stop: called after each iteration with the best values at the start and after each
         iteration; True ends the run. See `settled`.
@@ -88,7 +87,6 @@ def lbfgs_ascent(
         after each iteration, and after a failed line search.
     :param keep: an interrupt ends the run with its best point and is not raised.
     :param advice: end of the error for a start that is not finite: what the user can do.
-    :param matrix: the cause in that error.
     :param value_tolerance: SciPy's `ftol`, relative.
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
     :raises NumericalError: if the value or the gradient at the start is not finite.
@@ -162,7 +160,6 @@ class _Watched:
         return (-value, -gradient) if good else (_REFUSED, np.zeros_like(x))
 
     def after_iteration(self, _: np.ndarray) -> None:
-        """Record the best value, and apply the rule."""
         self.values.append(self.value)
         self.report()
         self.stopped = self.stop(self.values)
@@ -170,7 +167,6 @@ class _Watched:
             raise StopIteration
 
     def report(self, only_new: bool = False) -> None:
-        """Record the best value and the evaluations since the last call, or `only_new` ones."""
         if self.record is not None and (self.unreported or not only_new):
             self.record(self.value, self.unreported)
         self.unreported = 0

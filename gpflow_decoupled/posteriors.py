@@ -53,8 +53,6 @@ def mix_outputs(
 
     :param mean: [..., N, L].
     :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
-    :param full_cov: covariances between inputs.
-    :param full_output_cov: covariances between outputs.
     :return: the mean [..., N, P] and the variances or covariances.
     """
     if isinstance(kernel, LinearCoregionalization):
@@ -85,8 +83,6 @@ class BasisPosterior(AbstractPosterior):
 
     Predictions at N points cost N M^2 for the variances. Xnew may have batch dimensions.
 
-    :param kernel: the kernel of the model.
-    :param basis: the basis of q(f).
     :param mean_function: added to the mean of the outputs; zero if not given.
     :param precompute_cache: "tensor", "variable", or "nocache" to factorise at every prediction.
     :param num_dims: D, the required number of columns; None takes any.
@@ -121,7 +117,6 @@ class BasisPosterior(AbstractPosterior):
         )
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:

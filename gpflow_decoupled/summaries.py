@@ -41,10 +41,6 @@ _ROW = re.compile(r"<tr><td>.*?</tr>\n?", re.DOTALL)
 def one_line(thing: object, *words: str, **values: object) -> str:
     """`Name(word, name=value, ...)` with arrays by shape, below 300 characters.
 
-    :param thing: its class is named.
-    :param words: unnamed parts; long ones are cut.
-    :param values: named parts.
-
     Example::
 
         one_line(model, "Matern52", "Gaussian", beta=30)  # "ODVGP(Matern52, Gaussian, beta=30)"
@@ -56,9 +52,6 @@ def one_line(thing: object, *words: str, **values: object) -> str:
 
 def model_line(model: GPModel, **values: object) -> str:
     """`one_line` of a GP model: class, kernel, likelihood, and `values`.
-
-    :param model: of this package or of GPflow.
-    :param values: for example the sizes.
 
     Example::
 
@@ -79,8 +72,6 @@ def kernel_name(kernel: Kernel) -> str:
 
 def settings_line(thing: object) -> str:
     """`Name(setting=value, ...)` of the constructor arguments that the object keeps.
-
-    :param thing: for example an optimizer.
 
     Example::
 
@@ -140,8 +131,6 @@ def short_repr(value: object) -> str:
     """`repr` for messages: large arrays by type and shape, others in a line.
 
     NumPy's numbers are shown as Python's, whose `repr` does not depend on NumPy's version.
-
-    :param value: of any type.
 
     Example::
 

@@ -97,7 +97,6 @@ class Basis(Module, abc.ABC):
         return one_line(self, **self.sizes, latents=self.num_latent_gps)
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     @abc.abstractmethod

@@ -100,7 +100,6 @@ def orthogonal_basis(
 
     :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param num_latent_gps: L.
     :param mean_scaling: as in `OrthogonalBasis`, and so is `mean_subsample`.
     :param options: of both bases: `whiten`, `q_mu`, `q_sqrt`.
     :raises UnknownOptionError: for another word than "data", or an unknown scaling.

@@ -62,7 +62,6 @@ class OrthogonalMeanBasis(InducingBasis):
     A subclass defines the sum of kernels (`mean_sum`) and its norm (`_norm`).
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.

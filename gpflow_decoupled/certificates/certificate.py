@@ -81,7 +81,6 @@ class PacBayesCertificate:
         )
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, {"bound": self.bound, **asdict(self)})
 
     def __str__(self) -> str:
@@ -157,10 +156,7 @@ def certificate_of(
 ) -> PacBayesCertificate:
     """Return the certificate of error rates on n observations and KL[Q || P] in nats.
 
-    :param errors: of the three classifiers on the sample.
     :param kl: KL[Q || P] in nats.
-    :param n: the number of observations.
-    :param delta: failure probability of the bounds.
     :param settings: J; each bound is at delta / J, so that all J certificates hold together.
     :param origin: the origin of the prior, a key of `conditions.ORIGINS`.
 

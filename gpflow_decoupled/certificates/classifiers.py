@@ -78,7 +78,6 @@ class ClassifierErrors(NamedTuple):
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, self._asdict())
 
 
@@ -226,7 +225,6 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
 
 def _columns(model: GPModel) -> int | None:
-    """The number D of input columns, from the model's data or inducing points."""
     if hasattr(model, "data"):
         return int(model.data[0].shape[1])
     return input_dims(model.basis.beta if hasattr(model, "basis") else model.inducing_variable)

@@ -112,9 +112,6 @@ def checked_gaussian(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean [p] and covariance [p, p] of p = `size` weights, as float64.
 
-    :param pair: the caller's argument.
-    :param name: its name in messages.
-    :param size: p, the number of features.
     :raises DataError: for anything else.
     """
     if not isinstance(pair, (tuple, list)) or len(pair) != _PAIR:

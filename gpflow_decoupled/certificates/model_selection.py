@@ -62,7 +62,6 @@ class CertifiedSelection(Generic[Setting]):
         )
 
     def _repr_html_(self) -> str:
-        """The bound of each setting for notebooks."""
         bounds = {str(setting): one.bound for setting, one in zip(self.settings, self.certificates)}
         best = described(self.settings[self.best])
         return html_table(f"{type(self).__name__}, best: {best}", bounds)

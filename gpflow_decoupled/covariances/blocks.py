@@ -79,7 +79,6 @@ def sweep(
     :param bounds: first block of rows, the one after the last, and the number of column blocks.
     :param same: rows and columns are the same points; only blocks with column >= row are visited.
     :param widths: p and q; q = 0 if `visit` gives no sums of columns.
-    :param dtype: dtype of the sums.
     """
     first, last, total = bounds
     (p, q), (B, C) = widths, (rows.shape[1], columns.shape[1])
@@ -213,7 +212,6 @@ def in_chunks(
 
 
 def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> Iterator[Sums]:
-    """Yield `run` of each chunk in order, holding at most `threads` results."""
     if threads <= 1:
         yield from map(run, parts)
         return

@@ -153,7 +153,6 @@ def gram_product(
 
     One product with L columns if latents share kernel and points, else one each.
 
-    :param kernel: of one or more latents.
     :param points: M inducing variables; other than plain points, they use GPflow's covariance [M,
         N].
     :param X: [N, D], or N inducing points, or None for `points`.
@@ -213,8 +212,6 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """Return the noise kernels' variance at N points: diag k(X, X) minus k(x, x') at x' = x.
 
-    :param kernel: of one or more latents.
-    :param points: plain points.
     :return: [N, 1], or [N, L] if latents differ; costs N rows of 256 kernel evaluations.
 
     Example::

@@ -42,7 +42,6 @@ def stationary_gram_product(
 
 
 def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """The active columns of both, centred and divided by the lengthscales."""
     Z, X = centred(*kernel.slice(Z, X))
     # read once: to read a Parameter takes some ten calls with its gradient
     lengthscales = tf.convert_to_tensor(kernel.lengthscales)

@@ -27,7 +27,6 @@ class _Rows(NamedTuple):
     device: str | None
 
     def place(self) -> AbstractContextManager[object]:
-        """Enter the replica's device."""
         return nullcontext() if self.device is None else tf.device(self.device)
 
 
@@ -157,7 +156,6 @@ class _Product:
         return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
 
     def _report(self, last: tf.Tensor) -> None:
-        """Report the share of this process's rows that is done."""
         if self.progress is not None and tf.executing_eagerly():
             first, end = self.own[0].first, self.own[-1].last
             self.progress(min(1.0, int(last - first) / int(end - first)))
@@ -184,7 +182,6 @@ def _strip(
 
 
 def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:
-    """The rows of this process's replicas, contiguous."""
     R = group.replicas
     return [_Rows(N * number // R, N * (number + 1) // R, device) for number, device in group.own]
 

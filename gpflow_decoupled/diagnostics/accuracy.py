@@ -132,7 +132,6 @@ def _by_doubling(
 def _where(
     at: Moments, sample: RegressionData
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """X, mean, variance and Y, in the order of a likelihood's methods."""
     return sample[0], at.mean, at.variance, sample[1]
 
 

@@ -34,8 +34,6 @@ def explain(
 
     :param matrices: the matrices that the step factorises, by name, where it failed.
     :param batch: X [B, D] and Y [B, P] of the step.
-    :param step: its number.
-    :param likelihood: its Parameters are checked too.
     """
     for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)

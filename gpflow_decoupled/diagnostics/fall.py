@@ -30,7 +30,6 @@ def warn_of_fall(
 
     :param elbos: the bounds of the steps in nats, the first one at the start.
     :param end: the bound at the end in nats.
-    :param num_data: N.
     :param exact: whether the bounds are exact, not estimates from minibatches or draws.
     :param rising: whether every step climbs this bound, so that steps in between count.
     :param sampled_rows: `mean_subsample` of the model, if it has one.

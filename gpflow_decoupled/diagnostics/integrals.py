@@ -34,7 +34,6 @@ def accurate_expectations(
 
     41 evaluations of the log density per observation, and some 500 where these do not suffice.
 
-    :param likelihood: any likelihood.
     :param X: inputs [N, D].
     :param mean: [N, L].
     :param variance: [N, L].

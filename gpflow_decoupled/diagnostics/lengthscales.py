@@ -35,7 +35,6 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
     Kernels with other parts than isotropic stationary and constant ones are not judged. Of several
     parts all must be at fault.
 
-    :param kernel: any kernel.
     :param num_data: rows of the whole data set, of which X may be a sample.
 
     Cost: distances of at most 50 rows to at most 50,000, and the range of X.
@@ -64,7 +63,6 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
 
 
 def _leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """The kernels that a kernel is made of."""
     if isinstance(kernel, SharedIndependent):
         yield from _leaves(kernel.kernel)
     elif isinstance(kernel, _COMPOSITES):
@@ -101,7 +99,6 @@ def _spacing(scaled: np.ndarray, num_data: int) -> float:
 
 
 def _shown(values: np.ndarray) -> str:
-    """At most three numbers, one if all are the same."""
     if np.all(values == values[0]):
         return f"{values[0]:.3g}"
     return ", ".join(f"{value:.3g}" for value in values[:3]) + (", ..." if len(values) > 3 else "")

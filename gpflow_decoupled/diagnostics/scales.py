@@ -47,10 +47,8 @@ _REMEDY = (
 def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> None:
     """Warn if prior and noise cannot explain the size of Y, or lengthscales do not fit X.
 
-    :param model: before training.
     :param X: inputs [N, D] of all data, or of a minibatch.
     :param Y: observations [N, P].
-    :param num_data: rows of the whole data set.
 
     Fewer than 10 rows are not judged, and constant columns are left to other warnings. From large
     data a sample is taken. Example::

@@ -67,7 +67,6 @@ class Start:
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, asdict(self))
 
     def __str__(self) -> str:

@@ -116,7 +116,6 @@ def _error(
     values: np.ndarray,
     rows: np.ndarray | None,
 ) -> NumericalError:
-    """The error that names the first bad row, by its number among `rows`."""
     bad = _unusable(values)
     row, name = int(np.argmax(bad)), type(likelihood).__name__
     y, m, v = (
@@ -139,7 +138,6 @@ def _unusable(values: np.ndarray) -> np.ndarray:
 
 
 def _remedy(likelihood: gl.Likelihood) -> str:
-    """The reason as far as it is known, and what to do."""
     if isinstance(likelihood, gl.Ordinal):
         return (
             "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which"

@@ -68,7 +68,6 @@ def base_variable(base: BaseLike) -> Base:
 
 
 def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> None:
-    """Raise `DataError` if the variance is known to be infinite."""
     try:
         variance = float(distribution.variance())
     except NotImplementedError:  # the tabulation will check the second moment

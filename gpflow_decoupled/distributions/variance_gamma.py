@@ -115,7 +115,6 @@ def _entropies() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _entropy(k: float, s: np.ndarray) -> float:
-    """The entropy for one k; s is a grid of log |v|."""
     z, order = math.sqrt(2.0 * k) * np.exp(s), abs(k - 0.5)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_bessel = np.log(kve(order, z)) - z

@@ -44,8 +44,6 @@ def map_blocks(
     the case of one block.
 
     :param function: row n of its result may depend only on row n of `per_site`, and `shared`.
-    :param per_site: tensors with N rows.
-    :param shared: tensors that all rows use.
     :param rows: rows per block.
     """
     per_site, shared = list(per_site), list(shared)

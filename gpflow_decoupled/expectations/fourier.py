@@ -142,7 +142,6 @@ def expectation(
     density of y_n falls.
 
     :param variables: functions of the base distribution.
-    :param y: the projections y_n.
     :param site: the functions g_n.
     :param R: half range of the grid in standard deviations of y_n; `widen` enlarges a lattice.
     :param route: one of `ROUTES`; by default the first possible one.

@@ -36,13 +36,10 @@ def frequency_sum_expectation(
     """Return E g_n(y_n) [N] by (A11), differentiable in y's arrays and the site's parameters.
 
     :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections.
     :param site: sites with `kernel` and `gauss`.
-    :param R: range of y in standard deviations.
     :param T: number of frequencies, laid out for `y.scale` by (A13) and not differentiated. 64 give
         1e-10 for light tails, R <= 10; T must grow in proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
-    :param work: the number of such tensors.
     :raises DataError: for a site without transform, or fewer than two frequencies.
     """
     check_projections(y, site)

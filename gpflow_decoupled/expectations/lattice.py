@@ -37,7 +37,6 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
     :param alpha: [n, D]; where it is zero, all mass is in the cell around zero.
     :param theta: the shapes [D, P].
     :param step: the width [n] of the cells.
-    :param K: the number of cells.
     """
     small = tf.sqrt(tf.constant(tiny(alpha), alpha.dtype))
     sign = tf.where(alpha < 0.0, -tf.ones_like(alpha), tf.ones_like(alpha))
@@ -126,10 +125,7 @@ def lattice_expectation(
         differentiated.
     :param site: the functions g_n.
     :param R: half width of the lattice, in standard deviations of y.
-    :param K: number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
-    :param work: the number of such tensors.
-    :param matched: rescale the values to the variance of y.
     :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)

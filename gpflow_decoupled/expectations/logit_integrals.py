@@ -139,7 +139,6 @@ def _chosen(
 
 
 def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list[tf.Tensor]:
-    """Results of the rule, in blocks of at most `_BLOCK` elements."""
     if h.shape[0] is not None and h.shape[0] <= _BLOCK:
         return rule(h, sigma)
     size = tf.shape(h)[0]

@@ -36,7 +36,6 @@ def peaked_rule(
     :param spread: standard deviations [...]; of a negative one the nodes are reversed.
     :param centre: where g bends [...].
     :param width: width of the bend [...], above 0.
-    :param hermite: number of Gauss-Hermite nodes for a narrow Gaussian.
     :return: z and w with Q = max(128, `hermite`).
 
     Example::

@@ -136,10 +136,7 @@ def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Te
     Minus infinity where it does not exist: sites that grow exponentially, such as Poisson, under a
     base distribution with heavy tails.
 
-    :param base: the base distribution.
-    :param y: the projections y_n.
     :param site: the functions g_n.
-    :param how: route, frequencies or points, memory.
     """
     if base.name == "normal" and how.route == "auto":
         # y is normal: closed form where the site has one, else one variable in the place of D

@@ -159,7 +159,6 @@ def _by_lattice(
 
 
 def _by_nodes(mean: tf.Tensor, deviation: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """`_by_lattice` by Gauss-Hermite quadrature, for narrow Gaussians."""
     F, slope = tf.zeros([], tf.float64), tf.zeros([], tf.float64)
     fall = tf.exp(tf.minimum(-t, _FARTHEST))
     for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum()):

@@ -60,8 +60,6 @@ def spectral_density(
     :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
     :param y: the projections; the grid follows `y.scale`, not differentiated.
     :param R: half width of the grid, in standard deviations of y.
-    :param K: number of points, a power of two.
-    :param averaged: average the density over the cell around y_k.
     """
     check_points(K)
     check_projections(y)
@@ -111,9 +109,7 @@ def spectral_expectation(
         differentiated.
     :param site: the functions g_n. Kinks are corrected to the fourth order of the step.
     :param R: half width of the grid, in standard deviations of y.
-    :param K: number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
-    :param work: the number of such tensors.
     :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)

@@ -107,7 +107,6 @@ def select(
 
 
 def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
-    """Return the values of an array; `DataError` inside a `tf.function`."""
     values = read(Z, name)[0]
     if values is None:
         raise DataError(f"{name} has no values inside a tf.function: call select outside of it.")
@@ -129,7 +128,6 @@ def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
 
 
 def _count(name: str, value: object) -> int:
-    """A whole number of at least 1."""
     if not is_whole(value, 1):
         raise DataError(f"{name}={short_repr(value)} must be an integer, at least 1.")
     return operator.index(value)  # type: ignore[arg-type]
@@ -222,7 +220,6 @@ def _kmeans(
 
 
 def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
-    """Extend `chosen` to M rows by random other rows of `pool`."""
     spare = pool[~rows_in(pool, chosen)]
     return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
 

@@ -76,6 +76,5 @@ class BernoulliLogit(ScalarLikelihood):
 
 
 def _moments(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and standard deviation, broadcast to one shape."""
     deviation = tf.sqrt(tf.maximum(variance, _LEAST_VARIANCE))
     return mean + tf.zeros_like(deviation), deviation + tf.zeros_like(mean)

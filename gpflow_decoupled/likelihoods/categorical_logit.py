@@ -104,6 +104,5 @@ class CategoricalLogit(Likelihood):
 
 
 def _same_shape(mean: TensorType, variance: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance, broadcast to one shape."""
     mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
     return mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)

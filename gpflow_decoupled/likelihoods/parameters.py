@@ -30,7 +30,6 @@ def constant_parameter(
     """Return a Parameter as a tensor that broadcasts to [N, L].
 
     :param parameter: a Parameter, a number or an array; functions of the inputs are refused.
-    :param name: its name in messages.
     :param positive: require values above 0.
     :raises DataError: for a function of the inputs, which a site cannot evaluate; outside of
         `tf.function` also for values that are not finite, or not above 0 if `positive`.

@@ -111,9 +111,7 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalError:
     """Build the error for a failed factorisation: size, least diagonal, condition, likely fixes.
 
-    :param name: the name of the matrix in the message.
     :param matrix: the values [..., M, M] that were factorised.
-    :param fixes: advice for the message.
     :return: the error, for the caller to raise. Cost: the eigenvalues of the matrix.
 
     Example::

@@ -89,7 +89,6 @@ def conjugate_gradients(
     :param apply: the matrix product, from blocks as `precondition` returns to blocks as `right`.
     :param precondition: the preconditioner. It may return extra blocks (say, a product that `apply`
         and `inner` share), which then travel with every direction and with x.
-    :param right: the right-hand side.
     :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent
         systems in blocks [L, N], each with its own step lengths.
     :param tolerance: on the root of `norm`, relative to the right-hand side.

@@ -45,7 +45,6 @@ def coupled_solve_of_roots(
     :param T: [L, p, N]. The vectors a, b, c, r, s are [L, N].
     :param free: masks [L, N] of the free rows of x and y; the others are zero.
     :param ridge: added to the unit diagonals of the scaled blocks, in machine epsilons [].
-    :param tolerance: on the residual, relative.
     :return: x, y [L, N], and whether the scaled preconditioner was positive definite [].
     """
     # 1) Scale both blocks to a unit diagonal.

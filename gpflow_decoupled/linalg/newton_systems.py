@@ -36,8 +36,6 @@ def stationary_solve(
     :param H: (a, b, c), [L, N] each.
     :param r: [L, N].
     :param s: [L, N].
-    :param tolerance: on the residual, relative.
-    :param root: V is given by a root.
     :return: x, y, and whether G + G H G was positive definite and the tolerance reached [].
     """
     a, b, c = H

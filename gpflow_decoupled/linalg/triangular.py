@@ -43,7 +43,6 @@ def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
 
     :param chol: L [..., M, M], lower triangular.
     :param rhs: R [..., M, N].
-    :param adjoint: solve with the transposed matrix.
     :return: X [..., M, N].
     """
     return _solve_adjoint(chol, rhs) if adjoint else _solve(chol, rhs)

@@ -64,7 +64,6 @@ def whiten(
     :param tangent: the `Whitener`'s tangent [..., M, M], perhaps cast to a lower precision, the
         dtype of result and gradient; None treats the factor as a constant.
     :param rhs: R [..., M, N].
-    :param adjoint: solve with the transposed factor.
     :return: [..., M, N].
     """
     if tangent is None:

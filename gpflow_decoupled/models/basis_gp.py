@@ -150,7 +150,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return self._parameter("q_sqrt")
 
     def _parameter(self, name: str) -> Parameter:
-        """A Parameter of the basis; `AttributeError` if it has none of this name."""
         found = getattr(self.basis, name, None)
         if isinstance(found, Parameter):
             return found

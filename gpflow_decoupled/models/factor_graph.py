@@ -212,7 +212,6 @@ class FactorGraph(tf.Module):
         return tf.random.fold_in(seed, list(self.factors).index(key))
 
     def _check_names(self) -> None:
-        """Raise `DataError` unless factors and variables name each other."""
         for key, factor in self.factors.items():
             for name in factor.neighbours:
                 if name not in self.families:

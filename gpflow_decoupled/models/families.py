@@ -73,8 +73,6 @@ def require_model(method: str, model: object, *kinds: type) -> None:
     """Refuse a model of another family, naming the right method.
 
     :param method: the method's name as users write it, for example "ConjugateComputation".
-    :param model: the method's argument.
-    :param kinds: the classes that the method takes.
     :raises ModelError: unless `model` is an instance of one of `kinds`.
     """
     if not isinstance(model, kinds):
@@ -88,7 +86,6 @@ def require_model(method: str, model: object, *kinds: type) -> None:
 def data_mean_of(model: BasisGP, method: str) -> DataMean:
     """The mean on all data of a model.
 
-    :param model: any model.
     :param method: the name of the method that asks for it.
     :raises ModelError: for a model that has none, with what to use for it, and for a kernel with a
     `White` part.

@@ -130,7 +130,6 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
 
     @property
     def _num_outputs(self) -> int:
-        """P, the columns of predictions."""
         return (
             int(self.kernel.W.shape[0])
             if isinstance(self.kernel, LinearCoregionalization)
@@ -138,7 +137,6 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         )
 
     def _as_arrays(self, data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
-        """The arrays of a model's data; `DataError` without values."""
         return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +152,6 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors; Y is float, or integer for `Softmax`."""
         X = tf.convert_to_tensor(X)
         return X, as_observations(Y, self.likelihood, X.dtype)
 

@@ -66,7 +66,6 @@ def linear_prior(
     """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'.
 
     :param prior: a multivariate normal over [p]; None is N(0, I).
-    :param columns: p.
     :raises DataError: for another distribution, another size, and a covariance that is not positive
         definite.
     """
@@ -106,7 +105,6 @@ def scalar_prior(
     """Return the scalar distribution, of batch shape [] or [p], of independent priors, or None.
 
     :param prior: the distribution, or `tfd.Independent` of one.
-    :param columns: p.
     :raises DataError: for another batch shape.
     """
     inner = prior.distribution if isinstance(prior, tfd.Independent) else prior

@@ -23,16 +23,14 @@ everywhere:
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` does not compute the bound after the step, and works inside `tf.function`. `run` and
-`sweep` watch the bound on all data, shorten steps that lower it, and return a record. A model of
+`sweep` watch the bound on all data, shorten steps that lower it, and return a result. A model of
 the wrong family raises `ModelError` with the right method.
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
-`affine_independent`, `mixture` (of Gaussians, on the same models), `approximations` (expectation
-propagation and Laplace, which do not bound the evidence) and `data_mean` (means on all data). Read
-what they share first: `steps` (step sizes, negative precisions), `ascent` (the loop that halves bad
-steps), `results`, and `gpflow_decoupled.lbfgs` (SciPy's L-BFGS-B). `adam` is a faster Adam for
-`fit`, `gaussian_optimum` has closed forms for Gaussian noise, `neighbours` learns kernel and noise
-from nearest neighbours.
+`affine_independent`, `mixture`, `approximations` and `data_mean`. Read what they share first:
+`steps` (step sizes, negative precisions), `ascent` (the loop that halves bad steps), `results`, and
+`gpflow_decoupled.lbfgs`. `adam` is a faster Adam for `fit`, `gaussian_optimum` has closed forms for
+Gaussian noise, `neighbours` learns kernel and noise from nearest neighbours.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

@@ -54,13 +54,9 @@ class _Adam(Protocol):
 
 
 def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
-    """Return the state of a plain Keras Adam that moves these variables, else None.
+    """Return the state of a plain Keras Adam built for the variables `moved` [...], else None.
 
-    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` change a step, and count as
-    another optimizer.
-
-    :param optimizer: built for `moved`.
-    :param moved: the variables, of any shapes [...].
+    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` make it another optimizer.
     """
     if type(optimizer) is not tf_keras.optimizers.Adam or not moved:
         return None
@@ -88,7 +84,6 @@ def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
 def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> None:
     """Apply gradients as Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
 
-    :param slots: the state, which moves.
     :param pairs: (gradient [...], variable) for each variable of the slots, in order.
     """
     powers = dict[tf.DType, list[tf.Tensor]]()

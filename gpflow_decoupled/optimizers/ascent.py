@@ -34,12 +34,12 @@ class Climber(Protocol[Point]):
     """The interface of an optimizer for `ascend`."""
 
     def propose(self, now: Point, step: int, share: float) -> Point:
-        """Return the point after `share` of the step of number `step` from `now`."""
+        """Return the point after `share` of step number `step` from `now`."""
 
     def accept(self, now: Point, then: Point) -> bool:
-        """Decide whether `then` replaces `now`, say by its bound.
+        """Decide whether `then` replaces `now`; if so, write it to the model and record it.
 
-        If so, write it to the model and record it; otherwise leave the model at `now`.
+        Otherwise leave the model at `now`.
         """
 
     def converged(self, now: Point) -> bool:
@@ -74,11 +74,7 @@ def ascend(
     2. If accepted, go on from there, and double the share up to 1.
     3. If not, halve the share. Give up below 2^-max_halvings.
 
-    :param climber: proposes and judges points, writes and records accepted ones.
-    :param start: the first point.
     :param steps: numbers of the steps, a progress bar for example; refused steps count too.
-    :param max_halvings: most halvings beyond doublings.
-    :param spent: the reason if the steps are used up.
     :return: the last point and the reason: `CONVERGED`, `STUCK` or `spent`.
     """
     now, share, refused = start, 1.0, None
@@ -105,10 +101,8 @@ def round_off(dtype: tf.DType) -> float:
 def has_fallen(
     before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0
 ) -> bool:
-    """True if a bound has fallen by more than round-off, or is not a number.
+    """True if a bound in nats has fallen by more than round-off, or is not a number.
 
-    :param before: the bound before the step, in nats.
-    :param after: the bound after it, in nats.
     :param relative: tolerated decrease, as a share of the bound.
     :param absolute: and in nats; the two add up.
     """

@@ -1,7 +1,4 @@
-"""The best q in closed form for models with Gaussian noise: the checks, and the calls of the basis.
-
-Equations (D26)-(D33) are in `bases/parts/optimum.py`.
-"""
+"""The best q in closed form for Gaussian noise: checks, and calls of `bases/parts/optimum.py`."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ from .natural_gradient.bound_gradients import as_basis_model
 class Optimum(OptimalParameters):
     """The best q of a model at its hyperparameters, and the bound there.
 
-    Fields as in `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients` [M_gamma, L]
-    or None, and the whitened `gaussians`, means [M, L] and roots [L, M, M]. Example::
+    Fields: the scalar `elbo`, the mean `coefficients` [M_gamma, L] or None, and the whitened
+    `gaussians`, means [M, L] and roots [L, M, M]. Example::
 
         optimum = optimal_parameters(model, (X, Y))
         optimum.assign(model)
@@ -39,27 +36,28 @@ class Optimum(OptimalParameters):
     __slots__ = ()
 
     def assign(self, model: BasisGP | SVGP) -> None:
-        """Write the optimum to the Parameters of `model`, at the hyperparameters it belongs to.
+        """Write the optimum to the Parameters of `model`, all or none.
 
-        All Parameters are written, or none. Raises `NumericalError` for an optimum that is not
-        finite.
+        Raises `NumericalError` for an optimum that is not finite.
         """
         view = as_basis_model(model)
         view.basis.assign_optimum(view.kernel, self)
 
 
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
-    """The best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed form.
+    """Return the best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed
+    form.
+
+    Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma).
 
     :param model: a model on inducing points whose basis has a closed form, or `gpflow.models.SVGP`.
     :param data: the whole data set, X [N, D] and Y [N, L].
-    :return: the optimum; `Optimum.assign` writes it to the model.
     :raises ModelError: a `TypeError`, for other noise than Gaussian of one variance, mixed latents,
         or a basis without a closed form.
     :raises NumericalError: if the bound or a Parameter is not finite, with the matrix's name; not
         checked inside a graph.
 
-    Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma). Example::
+    Example::
 
         model = ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), gamma, beta)
         optimal_parameters(model, (X, Y)).assign(model)
@@ -72,10 +70,10 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 
 
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
-    """The bound at the best q(f) for Gaussian noise: a scalar in nats.
+    """Return the bound at the best q(f) for Gaussian noise, a scalar in nats.
 
-    Differentiable in hyperparameters and points: maximise it instead of a bound with a trained q.
-    Arguments, errors and cost as in `optimal_parameters`. Example::
+    It is differentiable in hyperparameters and points. Arguments, errors and cost as in
+    `optimal_parameters`. Example::
 
         loss = lambda: -collapsed_elbo(model, (X, Y))
         gpflow.optimizers.Scipy().minimize(loss, model.kernel.trainable_variables)
@@ -90,8 +88,8 @@ def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
 def regression(model: BasisGP, data: RegressionData) -> Regression:
     """X [N, D], Y [N, L] less the mean function, and noise variance, for `basis.collapsed_elbo`.
 
-    ModelErrors as in `optimal_parameters`. `basis.collapsed_elbo` returns NaN where
-    `collapsed_elbo` raises `NumericalError`. Example::
+    Raises the `ModelError`s of `optimal_parameters`; a bound that cannot be computed is NaN.
+    Example::
 
         bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
     """
@@ -112,7 +110,6 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
 
 
 def _described(likelihood: Likelihood) -> str:
-    """The class of a likelihood, and the kind of variance of Gaussian noise."""
     name = type(likelihood).__name__
     if not isinstance(likelihood, GaussianNoise):
         return name
@@ -127,7 +124,6 @@ def _described(likelihood: Likelihood) -> str:
 
 
 def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:
-    """Raise `NumericalError` with the matrix's name unless all is finite; eager only."""
     if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
         return
     matrices = {

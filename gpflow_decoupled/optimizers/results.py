@@ -45,7 +45,6 @@ class RunResult:
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return html_table(type(self).__name__, values)
 
@@ -86,12 +85,9 @@ class Recorder:
     def finish(
         self, kind: Callable[..., Result], elbo: float, reason: str, **own: object
     ) -> Result:
-        """The result, each row a step; converged if `reason` says so.
+        """Return the result of class `kind`, converged if `reason` says so.
 
-        :param kind: the class of the result.
         :param elbo: the bound at the end, in nats.
-        :param reason: why the run ended.
-        :param own: further fields of the class.
         """
         return kind(
             elbo=elbo,

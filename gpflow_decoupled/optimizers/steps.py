@@ -56,15 +56,12 @@ class StepReport(NamedTuple):
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, self._asdict())
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:
-    """The size of step 0, 1, ..., in (0, 1].
+    """The size in (0, 1] of step 0, 1, ...; `step_size` is a number or a function of the step.
 
-    :param step_size: the number, or a function of the step.
-    :param step: the step number.
     :raises DataError: for another value.
     """
     value = step_size(step) if callable(step_size) else step_size
@@ -92,11 +89,10 @@ def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
 def largest_feasible_step(
     feasible: Callable[[tf.Tensor], tf.Tensor], step_size: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first feasible one of step_size, step_size / 2, step_size / 4, ..., if any.
+    """The first feasible one of step_size [], step_size / 2, step_size / 4, ...
 
     :param feasible: whether a step of size [] ends at a distribution, [] bool.
-    :param step_size: the wanted size [].
-    :return: the step size [], and whether it is feasible, [] bool, after at most `MAX_HALVINGS`.
+    :return: the step size [], and whether it is feasible after `MAX_HALVINGS`, [] bool.
     """
 
     def must_halve(step: tf.Tensor, ok: tf.Tensor) -> tf.Tensor:

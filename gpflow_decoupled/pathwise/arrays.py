@@ -31,7 +31,6 @@ def project(features: tf.Tensor, coordinates: tf.Tensor, own: bool = False) -> t
 
     :param features: [G, M, N], or [G, M, S N] if `own`.
     :param coordinates: [S, L, M].
-    :param own: each draw has its N columns.
     :return: [S, L, N].
     """
     if not own:

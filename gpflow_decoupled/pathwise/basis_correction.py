@@ -22,8 +22,6 @@ from .projection import prior_coordinates
 class BasisCorrection:
     """The mean of q plus its noise, minus what S prior draws imply at the conditioning values.
 
-    :param kernel: the kernel.
-    :param basis: the basis.
     :param state: the result of `basis.factor(kernel)`.
     :param minus: whitened values eta [S, L, M] of `prior_coordinates`, per `Features.minus`.
     :param plus: standard normal numbers [S, L, M], per `Features.plus`.
@@ -60,11 +58,7 @@ def basis_correction(
 ) -> BasisCorrection:
     """Draw the noise of q and whiten the prior draws; `basis.factor`, and S (M F + M^2).
 
-    :param model: its basis is copied.
-    :param kernel: a copy of its kernel.
-    :param prior: S draws from the prior.
     :param X: one input [1, D], which sets the sizes of the features.
-    :param rng: the source of noise.
     :raises ModelError: for a basis unknown to `prior_coordinates`.
     :raises DataError: for unsuitable inducing variables.
     """

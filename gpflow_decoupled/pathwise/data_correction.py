@@ -42,10 +42,7 @@ from .prior import PriorDraws
 class DataCorrection:
     """k(x, X) v of S draws.
 
-    :param kernel: the kernel.
-    :param points: the N training inputs.
     :param coefficients: v [N, L S], a latent's columns side by side.
-    :param num_samples: S.
     :param gap: of the solve, in nats, the largest of a draw.
     """
 
@@ -85,11 +82,8 @@ def data_correction(
     """Solve (D53) for each prior draw, with noise drawn here.
 
     :param model: with a mean on all data that was solved for.
-    :param kernel: a copy of its kernel.
-    :param prior: S draws from the prior.
     :param data: X [N, D] and Y [N, P], all data.
     :param solver: tolerance and limits of the solve.
-    :param rng: the source of noise.
     :raises ModelError: for a model without a mean on all data, or not solved for with these data.
     :raises DataError: for unusable data.
     :raises NumericalError: if a matrix cannot be factorised, or a product overflows.

@@ -123,7 +123,6 @@ def draw_prior(
 
 
 def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generator) -> Features:
-    """The features phi of one kernel, with `count` random frequencies if it is stationary."""
     if isinstance(kernel, Sum):
         parts = [_features(part, num_dims, count, rng) for part in kernel.kernels]
         return lambda X: tf.concat([phi(X) for phi in parts], axis=1)

@@ -211,7 +211,6 @@ def _check_solver(solver: ConjugateGradients | None, data: RegressionData | None
 
 
 def _wrong_model(model: object) -> str:
-    """The message for a model of another family, with the function to use instead."""
     message = (
         "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in"
         " function space (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and"

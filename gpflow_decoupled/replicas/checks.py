@@ -49,7 +49,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
 def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> None:
     """Refuse asynchronous strategies, and a strategy whose scope is used but that was not passed.
 
-    :param strategy: the user's strategy.
     :param variables: the model's, of any shapes [...].
     :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None
         outside of a scope of several replicas with variables that no strategy mirrors.
@@ -94,7 +93,6 @@ def refuse_elsewhere(
 
     :param strategy: the strategy that trains them; None refuses nothing.
     :param variables: by the names that users know, of any shapes [...].
-    :param fix: the remedy, the end of the message.
     :raises DataError: with the name of the first one.
     """
     for name, variable in variables.items():
@@ -127,7 +125,6 @@ def apply_trainable(variables: Iterable[tf.Variable]) -> None:
 def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
     """Return the workers of the strategy that trains a model.
 
-    :param model: the user's model.
     :param strategy: the strategy passed with it, or None.
     :raises DataError: for an unsupported strategy, or one that does not mirror the model's
         variables.
@@ -147,8 +144,6 @@ def refuse_other_workers(
 ) -> None:
     """Refuse workers whose model, data or settings differ from the first worker's.
 
-    :param group: the workers of the run.
-    :param model: all of its Parameters are compared.
     :param arrays: the data, X [N, D] and Y [N, P].
     :param settings: JSON values, by the same names on all workers.
     :raises DataError: on all workers, with the first name that differs.

@@ -19,7 +19,6 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
     """Return this worker's data: the argument, or what a function of an `InputContext` returns.
 
     :param data: arrays, a dataset, or a function.
-    :param group: the workers of the run.
     :raises DataError: for a dataset that several workers would each read in full, and for an
         unsuitable function.
 
@@ -62,8 +61,6 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
 
 def starts_passes(data: object) -> bool:
     """Return True if data are a function without arguments, which starts a pass over batches.
-
-    :param data: the user's data.
 
     Example::
 

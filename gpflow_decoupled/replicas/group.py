@@ -160,7 +160,6 @@ class Group:
     def together(self, action: Callable[[], Result]) -> Result:
         """Run an action on each worker; if it fails on one, all raise.
 
-        :param action: sends no messages.
         :raises WorkerError: where it has not failed, with the message of a worker where it has.
         """
         if self.workers == 1:
@@ -292,7 +291,6 @@ class Group:
             ) from error
 
     def _sum(self, own: tf.Tensor) -> tf.Tensor:
-        """Sum vectors over the workers, each entering once."""
         if self.strategy is None:
             return own
         per_worker = self.replicas // self.workers

@@ -23,7 +23,6 @@ class RowSums(Generic[Shared, Sums]):
     Each worker reads its blocks, perhaps in different numbers, and its replicas share their rows. A
     single replica sends nothing.
 
-    :param group: the workers of the run.
     :param add: (shared, sums, X [B, D], Y [B, P]) -> sums with these rows. It sends no messages,
         and accepts blocks without rows.
     :param compile: False runs `add` eagerly.
@@ -81,7 +80,6 @@ class RowSums(Generic[Shared, Sums]):
         add: Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums],
         strategy: tf.distribute.Strategy,
     ) -> Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums]:
-        """`add`, run by each replica of this worker on its rows and sums."""
         sharing = self.group.replicas // self.group.workers
 
         def one_replica(shared: Shared, sums: Sums, X: tf.Tensor, Y: tf.Tensor) -> Sums:

@@ -73,7 +73,6 @@ def _member(index: int) -> str:
 
 
 def _read_array(member: Any, size: int) -> np.ndarray:
-    """An array of numbers from a member of `size` bytes."""
     if np.lib.format.read_magic(member) != (1, 0):
         raise DataError("an array has another format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)

@@ -53,7 +53,6 @@ class _Writer:
         self.seen: dict[int, tuple[int, object]] = {}
 
     def node(self, value: Any, path: str) -> Any:
-        """The description of any value, found at a path that messages name."""
         if value is None or isinstance(value, (bool, str)) or type(value) is int:
             return value
         if type(value) is float:

@@ -23,7 +23,6 @@ def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
     Objects are made without their constructors and get their attributes one by one; bijectors and
     distributions, and Parameters, are made by their constructors.
 
-    :param tree: of JSON.
     :param arrays: of any shapes [...], which the tree names by their indices.
     :param names: which classes and functions may be in it.
     :raises DataError: for a class that is not among them. What a tree that `describe` did not make
@@ -63,7 +62,6 @@ class _Reader:
         }
 
     def value(self, node: Any) -> Any:
-        """The value that a node describes."""
         if node is None or isinstance(node, (bool, int, float, str)):
             return node
         return self.kinds[_text(node["is"])](node)

@@ -25,7 +25,6 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
     permissions are kept. The file is on the disk before it gets its name. Files that a killed
     process of this machine has left beside it are removed.
 
-    :param path: of the file.
     :raises OSError: if it cannot be written.
     """
     target = Path(os.path.realpath(path))

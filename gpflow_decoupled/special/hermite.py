@@ -29,7 +29,6 @@ def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf
     with three; `tfp.math.interp_regular_1d_grid` is linear: step^2 / 8 of the second.
 
     :param tables: f, f' and optionally f'' on the grid, [..., J] each.
-    :param step: the grid spacing.
     :param x: [...], broadcasts with the leading axes of the tables; clipped to the grid.
     :return: f(x), of the shape of x; differentiable in x and the tables.
     """

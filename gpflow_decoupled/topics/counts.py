@@ -27,8 +27,6 @@ def check_counts(
     default float. Copied unless X is such a matrix.
 
     :param X: counts [D, V].
-    :param num_words: V of the fitted topics, if any.
-    :param name: of the argument, for messages.
     :param empty: accept documents without words.
     :raises DataError: unless X is a matrix of finite, non-negative numbers, for documents without
         words (the first is named), and for another vocabulary than the fit's.

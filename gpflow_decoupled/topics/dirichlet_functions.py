@@ -39,7 +39,6 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 
     :param c: [..., K].
     :param g: [..., K].
-    :param slopes: psi'(c), if known.
     """
     inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
     total, _ = polygammas(c.sum(-1, keepdims=True))

@@ -18,7 +18,6 @@ _STEPS, _TOLERANCE = 50, 1e-8
 def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
     """The scalar a that maximises sum_d E log Dir(theta_d | a), by bracketed Newton in log a.
 
-    :param prior: the start.
     :param mean_log: E log theta_d [D, K].
     """
     documents, topics = mean_log.shape

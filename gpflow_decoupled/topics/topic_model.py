@@ -59,7 +59,6 @@ class TopicModel(Estimator):
         "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate.
 
         :param X: counts [D, V], dense or sparse.
-        :param y: ignored.
         :return: the model.
         :raises DataError: for invalid counts or settings, before any work.
         :raises UnknownOptionError: for an unknown option.
@@ -81,7 +80,6 @@ class TopicModel(Estimator):
 
         :param X: counts [B, V] from a corpus of `num_documents`, or, if None, of all documents so
             far.
-        :param y: ignored.
         :return: the model.
         :raises DataError: as `fit`, and for another vocabulary than the fitted one.
         """

@@ -67,9 +67,7 @@ def check_settings(settings: Settings) -> None:
 def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: float) -> np.ndarray:
     """Return a prior as an array [size].
 
-    :param name: of the argument, for messages.
     :param value: a number, an array [size], or None for the default.
-    :param size: the length.
     :param default: the number for None.
     :raises DataError: unless all are finite and above 0.
     """

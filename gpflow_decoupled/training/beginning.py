@@ -28,9 +28,6 @@ class Beginning:
     """Warns of data on another scale than the model, and finds values to start from if that is
     wanted.
 
-    :param model: that is to be trained.
-    :param batches: its data.
-    :param options: of the run.
     :param accept: tells the model what it must know of the data.
     :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output
         kernel.
@@ -68,7 +65,6 @@ class Beginning:
 def _start_of(
     model: BasisGP | FullGP | FactorGraph, batches: Batches, options: Options
 ) -> Callable[[], Start]:
-    """What finds the values, or the refusal."""
     if (
         not isinstance(batches, ArrayBatches)
         or not isinstance(model, BasisGP)

@@ -75,7 +75,6 @@ def checked(
     """Return the evaluation with its held-out data X [N, D], Y [N, P] as arrays.
 
     :param model: whose training data they must be like.
-    :param evaluation: as the caller made it.
     :raises DataError: with "evaluation: " in front, so that the message tells which data are meant.
     """
     if evaluation is None or evaluation.data is None:
@@ -133,7 +132,6 @@ def held_out_metrics(
 
 
 def _likelihood_of(model: GPModel) -> Likelihood:
-    """The likelihood of the model, or of the one inside a `Standardized`."""
     return model.likelihood if hasattr(model, "likelihood") else model.model.likelihood
 
 

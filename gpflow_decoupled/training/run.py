@@ -43,7 +43,6 @@ class Run:
     """Takes turns of the stages until a limit is reached, and undoes a turn that fails.
 
     :param model: the model that is trained, as callbacks and evaluations see it.
-    :param plan: the stages, their data and step sizes.
     :param options: limits, and what happens between steps.
     :param begin: what is done before the first step, once nothing can be refused any more; its
         seconds count.
@@ -65,7 +64,6 @@ class Run:
         self._restored_step: int | None = None
 
     def _run_checkpoint(self) -> RunCheckpoint | None:
-        """The state of this run in its folder."""
         if self.options.checkpoint is None:
             return None
         folder, places = self.options.checkpoint.folder, self.plan.batches.checkpointable
@@ -153,7 +151,6 @@ class Run:
         return done
 
     def _prepare(self, done: int) -> None:
-        """Compile the stages, and note how long that took."""
         began = time.perf_counter()
         if self._reason_to_stop(done) is None:
             if self.plan.timed is not None:
@@ -312,7 +309,6 @@ class Run:
         return report, INTERRUPTED if report.reason == INTERRUPTED else reason
 
     def _warn(self, result: FitResult, is_exact: bool) -> None:
-        """Warn of integrals that are not accurate, and of a bound that fell."""
         batch = self._turns.last_batch
         if batch is None or not result.steps:
             return

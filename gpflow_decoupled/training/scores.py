@@ -21,9 +21,7 @@ from .workers import metrics_of_all
 class Scores:
     """Evaluates the model, and counts the evaluations since the best one.
 
-    :param model: as evaluations see it.
     :param options: of the run, with its evaluation and its workers.
-    :param history: takes the scores.
     """
 
     def __init__(self, model: GPModel | FactorGraph, options: Options, history: History) -> None:
@@ -45,8 +43,6 @@ class Scores:
     ) -> dict[str, float]:
         """Evaluate the model after a step, and compare the score with the best one.
 
-        :param done: the number of the step.
-        :param totals: takes the count.
         :param variables: whose values are kept where the score is the best one.
         """
         assert self.evaluation is not None
@@ -67,11 +63,7 @@ class Scores:
         return metrics
 
     def evaluate(self, done: int, seconds: float) -> dict[str, float]:
-        """Score the model on the held-out data, if there are any.
-
-        :param done: the step whose Parameters the model has.
-        :param seconds: of training so far.
-        """
+        """Score the model on the held-out data, if there are any."""
         if self.evaluation is None or self.evaluation.data is None:
             return {}
         metrics = metrics_of_all(self.group, self.model, self.evaluation.data)
@@ -79,12 +71,7 @@ class Scores:
         return metrics
 
     def at_the_end(self, done: int, seconds: float, step: int) -> None:
-        """Evaluate, unless the last step did.
-
-        :param done: the number of steps of the run.
-        :param seconds: of training.
-        :param step: whose Parameters the model has.
-        """
+        """Evaluate, unless the last step did."""
         last = self.history.tail("evaluation_step", 1)
         if not last or last[0] != done:
             self.evaluate(step, seconds)

@@ -47,7 +47,6 @@ class _Turn(NamedTuple):
 class Turns:
     """Takes the turns of a run, and undoes them.
 
-    :param plan: stages, batches and step sizes.
     :param options: limits, and how often something happens between steps.
     :param fail: called for a step that failed.
     """
@@ -76,10 +75,7 @@ class Turns:
     def take(self, part: Part, done: int, clock: Clock, seconds: float) -> Taken:
         """Take one turn.
 
-        :param part: whose stage takes it.
         :param done: the number of steps of the run that are done.
-        :param clock: where the run is.
-        :param seconds: the time of these steps.
         """
         turn = self._turn(part, done, clock, seconds)
         try:
@@ -155,7 +151,6 @@ class Turns:
         return (X, Y) if turn.stage.most == 1 else (X[number], Y[number])
 
     def _go(self, turn: _Turn) -> Taken:
-        """Take a turn, after the update of held values that is due before it."""
         refreshed = False
         if turn.budget.first % self.options.refresh_every == 0:
             refreshed = turn.stage.refresh()

@@ -27,8 +27,6 @@ def run_settings(
     """Return the values that must be the same on all workers, and after a checkpoint, by name.
 
     :param model: whose parts enter by class, and whose Parameters by shape and flag.
-    :param parts: the settings of stages, batches and step sizes.
-    :param refresh_every: steps between refreshes.
     :param group: the number of replicas enters where there are several.
     """
     settings: dict[str, object] = {
@@ -49,7 +47,6 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
     """Refuse workers that were started with other data, another model or other options than the
     first one.
 
-    :param group: the workers of the run.
     :param settings: called where there are several workers: what must be the same on all, by name.
     :raises DataError: on all of them, with the first name that differs.
     """
@@ -74,8 +71,6 @@ def next_batch(group: Group, batches: Batches, step: int) -> Batch:
 def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) -> dict[str, float]:
     """`held_out_metrics`, with the rows shared out to the workers; one message.
 
-    :param group: the workers of the run.
-    :param model: the same on all of them.
     :param data: X [N, D] and Y [N, P], the same on all of them.
     """
     X, Y = (np.asarray(array) for array in data)
@@ -96,7 +91,6 @@ def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
     kernels that add in no fixed order. One message of one number a replica, and one a variable
     where there is something to repair.
 
-    :param group: the workers of the run.
     :param variables: all that a step writes, of any shapes [...].
     :return: whether there was something to repair.
     """

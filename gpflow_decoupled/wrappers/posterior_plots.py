@@ -95,7 +95,6 @@ def _draw_slice(
     centre: np.ndarray,
     count: int,
 ) -> None:
-    """Draw the curve over one column of X, the others held."""
     x = shown.X[:, column]
     values = np.linspace(*_limits(x), count)
     grid = np.tile(centre, (count, 1))
@@ -207,7 +206,6 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
 
 
 def _outside_legend(figure: Figure, *axes: Axes) -> None:
-    """Draw one legend above all panels."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels()):

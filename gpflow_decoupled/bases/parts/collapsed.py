@@ -49,11 +49,8 @@ class _Pieces(NamedTuple):
 
 
 def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> tf.Tensor:
-    """The bound (D31) at the best q(u), in nats, over all latents; 2 N M^2 + M^3, gradient 2 N M^2.
-
-    :param kernel: the prior covariance of f.
-    :param beta: the inducing variables.
-    :param data: all rows.
+    """The bound (D31) at the best q(u), in nats, over all latents; 2 N M^2 + M^3, gradient 2 N
+    M^2.
     """
     prior = prior_variance(
         kernel, data.X, full_cov=False

@@ -25,8 +25,6 @@ class DataMean(Module):
     repeat; their coefficients add up. Products with the kernel matrix are in blocks, without N x N
     storage.
 
-    :param num_dims: D, the columns of the inputs.
-    :param num_latent_gps: L.
     :param shared: whether the latents of a multi-output kernel share the inputs.
     """
 

@@ -53,8 +53,6 @@ class Frame(NamedTuple):
 def frame_of(kernel: Kernel, points: Sequence[InducingVariables], free: int) -> Frame:
     """Factorise the prior covariance at all points; M^3 / 3, differentiable in the kernel.
 
-    :param kernel: the prior covariance of f.
-    :param points: beta, or beta and gamma.
     :param free: how many of these have a covariance in q.
     """
     beta, *rest = points

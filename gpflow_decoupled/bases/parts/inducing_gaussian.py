@@ -35,11 +35,8 @@ def gaussian_parameters(
 ) -> tuple[Parameter, Parameter]:
     """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared.
 
-    :param size: M, the number of inducing variables.
-    :param num_latent_gps: L.
     :param mean: value of q_mu; by default zeros.
     :param root: value of q_sqrt; by default identities.
-    :param names: their names in messages.
     :raises DataError: for arrays of other shapes or not finite, and unless L is a whole number
         above 0.
     """
@@ -67,7 +64,6 @@ def root_parameter(
 def _checked(
     value: TensorType, name: str, letters: str, shape: tuple[int, ...]
 ) -> np.ndarray | Parameter:
-    """A Parameter, or a finite array, of this shape; `DataError` for others."""
     array = value if isinstance(value, Parameter) else as_values(value, name)
     if tuple(array.shape) != shape:
         raise DataError(

@@ -33,8 +33,6 @@ class KernelMean(Module):
     """The mean sum_i k(x, z_i) a_i, a [M, L]; its Parameter is a~, a = T a~, see `MeanScaling`.
 
     :param points: z [M, D], or a GPflow inducing variable.
-    :param name: of the points in error messages.
-    :param num_latent_gps: L.
     :param scaling: the map T: "none", "diagonal" or "whitened".
     :param subsample: rows m of the estimate (D25); None for all.
     :raises DataError: for points that are not finite and distinct, and a subsample or L below 1.

@@ -32,11 +32,7 @@ def per_observation(
 ) -> Parameter:
     """A Parameter [N, L] without gradient training, by default zero.
 
-    :param name: its name in messages.
     :param value: [N, L], or None.
-    :param num_data: N.
-    :param latents: L.
-    :param neutral: the uninformative value, for the message.
     :raises DataError: for another shape, entries that are not finite, and unless L is a whole
         number above 0.
     """

@@ -84,7 +84,6 @@ class OptimalParameters(NamedTuple):
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks, arrays by shape."""
         return html_table(type(self).__name__, self._asdict())
 
 
@@ -125,7 +124,6 @@ def no_mean_points(data: Regression) -> MeanFit:
 def fit_mean_points(operator: MeanOperator, A: tf.Tensor | None, data: Regression) -> MeanFit:
     """The best coefficients of mean points; M_gamma^3 + N M_gamma (M_gamma + M_beta).
 
-    :param operator: the maps of the mean points.
     :param A: [G, M_beta, N] if a Gaussian part with a mean is eliminated, (D30); None if the mean
         points are the whole mean, (D28).
     """
@@ -196,7 +194,6 @@ def collapsed_bound(
 
     :param parts: whitened features [G, M, N] of each Gaussian part.
     :param precisions: `best_precision` of each.
-    :param fit: residual and norm of the whole mean.
     """
     prior, count = (
         prior_variance(kernel, data.X, full_cov=False),

@@ -34,7 +34,6 @@ class MeanScaling(Module):
     """The frozen map a = T a~ of one set of mean coefficients [M, L].
 
     :param kind: "none", "diagonal" or "whitened", see the table above.
-    :param size: M.
     :raises UnknownOptionError: for an unknown `kind`.
     :raises DataError: if whitening would not fit into memory.
     """

@@ -61,7 +61,6 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     Source: Salimans & Knowles 2013.
 
     :param statistics: phi(z_s), one tensor [S, ...] per statistic.
-    :param ranks: the number of axes of each statistic.
 
     Example::
 
@@ -105,9 +104,6 @@ def solve(
 
     :param product: the Fisher matrix times a vector of the shapes of lambda.
     :param diagonal: a positive estimate of its diagonal, the preconditioner.
-    :param gradient: g, of the shapes of lambda.
-    :param ranks: the number of axes of each statistic.
-    :param tolerance: on the residual, relative to the gradient.
     :param iterations: limit. Members left with over a thousandth of their gradient become NaN,
         which optimizers report.
     :return: x, of the shapes of lambda. Cost: a product per iteration.

@@ -190,7 +190,6 @@ class LogProbFamily(Family):
         return self.inner(self.sufficient(z), natural) - self.log_prob(z, natural)  # (C60)
 
     def _check_draws(self, natural: Natural) -> None:
-        """Raise `DataError` for fewer draws than statistics, if their number is known."""
         shapes = [part.shape[len(part.shape) - rank :] for part, rank in zip(natural, self.ranks)]
         size = sum(shape.num_elements() or 0 for shape in shapes)
         if not is_whole(self._draws, size + 1):

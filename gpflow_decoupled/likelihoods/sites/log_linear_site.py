@@ -176,5 +176,4 @@ def gamma_sites(likelihood: gl.Gamma) -> SiteDescription:
 def _described(
     likelihood: gl.Poisson | gl.Exponential | gl.Gamma, loss: SiteLossBuilder, support: Support
 ) -> SiteDescription:
-    """A description with a loss for the exponential inverse link only."""
     return SiteDescription(loss=loss if likelihood.invlink is tf.exp else None, support=support)

@@ -18,11 +18,8 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) [N] in nats, by Fourier transforms.
 
-    :param base: the base distribution of the projections.
     :param site: the log densities.
     :param moments: f at the N observations. Without projections f is Gaussian, [N, 1].
-    :param how: the integration of the model.
-    :param doublings: how often its frequencies and points are doubled.
     """
     for _ in range(doublings):
         how = how.doubled()

@@ -48,12 +48,7 @@ def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
 
 
 def as_grid(grid: TensorType, rows: int, dtype: tf.DType) -> tf.Tensor:
-    """Values of f [G] or [N, G] as a tensor [N, G]; raises `DataError` for other shapes.
-
-    :param grid: the values.
-    :param rows: N.
-    :param dtype: of the tensor.
-    """
+    """Values of f [G] or [N, G] as a tensor [N, G]; raises `DataError` for other shapes."""
     values = tf.convert_to_tensor(as_array(grid, "grid", dtype), dtype)
     leading = tuple(values.shape[:-1])
     if (

@@ -24,7 +24,6 @@ class WeightPriors:
     :param prior: a TFP distribution of batch shape [] or [p].
     :param centre: [p].
     :param scale: [p], above 0.
-    :param intercept: a weight with a Gaussian prior follows.
     """
 
     def __init__(
@@ -61,8 +60,6 @@ def split_prior(
     of batch shape [] or [p], becomes a site per weight; the kernel then only sets coordinates.
 
     :param prior: the distribution; N(0, I) if None.
-    :param columns: p.
-    :param intercept: add an intercept, with a Gaussian prior.
     :raises DataError: for any other distribution.
     """
     inner = scalar_prior(prior, columns)

@@ -84,7 +84,6 @@ def check_mean_function(
 
     :param mean_function: X [N, D] -> [N, P] or [N, 1]; None is zero.
     :param num_dims: D, the columns of the inputs; None if unknown.
-    :param num_outputs: P.
     :raises DataError: with both shapes.
 
     Example::

@@ -25,7 +25,6 @@ from .construction import check_parts
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
     """L from argument, likelihood or kernel, whichever states it; else 1.
 
-    :param kernel: a multi-output kernel states L.
     :param likelihood: states L if its number of latents per observation is fixed.
     :param given: the user's L, or None.
     :raises DataError: if two disagree, and for a number below 1.
@@ -79,8 +78,6 @@ def check_shapes_of_data(
 
     :param X: must be [N, D] of the model's type: an array, a tensor, or a dataset's specification.
     :param Y: must be [N, P], of that type, integer or boolean.
-    :param likelihood: determines the columns of Y.
-    :param num_outputs: P of the model's predictions.
     :param num_dims: D of the inducing points, or None.
     :param dtype: the model's type; GPflow's default float if not given.
     :raises DataError: with the fault and its remedy.

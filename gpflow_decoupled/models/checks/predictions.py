@@ -46,7 +46,6 @@ class CheckedPredictions(GPModel, abc.ABC):
         return model_line(self, **self.sizes)
 
     def _repr_html_(self) -> str:
-        """GPflow's table of the Parameters for notebooks, the first 20 of them."""
         return short_table(super()._repr_html_())
 
     @property
@@ -93,7 +92,6 @@ class CheckedPredictions(GPModel, abc.ABC):
         return super().predict_log_density(self._held_out(data), full_cov, full_output_cov)
 
     def _held_out(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """X and Y as tensors; values are checked without batch dimensions."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         X, Y = of_known_rank(X, self.num_dims), of_known_rank(Y)
         if len(X.shape) == 2:

@@ -38,7 +38,6 @@ class WeightsPosterior(NamedTuple):
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, self._asdict())
 
     @property

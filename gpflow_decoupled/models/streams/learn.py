@@ -41,7 +41,6 @@ def learned(
     """Return the stage after at most `rounds` rounds; one without gain is undone and the last.
 
     :param links: of the memory's and the basis's points, D [G, M_a, M_z].
-    :param stage: at the present kernel.
     :raises DataError: if neither kernel nor likelihood is trainable.
     """
     variables = list(model.kernel.trainable_variables) + list(model.likelihood.trainable_variables)

@@ -134,7 +134,6 @@ def bound(
     """The bound (C43) in nats, a scalar, at any q.
 
     :param batch: X [N, D], Y [N, P] and features.
-    :param old: the old data's factor, in the frame.
     """
     mean, variance = moments(frame, belief, model.kernel, batch.X, batch.Phi)
     new = tf.reduce_sum(model.variational_expectations(mean, variance, (batch.X, batch.Y)))
@@ -191,7 +190,6 @@ def climb(
 
 
 def _point(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, sites: Sites) -> _Point:
-    """The best q for sites, its bound, and the next sites."""
     belief = best(frame, old.plus(factor_of(batch, sites)))
     held = expectation(frame, belief, old) - divergence(frame, belief)
     target, expected = sites, tf.zeros([], held.dtype)

@@ -60,7 +60,6 @@ class StreamUpdate(NamedTuple):
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
-        """A table of all fields for notebooks."""
         return html_table(type(self).__name__, self._asdict())
 
 
@@ -228,7 +227,6 @@ def _on_points(
     beta: InducingVariables | TensorType | None,
     gamma: InducingVariables | TensorType | None,
 ) -> InducingBasis:
-    """The basis of the model, or a new one on other points."""
     old, names = model.basis.frame_points, ("beta", "gamma")
     if gamma is not None and len(old) == 1:
         raise DataError(
@@ -256,7 +254,6 @@ def _on_points(
 
 
 def _parameters_of_q(basis: InducingBasis) -> list[Parameter]:
-    """Means, roots and mean coefficients, in a fixed order."""
     mean = basis.kernel_mean
     return [*basis.gaussian_parameters(), *([] if mean is None else [mean.coefficients])]
 

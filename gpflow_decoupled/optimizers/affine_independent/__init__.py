@@ -1,10 +1,9 @@
 """Affine-independent KL inference (Challis & Barber 2012): w = A v + b, v non-normal.
 
 Read `affine_ascent` first: q in four steps. `gaussian_kl` has the best Gaussian q, `edgeworth` the
-initial rotation of A and shapes, `climb_coordinates`, `affine_objective` and `affine_climb` the
-joint L-BFGS run, `turns` its alternative in turns, and
-`affine_result` the result. `jaakkola_jordan` is an older bound for logit likelihoods, a
-baseline.
+initial rotation and shapes, `climb_coordinates`, `affine_objective` and `affine_climb` the joint
+L-BFGS run, `turns` its alternative, `affine_result` the result. `jaakkola_jordan` is an older bound
+for logit likelihoods, a baseline.
 """
 
 __all__: list[str] = []

@@ -66,8 +66,8 @@ class AffineIndependentAscent:
     """Find q of an `AffineIndependentGP` or `AffineIndependentGLM`, hyperparameters fixed.
 
     1. The best Gaussian q, the special case of a normal base.
-    2. The rotation of A and initial shapes. Only a non-Gaussian q depends on the rotation; an
-       Edgeworth expansion about the Gaussian optimum predicts the best one.
+    2. The rotation of A, which matters to a non-Gaussian q alone, and initial shapes, both
+    predicted by an Edgeworth expansion about the Gaussian optimum.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or, with
        `alternate`, in turns.
     4. The better of the two is kept.
@@ -117,7 +117,6 @@ class AffineIndependentAscent:
         """Find q and leave the model with it.
 
         :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
-        :return: bounds, history and times.
         :raises ModelError: for a model of another family.
         :raises DataError: with `alternate`, for another structure of A than "lu".
         :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
@@ -280,7 +279,7 @@ class AffineIndependentAscent:
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
     """A quarter or half of the frequencies, if the bound changes by less than `allowed` nats.
 
-    Projections of many variables are nearly normal and need few. Numbers chosen by the caller stay.
+    Projections of many variables are nearly normal and need few. The caller's numbers stay.
     """
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
@@ -295,7 +294,7 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    """Write a Gaussian's mean to b, and the root A [D, D] or its coordinates to A."""
+    """Write a Gaussian to b and A (a root [D, D] or its coordinates)."""
     if gaussian.coordinates is None:
         basis.map.assign_matrix(A)
     else:

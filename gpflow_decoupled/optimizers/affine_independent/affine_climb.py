@@ -24,13 +24,11 @@ def climb(
     max_evaluations: int,
     low: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, str]:
-    """Return the best point [n] from `start`, its value, and the reason for stopping.
+    """Maximise from `start` [n]: the best point [n], its value, the reason for stopping.
 
     :param function: the bound in nats and its gradient.
-    :param start: [n].
     :param record: called with the best bound so far and the evaluations since the last call.
     :param tolerance: stop when six iterations gain less, in nats.
-    :param max_evaluations: the approximate maximum.
     :param low: lower limits [n], if any.
     :raises NumericalError: if the bound at the start is not finite.
     """

@@ -35,7 +35,7 @@ class StagedResult(RunResult):
 
 @dataclass(kw_only=True, repr=False)
 class AffineResult(StagedResult):
-    """The result of `AffineIndependentAscent.run`.
+    """Result of `AffineIndependentAscent.run`.
 
     `history` has arrays [steps], one entry per iteration and starting point: "step", "seconds",
     "elbo" (the stage's best bound so far, in nats), "evaluations" (since the last entry) and

@@ -1,8 +1,7 @@
 """Coordinates of the joint L-BFGS run that whiten the Gaussian optimum.
 
 Near its optimum the bound curves in w roughly as the Gaussian's. With C a root of that covariance,
-A = C A~ and b = C b~, curvatures in (A~, b~) are similar in all directions, and L-BFGS needs fewer
-iterations.
+A = C A~ and b = C b~, curvatures are similar in all directions and L-BFGS needs fewer iterations.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from ...lbfgs import Objective
 class ClimbCoordinates:
     """The change of coordinates A = C A~, b = C b~ for the vector [n] of all variables of q.
 
-    C multiplies A from the left and is lower triangular, so only the left factor of the structures
-    "lower" and "lu" changes, and stays triangular.
+    C is lower triangular, so the left factor of the structures "lower" and "lu" stays triangular.
 
-    :param basis: the basis with A and b.
     :param C: [D, D], lower triangular; None, for "low_rank", changes nothing.
-    :param variables: the variables of A, b and the shapes, in the vector's order.
+    :param variables: of A, b and the shapes, in the vector's order.
     """
 
     def __init__(
@@ -38,7 +35,7 @@ class ClimbCoordinates:
         )
 
     def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return x with the left factor of A and b replaced by M A_left and M b, M [D, D]."""
+        """Multiply the left factor of A and b in x by M [D, D]."""
         ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
         parts = np.split(x, ends)
         for i, variable in enumerate(self.variables):

@@ -8,8 +8,7 @@ vanishes. The bound expanded in the skewness gamma_d of each v_d is to leading o
 
 with projections alpha = X A and E under the Gaussian. The best skewness is s_d, with a gain of
 sum_d s_d^2 / 12, (A19), which Q maximises. Symmetric bases use excess kurtosis, fourth powers and
-derivatives, 24 and 48 for 6 and 12. Blocks of both kinds add their gains, and Q also assigns
-directions to families.
+derivatives, 24 and 48 for 6 and 12. Gains of both kinds add up.
 """
 
 from __future__ import annotations
@@ -53,14 +52,10 @@ def edgeworth_start(
     rotate: bool,
     k: int | None = None,
 ) -> Start:
-    """Return rotated root and shapes at the Gaussian optimum N(b, A A^T).
+    """Rotated root and shapes at the Gaussian optimum N(b, A A^T), b [D], A [D, D].
 
-    :param groups: the sites.
-    :param b: the mean [D].
-    :param A: a root [D, D] of the covariance.
-    :param base: the base distribution.
     :param rotate: rotate A; otherwise at most its columns are permuted.
-    :param k: the number of non-normal variables, by default all; their columns, of greatest s_d,
+    :param k: number of non-normal variables, by default all; their columns, of greatest s_d,
         come first.
     """
     k = len(b) if k is None else k
@@ -97,7 +92,6 @@ class _Expansion(NamedTuple):
     def about(
         cls, groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
     ) -> _Expansion:
-        """The expansion at N(b, A A^T) for the families of the base distribution."""
         families = [part for part, size in base.parts(k) for _ in range(size)]
         orders = np.array([4 if part.symmetric else 3 for part in families])
         found = {order: _derivatives(groups, b, A, order) for order in set(orders.tolist())}
@@ -116,7 +110,6 @@ class _Expansion(NamedTuple):
 
 
 def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
-    """The families of k variables, and the variables of each."""
     first = 0
     for part, size in base.parts(k):
         yield part, slice(first, first + size)
@@ -128,8 +121,8 @@ def _derivatives(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N].
 
-    By parts, with y = m + sigma z and the Hermite polynomial He: E g^(order)(y) = E g(y) He(z) /
-    sigma^order.
+    By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, y = m + sigma z, He the Hermite
+    polynomial.
     """
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
@@ -155,7 +148,7 @@ def _derivatives(
 def _sorted(expansion: _Expansion) -> np.ndarray:
     """The permutation [D, D] that moves the most gainful columns of alpha (A19) to the front.
 
-    With one family these have the greatest |s_d|; for k = D the order stays.
+    For k = D the order stays.
     """
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
@@ -172,8 +165,8 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 def _rotation(expansion: _Expansion) -> np.ndarray:
     """The orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha Q.
 
-    Each sweep solves the linearised objective by a singular value decomposition; the best of a few
-    starts is taken, because there are local maxima.
+    Each sweep solves the linearised objective by a singular value decomposition, from several
+    starts because there are local maxima.
     """
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)

@@ -1,11 +1,8 @@
 """The best Gaussian q in whitened coordinates, the start of affine-independent inference.
 
 q(w) = N(b, L L^T), L lower triangular, is the case A = L with normal v of the bound (A2).
-
-1. Conjugate-computation steps, (C9): each observation becomes a Gaussian site of precision -2 h_n,
-h_n the derivative of its expectation in the variance; a few steps, halved while the bound falls,
-come close.
-2. L-BFGS on (b, L), concave for log-concave sites, finishes to the tolerance.
+Conjugate-computation steps (C9), with Gaussian sites of precision -2 h_n, come close; L-BFGS on (b,
+L), concave for log-concave sites, finishes to the tolerance.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ class GaussianProblem:
     :param groups: the sites, with features [N, D].
     :param gaussian: [D], 1 for a Gaussian prior, 0 where the prior is a site.
     :param constant: added to the bound, in nats.
-    :param integration: frequencies, points and memory for sites without a closed form.
+    :param integration: for sites without a closed form.
     """
 
     def __init__(
@@ -122,7 +119,6 @@ class GaussianProblem:
         """Find the optimum, from a narrow q at the prior mean.
 
         :param tolerance: in nats; L-BFGS ends when six iterations gain less.
-        :param max_evaluations: of the bound, by L-BFGS.
         :param record: called with every step.
         """
         with np.errstate(
@@ -153,7 +149,6 @@ class GaussianProblem:
         max_evaluations: int,
         record: StageRecord,
     ) -> GaussianSolution:
-        """L-BFGS on b and the lower triangle of L, from a given q."""
         D = len(b)
         places = np.tril_indices(D)
 
@@ -233,13 +228,7 @@ def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np
 def expected_sites(
     m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration
 ) -> tf.Tensor:
-    """E g_n(y_n) [N] in nats for y_n ~ N(m_n, v_n).
-
-    :param m: means [N].
-    :param v: variances [N].
-    :param group: the sites.
-    :param integration: with the route "auto", for sites without a closed form.
-    """
+    """E g_n(y_n) [N] in nats for y_n ~ N(m_n, v_n), m and v [N]."""
     root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))
     return integrate(NormalBase(), y, group.site, integration)

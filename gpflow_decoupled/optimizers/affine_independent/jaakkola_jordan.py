@@ -4,9 +4,9 @@ For a label y of 0 or 1, s = 2 y - 1, and any xi,
 
     log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2)
 
-with Lambda(xi) = tanh(xi / 2) / (4 xi). It is quadratic in f: a Gaussian site exp(nu f - tau f^2 /
-2), nu = y - 1/2, tau = 2 Lambda(xi). The best xi for q is xi_n^2 = E f_n^2. Alternating both climbs
-the bound (C39), at most the Gaussian KL bound.
+with Lambda(xi) = tanh(xi / 2) / (4 xi): a Gaussian site exp(nu f - tau f^2 / 2), nu = y - 1/2, tau
+= 2 Lambda(xi). The best xi for q is xi_n^2 = E f_n^2. Alternating both climbs the bound (C39), at
+most the Gaussian KL bound.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class JaakkolaJordan:
     def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:
         """Climb the local bound from the prior's xi, and leave the model with its q.
 
-        :param model: the model, at fixed hyperparameters.
         :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`, the
             Gaussian KL bound of the same q. `history` adds "change", the squared change of xi
             summed over labels.
@@ -98,7 +97,7 @@ class JaakkolaJordan:
 
 
 class _Gaussian(Protocol):
-    """The prior times Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2), mean function included."""
+    """The prior times Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2)."""
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Means and variances of f [N, L], and the prior KL in nats, for nu and tau [N, L]."""
@@ -120,7 +119,6 @@ class _Weights:
         self.noise = 0.0 if group.noise is None else group.noise.numpy()
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Mean and variance [N, 1] each, and the divergence."""
         phi, D = self.features, self.features.shape[1]
         precision = np.eye(D) + phi.T @ (tau * phi)
         self.b, self.root = moments_of(phi.T @ (nu[:, 0] - tau[:, 0] * self.offset), precision)
@@ -130,7 +128,6 @@ class _Weights:
         return (self.offset + phi @ self.b)[:, None], variance[:, None], float(divergence)
 
     def write(self) -> None:
-        """Give the basis a normal base distribution with this mean and covariance."""
         self.basis.assign_base("normal")
         self.basis.map.assign_matrix(self.root)
         self.basis.b.assign(self.b)
@@ -146,7 +143,6 @@ class _Sites:
         self.offset = tf.broadcast_to(model.mean_function(model.data[0]), shape).numpy()
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Mean and variance [N, L] each, and the divergence."""
         self.pair = nu - tau * self.offset, tau
         state = self.basis.state_at(self.K, *self.pair)
         return (
@@ -156,7 +152,6 @@ class _Sites:
         )
 
     def write(self) -> None:
-        """Write the sites to the basis."""
         for parameter, site in zip((self.basis.nu, self.basis.tau), self.pair):
             parameter.assign(site)
 

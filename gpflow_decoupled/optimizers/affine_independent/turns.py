@@ -1,8 +1,7 @@
 """The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS.
 
 For concave g_n the bound is concave in (b, L) at fixed U and shapes, with one maximum while the
-signs of L's diagonal stay; likewise in (b, U) at fixed L, (A20). It is concave neither in L and U
-jointly nor in the shapes.
+signs of L's diagonal stay; likewise in (b, U) at fixed L, (A20), but not in L and U jointly.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ Places: TypeAlias = np.ndarray
 
 
 def check_turns(basis: AffineIndependentBasis) -> LUMap:
-    """The factors of A.
-
-    :raises DataError: for another structure of A than "lu".
-    """
+    """Return the factors of A; raise `DataError` for another structure than "lu"."""
     if not isinstance(basis.map, LUMap):
         raise DataError(
             f"alternate=True needs A = L U, and the structure of A is '{basis.structure}': build"
@@ -42,9 +38,7 @@ def check_turns(basis: AffineIndependentBasis) -> LUMap:
 def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[Places]:
     """The places of (b, L), (b, U) and the shapes in the vector of `variables`.
 
-    :param basis: the basis with A, b and shapes.
-    :param variables: the variables, in the vector's order.
-    :raises DataError: for another structure of A than "lu".
+    Variables may have any shape; raises the errors of `check_turns`.
     """
     factors = check_turns(basis)
     ends = np.cumsum([0, *(int(np.prod(variable.shape)) for variable in variables)])
@@ -70,14 +64,12 @@ def climb_in_turns(
     tolerance: float,
     max_evaluations: int,
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return the best point [n], the value after each turn (never falling), and the reason.
+    """Climb from `start` [n]: the best point [n], the value after each turn, the reason.
 
     :param function: the bound in nats and its gradient, of all coordinates.
-    :param start: [n].
     :param turns: the coordinates that each turn of a round moves.
     :param record: called with the best bound so far and the evaluations since the last call.
     :param tolerance: in nats; a turn ends as `climb`, the run when a round gains less.
-    :param max_evaluations: the approximate maximum over all turns.
     :raises NumericalError: if the bound at the start is not finite.
     """
     x, bounds, done = start.copy(), [-np.inf], 0

@@ -30,8 +30,6 @@ class DensityExpansion(NamedTuple):
 class Densities:
     """The log densities of a model's labels, in centred latents u = f - m_0.
 
-    :param model: its data, likelihood and mean function are read.
-    :param method: the caller's name, for messages.
     :raises DataError: if a label's density depends on several latents.
     """
 
@@ -61,7 +59,7 @@ class Densities:
         return self.likelihood._scalar_log_prob(self.X, self.offset + u, self.Y)
 
     def expand(self, u: tf.Tensor) -> DensityExpansion:
-        """The log densities and their derivatives at u [N, L], by automatic differentiation."""
+        """The log densities and their derivatives at u [N, L]."""
         zero = tf.UnconnectedGradients.ZERO
         with tf.GradientTape(watch_accessed_variables=False) as outer:
             outer.watch(u)

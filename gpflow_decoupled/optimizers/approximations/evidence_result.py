@@ -14,7 +14,7 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class EvidenceResult(RunResult):
-    """The record of `ExpectationPropagation.run` or `LaplaceApproximation.run`.
+    """Result of `ExpectationPropagation.run` or `LaplaceApproximation.run`.
 
     `history` has arrays [steps], one entry per kept step: "step", "seconds", "step_size", "change"
     (compared with the tolerance), "evidence_estimate" and "elbo" (nats, after the step).
@@ -54,7 +54,7 @@ def attainable(tolerance: float, dtype: tf.DType) -> float:
 
 
 class EvidenceRecorder(Recorder):
-    """The growing history of a run, with the counts of an `EvidenceResult`."""
+    """The growing history of a run, with the counts of its result."""
 
     def __init__(self) -> None:
         super().__init__("step_size", "change", "evidence_estimate", "elbo")

@@ -14,8 +14,8 @@ variance v^ (C51).
        nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
        tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
 
-Fixed points, u^ = u and v^ = v, do not depend on rho, and are those of sequential EP; as alpha goes
-to 0, of conjugate computation.
+The fixed points u^ = u, v^ = v are the same for every rho and for sequential EP; as alpha goes to 0
+they become the fixed points of conjugate computation.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ACCURATE = 1e-3
 
 
 class EPProbe(NamedTuple):
-    """The findings of a pass at some sites, and the sites of a full step."""
+    """A pass at some sites, and the sites of a full step."""
 
     evidence: tf.Tensor
     """[], nats: the estimate (C53), NaN if a cavity has no variance."""
@@ -74,10 +74,10 @@ class EPProbe(NamedTuple):
 class ExpectationPropagation:
     """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
-    For probit labels, and others whose density depends on one latent. It does not maximise the
-    bound: `model.elbo()` is at most `ConjugateComputation`'s, while its variances and evidence
-    estimate are often nearer to the truth. Convergence is not guaranteed. Cost per pass and latent:
-    4/3 N^3, and 3 N times `nodes` log densities.
+    For probit labels, and others whose density depends on one latent. Variances and evidence are
+    often nearer to the truth than `ConjugateComputation`'s, while `model.elbo()` is at most as
+    high. Convergence is not guaranteed. Cost per pass and latent: 4/3 N^3, and 3 N times `nodes`
+    log densities.
 
     :param power: alpha in (0, 1]: 1 is EP, 1/2 symmetric in q and the tilted distribution, small
         powers approach conjugate computation.
@@ -110,19 +110,18 @@ class ExpectationPropagation:
     def run(
         self, model: CVIGP, *, steps: int = 500, tolerance: float = 1e-8, progress: bool = False
     ) -> EvidenceResult:
-        """Repeat passes from the model's sites until all marginals have the tilted moments.
+        """Repeat passes until all marginals have the tilted moments; leave the model at the last
+        sites.
 
-        :param model: the model, left at the last accepted sites.
         :param steps: most passes, undone ones included.
         :param tolerance: stop when no site would move its marginal's mean by more standard
             deviations, nor its variance by a larger share; at least 64 units of round-off.
         :param progress: show a progress bar.
-        :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range, likelihoods with several latents per label, and
             kernels that mix them.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there. On an error the sites are the old ones.
+            finite there; the sites are then the old ones.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)
@@ -146,10 +145,9 @@ class ExpectationPropagation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor, tf.Tensor], EPProbe]:
-        """Return nu, tau [N, L] -> the findings of a pass, for the present hyperparameters.
+        """Return a compiled pass, a function of nu, tau [N, L], for the present hyperparameters.
 
-        :param model: as of `run`, with its errors.
-        :param densities: of its labels, if made already.
+        Raises the errors of `run`.
         """
         labels = Densities(model, "ExpectationPropagation") if densities is None else densities
         K = model.basis.prior(model.kernel)
@@ -158,7 +156,6 @@ class ExpectationPropagation:
         )
 
     def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:
-        """One pass at a state of the basis."""
         at_observations: tuple[tf.Tensor, ...] = state.nu, state.tau, state.mean, state.variance
         nu, tau, m, v = at_observations
         # 1) the cavities
@@ -209,7 +206,6 @@ class ExpectationPropagation:
         return tf.where(tf.reduce_all(good), total, tf.constant(np.nan, total.dtype))
 
     def _check_nodes(self, model: CVIGP, densities: Densities, evidence: float) -> None:
-        """Warn if doubled nodes would change the estimate."""
         basis = model.basis
         state = basis.factor(model.kernel)
         finer = float(self._probe(model, densities, state, 2 * self.nodes).evidence)
@@ -223,7 +219,7 @@ class ExpectationPropagation:
 
 
 class _Point(NamedTuple):
-    """Sites, a pass's findings there, and the step that led to them."""
+    """Sites, a pass there, and the step that led to them."""
 
     nu: tf.Tensor
     tau: tf.Tensor
@@ -249,7 +245,6 @@ class _SitePasses:
         self.probe = rule.compiled_probe(model, densities)
 
     def start(self) -> _Point:
-        """The sites of the model."""
         nu, tau = (
             tf.convert_to_tensor(self.model.basis.nu),
             tf.convert_to_tensor(self.model.basis.tau),
@@ -257,7 +252,6 @@ class _SitePasses:
         return _Point(nu, tau, self.probe(nu, tau), np.nan)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The sites after a pass, and the next pass's findings."""
         size = share * self.size
         nu = (1.0 - size) * now.nu + size * now.probe.nu  # (C52)
         tau = (1.0 - size) * now.tau + size * now.probe.tau  # (C52)

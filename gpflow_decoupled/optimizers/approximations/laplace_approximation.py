@@ -6,8 +6,8 @@ Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0
     psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
     log Z = psi(u^) - 1/2 log det(I + K W)
 
-The q(f) of these sites at any u has the mean of a Newton step, so a step is inference with sites.
-In a = K^-1 u (Algorithm 3.1) K is not inverted.
+At any u the q(f) of these sites has the mean of a Newton step. In a = K^-1 u (Algorithm 3.1) K is
+not inverted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .evidence_result import EvidenceRecorder, EvidenceResult, attainable
 
 
 class LaplaceProbe(NamedTuple):
-    """The findings at one a = K^-1 u, and Newton's next point."""
+    """The sites and psi at one a = K^-1 u, and Newton's next point."""
 
     log_joint: tf.Tensor
     """[], nats: psi of (C55)."""
@@ -62,13 +62,13 @@ class LaplaceProbe(NamedTuple):
 class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    The fastest approximation and the least exact: q(f) is centred at the mode, the only one for a
-    log-concave likelihood. Elsewhere a step uses the true second derivatives if their posterior
-    exists, else zero for negative precisions; so does the final q(f), see `clipped_sites`. Steps
-    that lower psi are halved. Cost per step and latent: 4/3 N^3.
+    The fastest approximation and the least exact: q(f) is centred at the mode. If a likelihood is
+    not log-concave, a step replaces negative precisions by zero where their posterior does not
+    exist; so does the final q(f), see `clipped_sites`. Steps that lower psi are halved. Cost per
+    step and latent: 4/3 N^3.
 
     :param tolerance: stop when a Newton step moves no value of u by more deviations (at least 64
-        units of round-off), or neither raises psi beyond round-off nor is half as long as the last.
+        units of round-off), or gains nothing beyond round-off and does not shrink.
     :param max_steps: the largest number of steps.
     :raises DataError: for settings out of range.
 
@@ -91,14 +91,12 @@ class LaplaceApproximation:
     def run(self, model: CVIGP, *, progress: bool = False) -> EvidenceResult:
         """Climb psi from the mean of the model's q(f), and leave the model with the mode's sites.
 
-        :param model: the model.
         :param progress: show a progress bar.
-        :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
         :raises DataError: for likelihoods with several latents per label, kernels that mix them,
             and log densities without curvature.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there. On an error the sites are the old ones.
+            finite there; the sites are then the old ones.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         densities = Densities(model, "LaplaceApproximation")
@@ -123,10 +121,9 @@ class LaplaceApproximation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor], LaplaceProbe]:
-        """Return a [N, L] -> its findings, for the present hyperparameters.
+        """Return a compiled function of a [N, L] for the present hyperparameters.
 
-        :param model: as of `run`, with its errors.
-        :param densities: of its labels, if made already.
+        Raises the errors of `run`.
         """
         labels = Densities(model, "LaplaceApproximation") if densities is None else densities
         K = model.basis.prior(model.kernel)
@@ -158,7 +155,7 @@ def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> La
 
 
 class _Point(NamedTuple):
-    """An a = K^-1 u, its findings, and the step that led there."""
+    """A probe, and the step that led there."""
 
     a: tf.Tensor
     probe: LaplaceProbe
@@ -180,17 +177,14 @@ class _ModeClimber:
         self.probe = rule.compiled_probe(model, densities)
 
     def start(self) -> _Point:
-        """The mean of the model's q(f)."""
         a = self.model.basis.factor(self.model.kernel).alpha
         return _Point(a, self.probe(a), np.nan)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The point after a share of a Newton step."""
         a = now.a + share * (now.probe.goal - now.a)
         return _Point(a, self.probe(a), share, now.probe)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """True if psi has not fallen, and the sites have a posterior."""
         probe = then.probe
         if not probe.ok or has_fallen(
             float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off
@@ -213,7 +207,6 @@ class _ModeClimber:
         return not rose and float(probe.change) > 0.5 * float(before.change)
 
     def write(self, point: _Point) -> None:
-        """Write the sites of a point to the model."""
         self.model.basis.nu.assign(point.probe.nu)
         self.model.basis.tau.assign(point.probe.tau)
 

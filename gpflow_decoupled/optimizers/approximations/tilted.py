@@ -52,11 +52,9 @@ def tilted(
 ) -> Tilted:
     """Moments under cavities N(mean, variance): closed for the probit, else by quadrature.
 
-    :param densities: of the labels.
     :param power: alpha, above 0.
     :param mean: of the cavities, less the mean function [N, L].
     :param variance: of the cavities [N, L], above 0.
-    :param nodes: of the quadrature.
     """
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)
@@ -70,7 +68,6 @@ def _has_floor(likelihood: gl.Likelihood) -> bool:
 
 
 def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:
-    """The density Phi(f) of label 1, Phi(-f) of label 0."""
     t, spread = 2.0 * densities.Y - 1.0, tf.sqrt(1.0 + variance)
     z = t * (densities.offset + mean) / spread  # (C54)
     r = inverse_mills(z)
@@ -91,7 +88,7 @@ def _with_floor(plain: Tilted) -> Tilted:
 def _by_quadrature(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """By the trapezoidal rule, on nodes that zoom in on the tilted mass.
+    """Trapezoidal rule, on nodes that zoom in on the tilted mass.
 
     Gauss-Hermite nodes of the cavity would miss a narrow or distant density. With a declared bend,
     nodes are even in t, u = place + distance sinh t, as in `expectations.peaked`.

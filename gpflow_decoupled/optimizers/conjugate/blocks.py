@@ -27,15 +27,14 @@ _SAMPLE = 2048
 
 
 class Blocks:
-    """Passes over data with one block in memory; arrays are checked once, streams always.
+    """Passes over data with one block in memory; arrays are checked once, streams in each pass.
 
-    Of arrays each worker reads its share of blocks; a dataset is one worker's shard. Reading sends
+    Each worker reads its share of an array's blocks, and its own shard of a dataset. Reading sends
     no message.
 
-    :param model: checks the data and their shapes.
-    :param data: (X [N, D], Y [N, P]), read block by block from disk (`numpy.memmap`, or arrays with
-        shape, dtype and slices); a `tf.data.Dataset` of batches (X, Y); or a function without
-        arguments that returns an iterator of batches, called per pass.
+    :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`, read block by block; a
+        `tf.data.Dataset` of batches (X, Y); or a function without arguments that returns an
+        iterator of batches, called per pass.
     :param size: rows per block of arrays.
     :param group: the workers of the run; by default this process alone.
     :raises DataError: for data of another kind, shape or type; while iterating, for empty blocks,
@@ -81,8 +80,8 @@ class Blocks:
     def check_rows(self) -> None:
         """Check the number of rows after a pass; one message with several workers.
 
-        :raises DataError: on all workers, for no rows, and a number other than the model's
-            `num_data` or the last pass's.
+        :raises DataError: on all workers, for no rows, or a number that differs from the model's
+            `num_data` or the last pass.
         """
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:
@@ -99,7 +98,6 @@ class Blocks:
         self.num_data = rows
 
     def _factory(self, data: RegressionData | tf.data.Dataset | Batches) -> Batches:
-        """A function that starts a pass."""
         if isinstance(data, tf.data.Dataset):
             if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
                 raise DataError(
@@ -126,5 +124,4 @@ class Blocks:
         return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in starts)
 
     def _first_of(self, block: int) -> int:
-        """The number of a block's first row, among this worker's."""
         return (block * self.group.workers + self.group.number) * self.size

@@ -78,10 +78,9 @@ class _Visited(NamedTuple):
 
 
 class ConjugateComputation(tf.Module):
-    """Conjugate-computation VI for `models.CVIGP`: the best Gaussian q(f), hyperparameters fixed.
+    """Conjugate-computation VI for `models.CVIGP`: the best Gaussian q(f) at fixed hyperparameters.
 
-    Steps as in the module. Cost: 4/3 N^3 per step and latent; on minibatches, N counts the
-    observations visited so far.
+    Cost: 4/3 N^3 per step and latent; on minibatches, N counts the observations visited so far.
 
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1, a
         fixed-point iteration, converges in a few steps for most log-concave likelihoods. The
@@ -128,7 +127,7 @@ class ConjugateComputation(tf.Module):
         return settings_line(self)
 
     def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1, ...; `DataError` outside (0, 1]."""
+        """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
         return step_size_at(self.step_size, step)
 
     def minimize(
@@ -136,16 +135,15 @@ class ConjugateComputation(tf.Module):
     ) -> StepReport:
         """Take one step of all sites, or of some rows' sites; safe inside `tf.function`.
 
-        The bound, which would cost a second factorisation, is not computed and may fall; `run` is
-        safe.
+        The bound may fall; it is not computed, as it would cost a second factorisation. `run`
+        watches it.
 
-        :param model: the model, with its data.
-        :param rows: [B], the indices of a minibatch; None is all data. Only visited observations
+        :param rows: indices [B] of a minibatch; None is all data. Only observations visited so far
             enter the computation.
-        :param step: the number of the step, for step size and draws; an int32 tensor if the step
+        :param step: number of the step, for step size and draws; an int32 tensor if the step
             size is a number.
-        :return: flags for a step taken, shortened or clipped. Inside `tf.function` read `ok`:
-            nothing is raised.
+        :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
+            `ok`.
         :raises ModelError: for another kind of model.
         :raises DataError: for rows that are empty or out of range.
         :raises NumericalError: if the step fails, naming the observation if one is the cause;
@@ -174,23 +172,20 @@ class ConjugateComputation(tf.Module):
         batch_size: int | None = None,
         progress: bool = False,
     ) -> ConjugateResult:
-        """Step until the sites have converged.
+        """Step until the sites have converged; leave the model at the last accepted sites.
 
         On all data, a step that lowers the bound is undone and halved, and later steps regrow. On
         minibatches (without replacement) and with sampled expectations the bound is not watched:
         use a step size below 1, or a decaying one.
 
-        :param model: the model, left at the last accepted sites.
         :param steps: most steps, undone ones included.
         :param tolerance: stop when the squared distance of a full step is below this share of the
             sites' squared length.
         :param batch_size: observations per minibatch; None is all data. Minibatch runs take all
             `steps`.
         :param progress: show a progress bar.
-        :return: the record of the run.
         :raises ModelError: for another kind of model.
-        :raises DataError: for a batch size below 1 or above N, a step size outside (0, 1], and
-            other numbers out of range.
+        :raises DataError: for numbers out of range.
         :raises NumericalError: if the posterior does not exist at the start, or a step fails.
         """
         require_model("ConjugateComputation.run", model, CVIGP)
@@ -205,7 +200,7 @@ class ConjugateComputation(tf.Module):
         return result
 
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """Return nu, tau [N, L], seed [2] -> the bound and the next targets.
+        """Return a compiled function (nu, tau [N, L], seed [2]) -> the bound and the next targets.
 
         The kernel matrix is computed here, once, for the present hyperparameters.
         """
@@ -239,12 +234,9 @@ class ConjugateComputation(tf.Module):
     def targets(
         self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The sites of a full step.
+        """Sites of a full step: nu and tau [N, L], and the number of clipped precisions [].
 
-        :param g: dE/dmean [N, L].
-        :param h: dE/dvariance [N, L].
-        :param u: means of q(f) less the mean function [N, L].
-        :return: nu [N, L], tau [N, L], and the number of clipped precisions [].
+        g = dE/dmean, h = dE/dvariance and u, the mean of q(f) less the mean function, are [N, L].
         """
         h, clipped = clip_curvature(h, self.negative_precision)
         return g - 2.0 * h * u, -2.0 * h, clipped  # (C13)
@@ -252,14 +244,10 @@ class ConjugateComputation(tf.Module):
     def feasible(
         self, K: tf.Tensor, old: tf.Tensor, goal: tf.Tensor, step_size: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The step that keeps K^-1 + diag(tau) positive definite.
+        """The step that keeps K^-1 + diag(tau) positive definite, and [] bool whether there is one.
 
-        :param K: the prior covariance [G, n, n].
-        :param old: the precisions tau [n, L].
-        :param goal: their targets [n, L].
-        :param step_size: [], the wanted step.
-        :return: that step, halved by "damp" until the posterior exists, and [] bool whether it
-            does.
+        K is [G, n, n]; the precisions `old` and their targets `goal` are [n, L]. Only "damp"
+        halves.
         """
 
         def exists(step: tf.Tensor) -> tf.Tensor:
@@ -303,7 +291,7 @@ class ConjugateComputation(tf.Module):
     def _batch(
         self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor
     ) -> StepReport:
-        """(C19) or (C20), with the posterior of the visited observations alone (C21)."""
+        """(C19) or (C20), from the posterior given the visited observations alone (C21)."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         # 1) the posterior of the observations whose sites are not zero, and of those of the
@@ -335,7 +323,7 @@ class ConjugateComputation(tf.Module):
         )  # (C21)
 
     def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
-        """The error that names the observation behind a failed step on `rows` [B], or None."""
+        """Return the error naming the observation behind a failed step on `rows` [B], or None."""
         if rows is None:
             return unusable_observation(model, None)
         _, places, _, state = self._visited(model, rows)

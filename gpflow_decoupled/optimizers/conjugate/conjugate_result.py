@@ -13,7 +13,7 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class ConjugateResult(RunResult):
-    """The record of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`.
+    """Result of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`.
 
     `history` has one entry per kept step: "step", "seconds", "step_size", "change" (squared
     distance of the sites, or messages, from a full step) and "elbo" (nats). On minibatches the
@@ -52,7 +52,7 @@ class ConjugateRecorder(Recorder):
         self.clipped += clipped
 
     def result(self, reason: str, elbo: float | None = None) -> ConjugateResult:
-        """Return the result; `elbo` is the final bound, by default the last one recorded."""
+        """Return the result; `elbo` is by default the last bound recorded."""
         if elbo is None:
             bounds = self.history["elbo"]
             known = bounds[np.isfinite(bounds)]

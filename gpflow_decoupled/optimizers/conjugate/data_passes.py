@@ -25,7 +25,7 @@ from .local_expectations import by_quadrature
 
 
 class Reading(NamedTuple):
-    """The findings of a pass at a q(u), and the step that led there."""
+    """A pass at some q(u): its bound and targets, and the step that led there."""
 
     natural: Natural
     """The q(u) of the pass."""
@@ -77,11 +77,7 @@ class _Sums(NamedTuple):
 class PassReader:
     """Reads the data at a model's q(u), and moves it.
 
-    :param model: has one whitened Gaussian part.
-    :param blocks: the data.
-    :param negative_precision: the policy, see `optimizers.steps`.
     :param compile: False runs eagerly.
-    :param bar: counts the passes.
     :raises NumericalError: if the inducing variables' kernel matrix has no factor.
     """
 
@@ -105,7 +101,7 @@ class PassReader:
             raise diagnose(name, matrix.numpy())
 
     def start(self) -> Reading:
-        """One pass at the model's q(u), with several workers the first one's."""
+        """Read the data at the model's q(u); with several workers, at the first one's."""
         basis, group = self.model.basis, self.blocks.group
         state = basis.factor(self.model.kernel, with_kl=False)
         (part,) = basis.gaussians(state)
@@ -116,7 +112,7 @@ class PassReader:
         return self._read(Natural.of(apply_per_latent(precision, part.mean), precision), np.nan)
 
     def read(self, natural: Natural, step_size: float, otherwise: Reading) -> Reading:
-        """One pass at another q(u), which is written to the model.
+        """Write another q(u) to the model and read the data there.
 
         An interrupted or failed pass leaves the model at `otherwise`.
         """
@@ -128,11 +124,8 @@ class PassReader:
             raise
 
     def step(self, now: Reading, step_size: float) -> tuple[Natural, float, bool]:
-        """Return the q(u) after a step, halved until it exists.
+        """Return the q(u) after a step from `now`, its step size, and whether it was halved.
 
-        :param now: the reading at the present q(u).
-        :param step_size: the wanted step.
-        :return: the new q(u), its step size, and whether it was halved.
         :raises NumericalError: if "raise" meets too long a step, or no step is short enough.
         """
         size = tf.constant(step_size, now.precision.dtype)

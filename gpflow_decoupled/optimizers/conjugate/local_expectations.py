@@ -15,7 +15,7 @@ from ...models.expectations import check_draws, log_densities
 
 
 class Expectations(NamedTuple):
-    """E_n = E_q log p(y_n | f_n), and its derivatives in the latents' mean and variance."""
+    """E_n = E_q log p(y_n | f_n), and its derivatives in mean and variance of the latents."""
 
     value: tf.Tensor
     """E [N], nats."""
@@ -28,12 +28,9 @@ class Expectations(NamedTuple):
 def by_quadrature(
     model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
 ) -> Expectations:
-    """By the likelihood's integrals: closed forms or Gauss-Hermite quadrature.
+    """Expectations by the likelihood's integrals: closed forms or Gauss-Hermite quadrature.
 
-    :param model: gives likelihood, mean function and mixing of outputs.
-    :param mean: of the latents under q [N, L], less the mean function.
-    :param variance: of the latents under q [N, L].
-    :param data: X [N, D], Y [N, P].
+    Mean (less the mean function) and variance of q are [N, L], X [N, D], Y [N, P].
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
@@ -49,17 +46,12 @@ def by_sampling(
     samples: int,
     seed: tf.Tensor,
 ) -> Expectations:
-    """From draws of each latent, independent across observations.
+    """Expectations from draws of each latent, independent across observations.
 
     With l = log p(y | f), f = mean + sd eps, unbiased averages of g = E l' and h = E l' eps / (2
-    sd) need no second derivative.
+    sd) need no second derivative. Shapes as in `by_quadrature`; `seed` is [2].
 
-    :param model: gives likelihood, mean function and mixing of outputs.
-    :param mean: of the latents under q [N, L], less the mean function.
-    :param variance: of the latents under q [N, L].
-    :param data: X [N, D], Y [N, P].
     :param samples: draws per observation.
-    :param seed: [2].
     :raises DataError: for likelihoods whose draws have no gradient, or without a density.
     """
     check_draws(model.likelihood)

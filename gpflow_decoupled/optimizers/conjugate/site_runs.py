@@ -77,7 +77,6 @@ class _SiteClimber:
         self.round_off = round_off(model.float_type)
 
     def start(self) -> _Point:
-        """The sites of the model."""
         nu, tau = (
             tf.convert_to_tensor(self.model.basis.nu),
             tf.convert_to_tensor(self.model.basis.tau),
@@ -85,7 +84,7 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The sites after a step, their bound and next targets, from one pass over the data."""
+        """Sites after a step, their bound and next targets, from one pass."""
         size, goal = share * self.rule.step_size_at(step), now.probe
         nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
         tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)
@@ -93,7 +92,7 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, step + 1)), size, change)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """True if the posterior exists and, where steps ascend, the bound has not fallen."""
+        """True if the posterior exists and, where steps ascend, the bound rose."""
         rule, elbo = self.rule, float(then.probe.elbo)
         if not then.probe.ok and rule.negative_precision == "raise":
             raise step_failure()

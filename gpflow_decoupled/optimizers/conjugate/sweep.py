@@ -12,10 +12,8 @@ Then q(u) moves, (C25):
     (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
 
 the natural-gradient step (D46) on all data, and (C29) for the weights of a linear model. The next
-pass gives the bound; if it fell, the step is undone.
-
-Replicas of `tf.distribute` add up their blocks in one message of 8 (L (M (M + 1) / 2 + M) + 2)
-bytes per pass.
+pass gives the bound; if it fell, the step is undone. Replicas add up their blocks in one message of
+8 (L (M (M + 1) / 2 + M) + 2) bytes per pass.
 """
 
 from __future__ import annotations
@@ -88,7 +86,6 @@ def sweep(
         in `strategy.scope()`. All workers pass the same arrays, or a function of
         `tf.distribute.InputContext` that returns a worker's dataset. q starts as the first
         worker's.
-    :return: the record of the run.
     :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
@@ -136,7 +133,7 @@ def _agreed_blocks(
     block: int,
     settings: tuple[object, ...],
 ) -> Blocks:
-    """This worker's data; `DataError` on all for unusable or disagreeing data, model, settings."""
+    """Return this worker's data; raise `DataError` on all if data or settings disagree."""
     blocks = group.together(
         lambda: Blocks(
             model, data if group.strategy is None else dataset_of(data, group), block, group
@@ -154,7 +151,6 @@ def _agreed_blocks(
 
 
 def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> ConjugateResult:
-    """Passes until the bound does not rise, and their record."""
     view, blocks = climber.reader.model, climber.reader.blocks
     start = climber.reader.start()
     if not start.ok:
@@ -179,7 +175,6 @@ class _PassClimber:
         self.record = ConjugateRecorder()
 
     def propose(self, now: Reading, step: int, share: float) -> Reading:
-        """Read the data after a step from `now`."""
         new, size = self._step(now, step, share)
         return self.reader.read(new, size, otherwise=now)
 
@@ -195,7 +190,6 @@ class _PassClimber:
         return True
 
     def converged(self, now: Reading) -> bool:
-        """True if a full step would gain less than the tolerance."""
         return bool(self.group.first(now.promise() <= self.tolerance))
 
     def last_step(self, now: Reading, step: int, share: float) -> None:
@@ -205,7 +199,6 @@ class _PassClimber:
         self.record.add(size, now.distance(), np.nan, now.clipped)
 
     def _step(self, now: Reading, step: int, share: float) -> tuple[Natural, float]:
-        """The q(u) after a step, and its step size."""
         size = share * step_size_at(self.step_size, step)
         new, size, halved = self.group.together(lambda: self.reader.step(now, size))
         self.record.shortened += int(halved)
@@ -213,7 +206,6 @@ class _PassClimber:
 
 
 def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:
-    """Raise the error for this worker's first row with a non-finite expected log density."""
     for X, Y in blocks:
         error = unusable_observation(model, (X, Y), rows=blocks.first + np.arange(X.shape[0]))
         if error is not None:

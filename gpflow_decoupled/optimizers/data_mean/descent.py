@@ -92,11 +92,7 @@ class DualDescent:
 
     :param tolerance: the wanted gap in nats.
     :param epochs: most passes over the rows.
-    :param correct_every: epochs of a round.
-    :param batch_size: B.
     :param step_size: eta in units of the formula above.
-    :param momentum: rho.
-    :param seed: of the rows.
     :param dtype: tf.float32 for faster products; None is the data's.
     """
 
@@ -158,7 +154,6 @@ class DualDescent:
         return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
 
     def _end(self, now: Point, left: int, deadline: float) -> str:
-        """The reason not to begin another round, or ""."""
         if now.gap <= self.tolerance:
             return CONVERGED
         if left < 1:
@@ -248,12 +243,10 @@ class _Descent:
 
     @property
     def epochs(self) -> int:
-        """Epochs begun."""
         return -(-self.taken // self.epoch)
 
     @property
     def passes(self) -> int:
-        """Rows of all batches, in products with K."""
         return -(-self.taken * self.batch // self.count)
 
     def run(self, goal: float) -> bool:

@@ -64,9 +64,6 @@ def evidence_bound(
 ) -> tf.Tensor:
     """Return one of the bounds in nats, a scalar; N^2 + N M^2, memory M^2 and a block.
 
-    :param kernel: the prior covariance.
-    :param beta: inducing points, which make Q.
-    :param mean: its points are the N inputs.
     :param y: observations less the mean function [N, L].
     :param weights: w [N, L], or [N, 1] for all latents, above zero. With negative ones, of sites,
         the number bounds no density, but depends on kernel and points as the bound at these sites.

@@ -139,7 +139,6 @@ class MeanOptimizer(abc.ABC):
     ) -> MeanResult:
         """`run` on workers already checked to agree, inside `group.scope()`.
 
-        :param group: the workers.
         :param show: shows a line of progress; None is a progress bar if `progress` is set.
         """
         mean = data_mean_of(model, type(self).__name__)
@@ -252,20 +251,17 @@ class _Run:
         return abs(self._gain) < self.settings.tolerance
 
     def _steps(self) -> Iterator[int]:
-        """Step numbers, until time is up."""
         for step in range(self.settings.max_steps):
             if self._over():
                 return
             yield step
 
     def _over(self) -> str:
-        """Why no further step is taken, or ""."""
         if self.last is not None and self.last.reason == INTERRUPTED:
             return INTERRUPTED
         return TIME_IS_UP if self.group.is_over(self.deadline) else ""
 
     def _whole_step(self, now: Posterior) -> _Full:
-        """Solve for the mean at the sites of `now`."""
         natural, weights, precisions = sites_of(now)
         system = MeanSystem(
             self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group
@@ -283,7 +279,6 @@ class _Run:
         return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
 
     def _start(self) -> Posterior:
-        """The model's q(f)."""
         basis, kernel = self.model.basis, self.model.kernel
         state = basis.factor(kernel, with_kl=False)
         K_a = tf.zeros_like(state.a)
@@ -312,7 +307,6 @@ class _Run:
         return found._replace(elbo=self.group.first(found.elbo))
 
     def _take(self, then: Posterior) -> None:
-        """Record a step, and write it to the model."""
         gap = float("nan") if self.last is None else self.last.gap
         self.record.append(len(self.record) + 1, elbo=then.elbo, gap=gap, products=self.products)
         self._write(then)

@@ -63,12 +63,10 @@ class Solve(Protocol):
     ) -> MeanSolution:
         """Solve (K + D) a = y~.
 
-        :param system: the system.
         :param start: a [N, L], from a similar system, or zeros.
         :param K_start: K a of the start [N, L].
         :param deadline: a value of `time.perf_counter` after which only the certificate is
             computed.
-        :param report: shows progress.
         :raises NumericalError: if a product with the kernel matrix has overflowed.
         """
 

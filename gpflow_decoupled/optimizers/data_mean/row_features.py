@@ -90,9 +90,6 @@ class RowFeatures(NamedTuple):
 def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: int) -> RowFeatures:
     """A at inputs X [N, D]; R^3 / 3 + N R^2.
 
-    :param kernel: the kernel.
-    :param points: R points, beta first.
-    :param size: M, the number of points of beta.
     :raises NumericalError: if the covariance at the points cannot be factorised.
     """
     chol, ok = cholesky(gram_to_factor(kernel, points))

@@ -54,7 +54,6 @@ def posterior_of(
 
     :param model: provides likelihood and mean function.
     :param data: X [N, D], Y [N, P].
-    :param projections: A of the rows.
     :param a: coefficients [N, L].
     :param K_a: K a [N, L].
     :param inducing: q(u), whitened.

@@ -62,7 +62,6 @@ def solve_mean(
     An interrupt ends a round, followed by the product in full precision; in that product, it
     returns the recursion's result. With several workers it is raised, because the others go on.
 
-    :param system: the system.
     :param start: a [N, L], from a similar system, or zeros.
     :param tolerance: largest gap, in nats.
     :param max_products: limit of products, plus one for the certificate.
@@ -70,7 +69,6 @@ def solve_mean(
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
     :param deadline: a value of `time.perf_counter`. No product begins that would end later, with
         its certificate, judged by the last.
-    :param report: shows progress.
     :param certify: False relies on the recursion's residual, and ends after the first round.
     :raises NumericalError: if the gap is not finite: a product has overflowed.
     """
@@ -189,7 +187,6 @@ class _Rounds:
         return residual
 
     def solution(self, points: list[Point]) -> MeanSolution:
-        """The best of the points, with the cost of the rounds."""
         best = best_of(points, self.tolerance)
         good = best.certified and best.gap <= self.tolerance
         reason = CONVERGED if good else self.reason or CONVERGED
@@ -233,11 +230,9 @@ def seconds_of_solves(
     The rest is the preconditioner and the certificate in full precision; both are measured on some
     rows.
 
-    :param model: a model with a mean on all data.
     :param X: inputs [N, D].
     :param rank: points of the preconditioner; None as in `preconditioner_rank`.
     :param dtype: of the products; None is the dtype of X.
-    :param group: the workers.
     """
     rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]

@@ -50,12 +50,9 @@ _ROUNDED_ROWS, _ROUNDING_STEPS = 2048, 3
 class MeanSystem:
     """(K + D) a = y~ for each latent.
 
-    :param kernel: the kernel.
-    :param mean: its points are the N training inputs.
     :param projections: A at beta and at the points of the preconditioner.
     :param weights: w [N, L], above zero; then w of each column of the target [N, L S].
     :param target: y~ [N, L S].
-    :param group: the workers.
     :param draws: S, right-hand sides per latent in neighbouring columns, with one factorisation.
     :raises NumericalError: if I + A W A^T cannot be factorised.
     """

@@ -37,7 +37,8 @@ class CholeskyKL:
     """Maximise the bound over mean and Cholesky factor by L-BFGS (Challis & Barber 2011).
 
     It finds the q of `LinearlyConstrainedLagrangian` with many more parameters: for comparison, and
-    for site losses without a dual.
+    for site losses without a dual. Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L
+    numbers, for the history of L-BFGS.
 
     :param whiten: whitened coordinates, with far fewer iterations; False is the form compared in
         Khan 2014.
@@ -47,7 +48,6 @@ class CholeskyKL:
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers, for the history of L-BFGS.
     Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
@@ -74,7 +74,7 @@ class CholeskyKL:
         """Maximise the bound from the prior mean and a covariance narrower than the prior's.
 
         The model gets the multipliers of the best mean and factor, and the result has the bound
-        there; at convergence it equals the history's bound of mean and factor.
+        there; at convergence it equals the history's.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
@@ -129,7 +129,7 @@ class CholeskyKL:
     def _write(
         self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor
     ) -> float | None:
-        """The bound at multipliers of this mean and variance, left in the model; of two alpha."""
+        """Write the better of two alpha for this mean and variance; return the bound."""
         # multipliers by (V11)
         mean, deviation = _moments(problem, A, self.whiten, t, T)
         loss = problem.expand(mean, deviation)

@@ -42,6 +42,14 @@ _LEAST = 1e-6
 class ConstraintSubset:
     """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
+    The bound keeps the losses of all data, so every subset gives a lower bound of log p(y). Its
+    maximum does not fall as rows are added; with M = N it is the maximum of
+    `LinearlyConstrainedLagrangian`. Lambda stays non-negative.
+
+    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
+    = N, in blocks. A start takes a dozen passes over all data of N M^2 each, a run on batches ten
+    more.
+
     :param size: M; the subset is random, and contains smaller ones of the same seed.
     :param batch_size: observations per step of Adam; None is all, by SciPy's L-BFGS-B.
     :param steps: of Adam, or most evaluations of L-BFGS-B.
@@ -52,14 +60,7 @@ class ConstraintSubset:
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    The bound has the losses of all data, a lower bound of log p(y) for every subset. Its maximum
-    does not fall as rows are added, and is that of `LinearlyConstrainedLagrangian` at M = N; below,
-    q differs from the prior by rank M, and the maximum may not be unique. Lambda stays
-    non-negative.
-
-    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
-    = N, in blocks. No N x N matrix is formed. A start takes a dozen passes over all data of N M^2
-    each, a run on batches ten more. Example::
+    Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = ConstraintSubset(200, batch_size=500).run(model)
@@ -103,10 +104,9 @@ class ConstraintSubset:
     def run(self, model: LCLGP) -> LagrangianResult:
         """Find the best multipliers of the subset; leave the model there: [N, L], zero elsewhere.
 
-        Starts at the model's multipliers if the subset contains all that are not zero, else at a
-        new start. A run on batches computes the bound at the start, the end and a few times
-        between, and keeps the best. `LinearlyConstrainedLagrangian` cannot continue from zeros
-        outside S.
+        Starts at the model's multipliers if the subset contains all that are not zero. A run on
+        batches computes the bound at the start, the end and a few times between, and keeps the
+        best. `LinearlyConstrainedLagrangian` cannot continue from zeros.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
@@ -219,7 +219,9 @@ class ConstraintSubset:
         record: LagrangianRecord,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adam over R^T alpha and log lambda: the best multipliers of checks on all data."""
+        """Adam over R^T alpha and log lambda; returns the best of the points checked on all
+        data.
+        """
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12
@@ -248,7 +250,9 @@ class ConstraintSubset:
     def _make_step(
         self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
     ) -> Callable[[tf.Tensor], None]:
-        """A step of Adam on a batch; no change where the bound or its gradient is not finite."""
+        """Compile a step of Adam on a batch, without effect where bound or gradient is not
+        finite.
+        """
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -266,7 +270,7 @@ class ConstraintSubset:
         return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Endless batches of one size: passes in random order, without incomplete batches."""
+        """Yield full batches without end, in a new random order per pass."""
         size = int(self.batch_size or count)
         while True:
             order = rng.permutation(count)
@@ -274,7 +278,7 @@ class ConstraintSubset:
 
 
 def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
-    """First alpha and lam [M, L]: the model's, or scaled curvatures of the losses at the prior."""
+    """First alpha and lam [M, L]: the model's, or curvatures of the losses at the prior."""
     alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
     used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
@@ -291,7 +295,7 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-    """alpha [M, L] after Newton steps on all data with Hessian R R^T, halved if the bound falls."""
+    """alpha [M, L] after Newton steps on all data with Hessian R R^T."""
     at, share = bound.evaluate(alpha, lam), 1.0
     for _ in range(_NEWTON_STEPS):
         new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))

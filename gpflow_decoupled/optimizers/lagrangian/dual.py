@@ -69,11 +69,11 @@ class DualPoint(NamedTuple):
 class DualProblem:
     """The dual of a model's bound, as compiled functions of the multipliers.
 
-    :param model: its kernel matrix and mean function are read here, and by `refresh`.
-    :param compile: False runs eagerly, faster for few calls.
-
     Cost per latent of `marginals`: 2/3 N^3, or N p^2 in weight space; of `point`: a few passes over
     the site losses.
+
+    :param model: its kernel matrix and mean function are read here, and by `refresh`.
+    :param compile: False runs eagerly, faster for few calls.
     """
 
     def __init__(self, model: LCLGP, compile: bool = True) -> None:
@@ -105,8 +105,7 @@ class DualProblem:
         """Marginals after a step of the site fixed point (V22).
 
         Multipliers are Gaussian sites of precision lambda and natural mean b = lambda u - alpha.
-        Both move by a share [] towards the derivatives of the losses at the marginals. The new
-        alpha may lie outside S.
+        Both move by `share` towards the derivatives of the losses; alpha may leave S.
         """
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
@@ -128,7 +127,7 @@ class DualProblem:
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
     def write_best(self, candidates: list[tuple[tf.Tensor, tf.Tensor]]) -> float | None:
-        """The best bound of candidates (alpha, lam) [N, L], left in the model, or None."""
+        """Write the best of the candidates (alpha, lam) [N, L] to the model; return its bound."""
         found = [self.marginals(alpha, lam) for alpha, lam in candidates]
         best = max(found, key=lambda at: float(at.bound) if bool(at.ok) else -math.inf)
         if not bool(best.ok):

@@ -1,7 +1,7 @@
 """The first multipliers of a run: the model's, checked, or a new start if all are zero.
 
 A new start fits each observation alone (`isolated_sites`), which also works under a prior so broad
-that expectations under it overflow, and improves by a few steps of the site fixed point (V22).
+that expectations under it overflow, and improves it by site fixed points (V22).
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def first_marginals(
     """Marginals at the model's multipliers, or at a new start if all are zero.
 
     :param sweeps: most site fixed points (V22) to improve a start, while each gains more than
-        `tolerance`.
-    :param tolerance: in nats.
+        `tolerance` nats.
     :param project: move the model's multipliers into S, which depends on the likelihood's
         parameters.
     :return: the marginals, and (h, sigma) [N, L] from which to maximise the sites.
@@ -78,7 +77,7 @@ def first_marginals(
 
 
 def inside(problem: DualProblem, at: Marginals) -> Marginals:
-    """The marginals with every alpha [N, L] in S; f_h replaces those outside."""
+    """Marginals with each alpha [N, L] outside S replaced by f_h."""
     low, high = box_of(problem.loss, MARGIN)
     keep = (at.alpha > low) & (at.alpha < high)
     slope = problem.expand(at.mean, at.deviation).d_h
@@ -126,10 +125,10 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First h and sigma [N, L] of `isolated_sites`: prior mean and a share of the prior deviation.
+    """First h and sigma [N, L]: prior mean and a share of the prior deviation.
 
-    Where the loss there far exceeds its value at the site's preferred point, start at that point
-    with sigma at most 1.
+    Where the loss there far exceeds the site's least, start at its preferred point with sigma at
+    most 1.
     """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
@@ -141,7 +140,7 @@ def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
-    """Marginals after site fixed points (V22), each halved while the bound would fall."""
+    """Marginals after site fixed points (V22), halved while the bound would fall."""
     share = 1.0
     for _ in range(sweeps):
         new = problem.sweep(at, tf.constant(share, at.alpha.dtype))

@@ -19,8 +19,8 @@ class LagrangianResult(RunResult):
 
     `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1] that
     begin with the start: "step", "seconds", "elbo" (nats), "inner_steps" (Newton steps or
-    evaluations since the entry before) and "gap" (duality gap of the subproblem in nats, NaN for
-    none). `elbo` is the model's bound, the best of the run. Example::
+    evaluations since the entry before) and "gap" (duality gap of the subproblem in nats, or NaN).
+    `elbo` is the model's bound, the best of the run. Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
         print(result.elbo, result.converged, result.history["elbo"])
@@ -50,7 +50,7 @@ class LagrangianRecord(Recorder):
         self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
     def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
-        """The result; `elbo` is the model's bound if not the best of the history."""
+        """Return the result; `elbo` is by default the best of the history."""
         history = self.history
         best = elbo
         if best is None:
@@ -66,10 +66,7 @@ class LagrangianRecord(Recorder):
 
 
 def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
-    """Warn if the bound stopped rising before the last subproblem was solved.
-
-    :param tolerance: in nats; no warning for a duality gap up to it.
-    """
+    """Warn if the run ended with a duality gap above `tolerance` nats."""
     gaps = result.history["gap"]
     last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])
     if result.reason != STUCK or abs(last) <= tolerance:

@@ -1,4 +1,4 @@
-"""The dual of a subproblem by L-BFGS-B, as in the paper, for data too large for Newton's method."""
+"""Minimise a subproblem's dual by L-BFGS-B, as in the paper, for many observations."""
 
 from __future__ import annotations
 
@@ -28,14 +28,10 @@ def lbfgs_solve(
     box: Box,
     finished: Callable[[Marginals, DualPoint], bool],
 ) -> tuple[Marginals, DualPoint, int]:
-    """The least D_k that L-BFGS-B finds from `at`, and the number of evaluations.
+    """Minimise D_k by L-BFGS-B from `at`; return the best point and the number of evaluations.
 
-    Coordinates are scaled by the diagonal of the Hessian (V18) at the start. Where V does not exist
-    D_k is infinite, and the line search backtracks. Cost of an evaluation: `DualProblem.marginals`
-    and `DualProblem.point`.
-
-    :param at: the start, alpha and lam [N, L] in the box, and `point` the subproblem there.
-    :param finished: whether the duality gap is small enough.
+    Coordinates are scaled by the Hessian's diagonal (V18) at the start, where alpha and lam [N, L]
+    lie in the box. Where V does not exist D_k is infinite, and the line search backtracks.
     """
     if finished(at, point):
         return at, point, 0

@@ -63,31 +63,31 @@ class Prepared(NamedTuple):
 class LinearlyConstrainedLagrangian:
     """Find the best q of an `LCLGP` at fixed hyperparameters by the LCL of Khan 2014.
 
-    :param theta: the proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
+    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
+    form="weight" some 30 N p^2, or N p^2, and N p memory.
+
+    :param theta: proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
         It is 1 after a subproblem that did not raise the bound.
     :param inner: minimiser of the dual: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up
         to 3000 observations, and for form="weight".
     :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, or a
         falling series of changes leaves less to gain.
-    :param accelerate: near the solution, Newton steps on the optimality conditions, which double
-        the digits, with a subproblem instead where one would lower the bound; also site fixed
-        points that gain more than the last subproblem, for sites that are not log-concave or after
-        a subproblem without a step. No effect with `trust_region`, `augmented` or, for sites that
-        are not log-concave, without `curvature`.
-    :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|;
-        None for none.
-    :param augmented: the paper's (19)-(20), a term in sigma whose weight grows after a refused
+    :param accelerate: near the solution, take Newton steps on the optimality conditions, which
+        double the digits; and site fixed points where these gain more than the last subproblem. No
+        effect with `trust_region`, `augmented` or, for sites that are not log-concave, without
+        `curvature`.
+    :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|.
+    :param augmented: add the paper's (19)-(20), a term in sigma whose weight grows after a refused
         step.
-    :param curvature: concave terms for sites that are not log-concave; without them a run may not
-        converge.
+    :param curvature: add concave terms for sites that are not log-concave; without them a run may
+        not converge.
     :param sweeps: most site fixed points to improve a new start.
     :param max_outer: most outer iterations.
     :param compile: False runs eagerly, faster for few or very large steps.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another `inner`.
 
-    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
-    form="weight" some 30 N p^2, or N p^2, and N p memory. Example::
+    Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = LinearlyConstrainedLagrangian().run(model)
@@ -133,9 +133,9 @@ class LinearlyConstrainedLagrangian:
         return settings_line(self)
 
     def prepare(self, model: LCLGP) -> Prepared:
-        """Functions that runs on a model compile, for runs alternating with hyperparameter steps.
+        """Compile the functions of `run`, for runs alternating with hyperparameter steps.
 
-        :param model: as in `run`, with the same errors.
+        Raises the errors of `run`.
         """
         require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
         problem = DualProblem(model, self.compile)
@@ -165,9 +165,8 @@ class LinearlyConstrainedLagrangian:
         changes.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
-        :param prepared: `prepare(model)`, for runs alternating with hyperparameter steps: nothing
-            is compiled twice, kernel and likelihood are read again, and multipliers that left S
-            with the likelihood's change are moved back.
+        :param prepared: `prepare(model)`, so that nothing is compiled twice. Kernel and likelihood
+            are read again; multipliers that left S with the likelihood's change are moved back.
         :param progress: show a progress bar.
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
@@ -195,7 +194,7 @@ class LinearlyConstrainedLagrangian:
         return result
 
     def inner_solver(self, model: LCLGP) -> str:
-        """How a run on a model minimises its duals: "newton" or "lbfgs"."""
+        """The minimiser of the duals of a model: "newton" or "lbfgs"."""
         require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP)
         if self.inner != "auto":
             return self.inner
@@ -254,7 +253,7 @@ class _Run:
     def iterate(
         self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
     ) -> LagrangianResult:
-        """Outer iterations from marginals `at`, with sites maximised from `start`, [N, L] each."""
+        """Outer iterations from marginals `at`, with sites maximised from `start` [N, L]."""
         best, refused, converged, reason = at, 0, False, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
             # 1) The fastest step that applies here.
@@ -283,7 +282,7 @@ class _Run:
         return self.record.result(converged, reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
-        """A Newton step on (V11) after a small duality gap; None if the bound would fall."""
+        """A Newton step on (V11); None if the duality gap is large or the bound would fall."""
         if not self.fast or abs(self.gap) > self.near:
             return None
         new = stationary_step(
@@ -297,8 +296,7 @@ class _Run:
     def _swept(self, at: Marginals) -> _Iteration | None:
         """A site fixed point (V22) that gains more than the last subproblem, or None.
 
-        Tried for sites that are not log-concave, where subproblems move little, and after a
-        subproblem without a step.
+        Tried for sites that are not log-concave, and after a subproblem without a step.
         """
         if not self.fast or not (self.not_concave or self.stuck):
             return None
@@ -314,12 +312,11 @@ class _Run:
         return None
 
     def _may_sweep(self, at: Marginals) -> bool:
-        """Whether to try site fixed points after a subproblem without a step; once per bound."""
+        """True once per bound after a subproblem without a step."""
         self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
         return self.fast and self.stuck
 
     def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
-        """One subproblem, solved until its duality gap is small beside its gain."""
         problem, rule = self.problem, self.rule
         sub, box = make_subproblem(problem, at, self.policy)
         floor, before = _GAP * rule.tolerance, float(at.bound)
@@ -341,7 +338,6 @@ class _Run:
         return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
     def _settled(self, change: float) -> bool:
-        """Whether less than the tolerance is left to gain, by the last changes."""
         tolerance, last = self.rule.tolerance, self.change
         if abs(change) < tolerance:
             return True
@@ -349,7 +345,6 @@ class _Run:
         return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
 
     def _accepts(self, found: _Iteration, change: float) -> bool:
-        """Whether to continue from an outer iteration: the bound rose, or may fall."""
         smaller, self.violation = found.violation <= self.violation, found.violation
         if not bool(found.new.ok):
             return False

@@ -134,11 +134,9 @@ def newton_solve(
     direction: Direction,
     max_steps: int = 50,
 ) -> tuple[Marginals, DualPoint, int]:
-    """Newton steps on D_k with a line search until `finished`: the last point, number of steps.
+    """Take Newton steps on D_k until `finished`; return the last point and the number of steps.
 
-    :param at: the start, alpha and lam [N, L] in the box, and `point` the subproblem there.
-    :param finished: whether the duality gap is small enough.
-    :param direction: `newton_direction`, compiled.
+    The start `at` has alpha and lam [N, L] in the box; `direction` is `newton_direction`, compiled.
     """
     for step in range(max_steps):
         if finished(at, point):
@@ -189,7 +187,7 @@ def _line_search(
 def _predicted(
     at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Maximisers (h, sigma) [N, L] at `to`, to first order; those at `point` if far."""
+    """Maximisers (h, sigma) [N, L] at `to`, to first order; unchanged where `to` is far."""
     sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
     d_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam  # (V17)
     d_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam  # (V17)

@@ -32,7 +32,7 @@ class OpperArchambeau:
     """Maximise the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau`.
 
     It finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site
-    losses without a dual.
+    losses without a dual. Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2.
 
     :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
         below the prior variance the bound may still be some nats too low.
@@ -40,7 +40,7 @@ class OpperArchambeau:
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2. Example::
+    Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = OpperArchambeau().run(model)
@@ -64,9 +64,7 @@ class OpperArchambeau:
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the model's multipliers, or from a new start if all are zero.
 
-        The model is left at the best multipliers.
-
-        :param model: an `LCLGP`, or the result of `LCLGLM`.
+        :param model: an `LCLGP`, or the result of `LCLGLM`; left at the best multipliers.
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers out of range.
         :raises NumericalError: if no start has a finite bound.

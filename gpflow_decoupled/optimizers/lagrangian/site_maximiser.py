@@ -68,10 +68,7 @@ class _Model(NamedTuple):
 
 
 def check_dual(loss: SiteLoss) -> None:
-    """Refuse a loss without a dual: not convex, or without second derivatives.
-
-    :raises DataError: for such a loss.
-    """
+    """Raise `DataError` for a loss without a dual: not convex, or without second derivatives."""
     if loss.reference is not None:
         return check_dual(loss.reference.loss)
     if loss.parts:
@@ -170,7 +167,6 @@ def _by_parts(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """Maximisers of each part's rows, in turn."""
     found, first = [], 0
     for part in parts:
         rows = slice(first, first + int(part.Y.shape[0]))
@@ -220,7 +216,7 @@ def _value(
     sigma: tf.Tensor,
     loss: tf.Tensor,
 ) -> tf.Tensor:
-    """The objective of (V15) [N, L] at (h, sigma), less the paper's augmented term (19)."""
+    """The objective of (V15) [N, L], less the paper's augmented term (19)."""
     value = dual_objective(
         loss, h, sigma, alpha, lam, sub.sigma, sub.rho, sub.kappa, sub.h
     )  # (V15)

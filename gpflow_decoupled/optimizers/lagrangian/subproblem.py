@@ -1,7 +1,7 @@
 """A subproblem that touches the bound: its proximal weights, and the box of its multipliers.
 
 The weights limit the move of an outer iteration: rho penalises moves of the standard deviations,
-kappa of the means, and delta is the extra term of the paper's augmented Lagrangian.
+kappa of the means; delta is the extra term of the paper's augmented Lagrangian.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Policy(NamedTuple):
 
 
 def more_cautious(policy: Policy) -> Policy | None:
-    """The policy after a refused subproblem, or one without a step; None if no setting is left."""
+    """The policy after a refused or useless subproblem; None if no setting is left."""
     if policy.delta is not None:
         return policy._replace(delta=max(1.0, 4.0 * policy.delta))  # the paper's (20)
     if policy.radius < math.inf:
@@ -55,11 +55,10 @@ def more_cautious(policy: Policy) -> Policy | None:
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem that touches the bound at marginals `at`, [N, L], and its multipliers' box.
+    """The subproblem that touches the bound at marginals `at` [N, L], and its box.
 
-    For a loss that subtracts Gaussians, `rho` and `kappa` refer to the loss without them, with
-    the box
-    of (V31).
+    For a loss that subtracts Gaussians, rho, kappa and the box of (V31) refer to the loss without
+    them.
     """
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
     if (
@@ -101,9 +100,9 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
     """Marginals at multipliers inside the box, with the weights' means kept as in `at`.
 
-    Without subtracted Gaussians the multipliers already lie in the box. Else let beta = alpha + c
-    (h_k - mu), as in (V31). At h_k the weights' beta is -X^T alpha of the observations, so scaling
-    all beta by one number keeps the weights' means.
+    Without subtracted Gaussians nothing changes. Else let beta = alpha + c (h_k - mu), as in (V31).
+    At h_k the weights' beta is -X^T alpha of the observations, so scaling all beta by one number
+    keeps the weights' means.
     """
     if sub.precision is None or sub.centre is None:
         return at

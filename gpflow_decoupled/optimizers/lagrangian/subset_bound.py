@@ -38,7 +38,7 @@ _BLOCK = 1024
 
 
 class SubsetState(NamedTuple):
-    """The subset at some multipliers: terms of other observations' moments, and the divergence."""
+    """The subset at some multipliers: terms for the moments elsewhere, and the divergence."""
 
     alpha: tf.Tensor
     """[M, L]"""
@@ -72,8 +72,8 @@ class SubsetPoint(NamedTuple):
 class SubsetBound:
     """The bound F as a function of a subset's multipliers, on all data or estimated from a batch.
 
-    Estimates are unbiased. Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 +
-    B M memory. A pass over all data has B = N, in blocks.
+    Estimates are unbiased. Cost per latent for a batch of B: M^3 + 3 B M^2, with M^2 + B M memory;
+    a pass over all data goes in blocks.
 
     :param model: the kernel matrix of the subset is formed here, once.
     :param rows: the subset [M], distinct.
@@ -124,7 +124,7 @@ class SubsetBound:
         return SubsetState(alpha, chol, scale, half, divergence, -K_alpha, g_lam, ok)
 
     def part(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Sum of losses of rows [B], and its negative gradient in alpha and lam, [M, L] each."""
+        """Sum of losses of rows [B], and its negative gradients in alpha and lam [M, L]."""
         K, T, mean, variance = self._moments(state, batch)
         sigma = tf.sqrt(variance)
         loss = self._expand(batch, mean, sigma)

@@ -106,13 +106,11 @@ class MeanFieldCVI(tf.Module):
 
         The bound is not computed, and may fall; `run` watches it.
 
-        :param graph: the model, with its data.
-        :param step: the step number, which sets step size and draws.
+        :param step: number of the step, for step size and draws.
         :return: whether the step was taken, and its halvings. `tf.function` cannot raise: read
             `ok`.
         :raises ModelError: for another kind of model.
-        :raises NumericalError: if the step fails, with the names of factor and variable; nothing
-            changes.
+        :raises NumericalError: if the step fails, naming factor and variable; nothing changes.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
         seed = tf.constant([self.seed, step], tf.int32)
@@ -137,25 +135,23 @@ class MeanFieldCVI(tf.Module):
         batch_size: int | None = None,
         progress: bool = False,
     ) -> ConjugateResult:
-        """Take steps until the messages have converged.
+        """Take steps until the messages have converged; leave the graph at the last accepted ones.
 
         On all data, a step that lowers the bound is undone and halved; later steps grow back. The
         bound is not watched with sampled factors, where it is an estimate, nor on minibatches: use
         a step size below 1, or a decaying one. Minibatches are a fixed division of the rows, in
         random order.
 
-        :param graph: the model, left at the last accepted messages.
         :param steps: limit of steps, undone ones included.
         :param tolerance: stop when the squared distance to the end of a full step is below this
             share of the messages' squared length.
         :param batch_size: rows per minibatch; None is all data. Runs on minibatches take all
             `steps`.
         :param progress: show a progress bar.
-        :return: the result.
         :raises ModelError: for another kind of model.
         :raises DataError: for a batch size that does not fit the data, and a step size outside (0,
             1].
-        :raises NumericalError: if a step fails, with the names of factor and variable.
+        :raises NumericalError: if a step fails, naming factor and variable.
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)
         check_whole(1, steps=steps)

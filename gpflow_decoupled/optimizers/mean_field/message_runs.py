@@ -74,14 +74,12 @@ class _MessageClimber:
         self._step = step
 
     def start(self) -> _Point:
-        """The graph's messages."""
         graph, seed = self.graph, _seed(self.rule, 0)
         messages = graph.current()
         elbo = float(graph.bound(graph.naturals(messages), graph.data, seed))
         return _Point(messages, elbo, bool(np.isfinite(elbo)), seed, np.nan, np.inf, 0)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The messages after a step, and their bound."""
         size, seed = share * self.rule.step_size_at(step), _seed(self.rule, step)
         then, bound = self._step(now.messages, tf.constant(size, default_float()), seed)
         elbo = float(bound)
@@ -89,7 +87,6 @@ class _MessageClimber:
         return _Point(then.messages, elbo, ok, seed, size, float(then.change), int(then.shortened))
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether q exists and the bound, if exact, has not fallen."""
         if not then.ok or not (self.sampled or not has_fallen(now.elbo, then.elbo)):
             self.record.shortened += 1
             return False
@@ -100,7 +97,6 @@ class _MessageClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the last full step was short relative to the messages."""
         return now.change <= self.tolerance * (1.0 + _squared(now.messages))
 
 
@@ -156,7 +152,7 @@ def run_batches(
 class _Memory:
     """Messages of a run on minibatches: for all rows, for single rows, and the blocks' parts.
 
-    A step reads and writes the rows of its block alone, and is compiled once per block size.
+    A step touches the rows of its block alone, and is compiled once per block size.
     """
 
     def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
@@ -174,7 +170,7 @@ class _Memory:
         self._step = self._compiled(rule)
 
     def _compiled(self, rule: MessageRule) -> Callable[..., Moved]:
-        """A step on one block: first the variables of its rows, then the shared ones."""
+        """One step on a block: first the variables of its rows, then the shared ones."""
         graph = self.graph
         inner = rule.groups([name for name in graph.families if name in graph.local])
         outer = rule.groups([name for name in graph.families if name not in graph.local])
@@ -230,7 +226,6 @@ class _Memory:
         return self.graph.bound(self.graph.naturals(self.whole()), self.graph.data, seed)
 
     def whole(self) -> Messages:
-        """All messages, of all rows."""
         return _merge(self.shared, tf.nest.map_structure(tf.constant, self.rows))
 
 

@@ -28,7 +28,7 @@ class Moved(NamedTuple):
     shortened: tf.Tensor
     """[], int: halvings of the step to stay in the domain."""
     ok: tf.Tensor
-    """[], bool: false if no step stays in the domain; the messages are then invalid."""
+    """[], bool: false if no step stays in the domain."""
 
     @classmethod
     def at(cls, messages: Messages, parts: Messages | None = None) -> Moved:
@@ -47,19 +47,14 @@ def move(
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """Move all messages to some variables towards the gradients at the present messages (C32).
+    """Move the messages to the variables `names` towards the gradients at `now` (C32).
 
     On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
-    other factors that minibatches divide count `scale` times (C19). All variables share one step
-    size, halved until the posterior of each exists.
+    other divided factors count `scale` = N/B times (C19). All variables share one step size, halved
+    until the posterior of each exists.
 
-    :param graph: the model.
-    :param now: the messages.
-    :param names: the variables.
     :param step_size: rho [].
-    :param data: of each factor, all rows or a minibatch.
     :param seed: of sampled factors [2].
-    :param scale: N/B on a minibatch.
     """
     # 1) the natural parameters of q, and the gradient of each factor of these variables
     naturals = graph.naturals(now.messages)
@@ -99,7 +94,7 @@ def move_groups(
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """One `move` for each group of variables in turn; step_size is [] and seed [2]."""
+    """One `move` for each group of variables in turn; step_size is [], seed [2]."""
     for place, names in enumerate(groups):
         now = move(graph, now, names, step_size, data, tf.random.fold_in(seed, place), scale)
     return now
@@ -108,7 +103,6 @@ def move_groups(
 def _goal(
     graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float
 ) -> Natural:
-    """The end of a full step of a message."""
     if name in now.parts.get(key, {}):
         old, part = now.messages[key][name], now.parts[key][name]
         return tuple(total + (g - share) for total, g, share in zip(old, gradient, part))  # (C20)
@@ -144,7 +138,7 @@ def _feasible(
     drifts: Mapping[str, Natural],
     step_size: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, ... with all variables in their domains, if any."""
+    """The first of step_size, step_size / 2, ... that keeps all variables in their domains."""
 
     def inside(step: tf.Tensor) -> tf.Tensor:
         reached = {
@@ -161,7 +155,7 @@ def _feasible(
 def diagnose_messages(
     graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor
 ) -> NumericalError:
-    """The error for a failed step from these messages, with factor or variable; seed is [2]."""
+    """Return the error for a failed step, naming factor or variable; seed is [2]."""
     naturals = graph.naturals(messages)
     beliefs = {name: Belief.at(family, naturals[name]) for name, family in graph.families.items()}
     for key, value in graph.expected(beliefs, data, seed).items():

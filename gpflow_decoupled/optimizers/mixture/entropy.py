@@ -65,10 +65,7 @@ def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Te
 
 
 def jensen_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
-    """The lower bound (A31) in nats, a scalar; cost J^2 D^3.
-
-    For log weights [J], means [J, D] and roots [J, D, D].
-    """
+    """The lower bound (A31) in nats, for log weights [J], means [J, D], roots [J, D, D]."""
     distance, log_det = _pairs(means, roots)
     log_density = -0.25 * distance - 0.5 * (
         log_det + means.shape[1] * (math.log(2.0) + _LOG_TWO_PI)
@@ -94,11 +91,7 @@ def sampled_entropy(
 ) -> tuple[float, float]:
     """Unbiased estimate of the entropy by (A32), and its standard error, in nats.
 
-    :param log_weights: log pi [J], normalised.
-    :param means: m [J, D].
-    :param roots: roots of S, [J, D, D].
-    :param draws: per component.
-    :param rng: the generator.
+    Log weights are [J], means [J, D], roots [J, D, D]; `draws` are per component.
     """
     D = means.shape[1]
     log_dets = np.linalg.slogdet(roots)[1]

@@ -1,8 +1,8 @@
 """Variational inference with a mixture of Gaussians q(w), for affine-independent models.
 
-Source: Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman, Hoffman & Blei 2012; all named by
-Challis & Barber 2012. The sites' expectations are exact (A33) and the entropy is bounded by (A30)
-or (A31), so the objective is a lower bound of log Z without sampling noise.
+Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman, Hoffman & Blei 2012. The sites' expectations
+are exact (A33) and the entropy is bounded by (A30) or (A31), so the objective is a lower bound of
+log Z without sampling noise.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ _SCALES = 0.3
 class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    1. The best Gaussian q, as in `AffineIndependentAscent`.
-    2. Climb over weights, means and covariances by L-BFGS, from one start with components of
-       different widths at nearly the Gaussian's mean, and others with narrower components at random
-       places from it.
-    3. Keep the best end; or the Gaussian, if its bound is greater and the entropy is
-       "bhattacharyya".
+    From the best Gaussian q, L-BFGS climbs over weights, means and covariances: once with
+    components of different widths near the Gaussian's mean, else with narrower components at random
+    places. The best end is kept; with the entropy "bhattacharyya" the Gaussian, if its bound is
+    greater. The bound has many local optima. The model's base distribution, A and b are neither
+    used nor changed.
 
-    The bound has many local optima. The model's base distribution, A and b are neither used nor
-    changed.
+    Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not
@@ -57,7 +55,6 @@ class MixtureAscent:
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another entropy.
 
-    Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
     Example::
 
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
@@ -91,10 +88,9 @@ class MixtureAscent:
         return settings_line(self)
 
     def run(self, model: AffineIndependentGP) -> MixtureResult:
-        """Find the mixture; the model does not change.
+        """Find the mixture, the result's `posterior`; the model does not change.
 
         :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
-        :return: bounds, history, and the mixture as `posterior`.
         :raises ModelError: for a model of another family.
         :raises NumericalError: if the Gaussian bound is not finite at the start, with the
             observation.
@@ -146,7 +142,6 @@ class MixtureAscent:
         )
 
     def _starts(self, objective: MixtureObjective, rng: np.random.Generator) -> list[np.ndarray]:
-        """The starts [n]."""
         J, shape = self.components, (self.components, objective.size)
         if J == 1:
             return [objective.start(np.zeros(shape), np.ones(1))]
@@ -163,7 +158,7 @@ class MixtureAscent:
     def _estimate(
         self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
     ) -> tuple[float, float]:
-        """The bound with the entropy estimated from draws, and its standard error, in nats."""
+        """The bound with the sampled entropy, and its standard error, in nats."""
         if not self.draws:
             return float("nan"), float("nan")
         log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)
@@ -172,6 +167,5 @@ class MixtureAscent:
 
 
 def _single(gaussian: GaussianSolution, objective: MixtureObjective) -> Mixture:
-    """A Gaussian as a mixture of one component."""
     mean, root = (tf.constant(part, objective.dtype) for part in (gaussian.b, gaussian.root))
     return Mixture(tf.zeros([1], objective.dtype), mean[None], root[None])

@@ -1,13 +1,11 @@
 """The bound of a mixture of Gaussians over one vector, in the best Gaussian's coordinates.
 
-With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j, L~_j lower
-triangular, for similar curvature in all directions. The vector has the J logits of the weights, the
-m~_j, and the L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n = phi_n^T w + beta_n
-+ noise of variance tau_n^2, the expectation (A33)
+With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j, for
+similar curvature in all directions. The vector has the logits of the weights, the m~_j, and the
+lower triangles L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n = phi_n^T w +
+beta_n + noise of variance tau_n^2, the expectation (A33) is exact:
 
     E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
-
-is exact; with a lower bound of the entropy the sum is a lower bound of log Z.
 """
 
 from __future__ import annotations
@@ -42,15 +40,11 @@ class Mixture(NamedTuple):
 class MixtureObjective:
     """The lower bound of log Z, and its gradient.
 
-    Cost of both: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
-
     :param groups: the sites, with features [N, D].
     :param gaussian: [D], 1 for a weight with a Gaussian prior, 0 if its prior is a site.
     :param constant: added to the bound, in nats.
-    :param integration: rule of expectations without a closed form.
     :param frame: mean b [D] and lower triangular root C [D, D] of the best Gaussian.
-    :param components: J.
-    :param entropy: lower bound of the entropy, a name in `entropy.ENTROPIES`.
+    :param entropy: a name in `entropy.ENTROPIES`.
     """
 
     def __init__(

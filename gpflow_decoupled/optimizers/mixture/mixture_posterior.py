@@ -1,4 +1,4 @@
-"""A mixture of Gaussians as the posterior of an affine-independent model, and its predictions."""
+"""A mixture of Gaussians as the posterior of an affine-independent model."""
 
 from __future__ import annotations
 
@@ -116,9 +116,8 @@ class MixturePosterior:
         return tf.einsum("j,jng->ng", self.weights, each)
 
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each.
-
-        The mean of binary labels is the class probability.
+        """Mean and variance of labels at Xnew [N, D], [N, 1]; the mean of binary labels is P(y =
+        1).
         """
         X, likelihood = self.model.inputs(Xnew), self.model.likelihood
         check_moments(likelihood)

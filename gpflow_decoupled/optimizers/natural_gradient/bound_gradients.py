@@ -1,4 +1,4 @@
-"""One pass through the bound: its value, and derivatives for natural and ordinary gradients."""
+"""The bound, its natural and its ordinary gradients in one pass."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .held_sites import SiteSums, gradient_at_sites, site_sums
 class BoundGradients(NamedTuple):
     """The bound at the current Parameters, and its derivatives.
 
-    On several replicas bound, gradients and target are for the whole batch, equal on all; what
-    concerns data is for the replica's own rows.
+    On several replicas bound, gradients and target are sums over the whole batch; the rest concerns
+    the replica's own rows.
     """
 
     elbo: tf.Tensor
@@ -46,16 +46,14 @@ class BoundGradients(NamedTuple):
     gradients: list[tf.Tensor | None]
     """Gradients of bound plus log prior, one per variable asked for; None if independent of it."""
     scale: tf.Tensor
-    """[], factor of the data term: number of all observations over the whole batch's."""
+    """[], number of all observations over the batch's."""
     target: tuple[tf.Tensor, tf.Tensor] | None = None
     """theta* [M, L] and P* [L, M, M], a full step of the first Gaussian part, if asked for."""
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
-    """The model, or a `BasisGP` with all Parameters of a plain `gpflow.models.SVGP`.
+    """Return the model, or a `BasisGP` that shares the Parameters of a plain `gpflow.models.SVGP`.
 
-    :param model: the user's model.
-    :param method: the method's name, for the message.
     :raises ModelError: for other models, an SVGP with a diagonal covariance, and a model whose
         `update` has taken in data that would be forgotten.
     """
@@ -98,19 +96,15 @@ def evaluate(
     with_target: bool = False,
     low: tf.DType | None = None,
 ) -> BoundGradients:
-    """The bound and all derivatives, from one forward and one backward pass.
+    """Evaluate the bound and its derivatives in one forward and one backward pass.
 
-    On several replicas of `tf.distribute`, each with its own rows, two messages: of one number, and
-    of all sums.
+    On several replicas of `tf.distribute`, each with its own rows, this sends two messages.
 
-    :param model: a model on inducing points.
     :param data: X [N, D], Y [N, P].
-    :param variables: what to differentiate in, besides the moments of q(f).
     :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
-    :param hold_sites: differentiate at fixed sites of q's Gaussians (C28), not fixed Parameters.
+    :param hold_sites: differentiate at fixed sites of q (C28), not at fixed Parameters.
     :param with_target: compute `BoundGradients.target` too.
-    :param low: precision of products with rows of data and of the gradient of whitened rows, for a
-        basis that `mixes_precision`; results have the model's.
+    :param low: precision of products with rows of data, if the basis `mixes_precision`.
     """
     X, Y = model.as_tensors(data)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -150,11 +144,10 @@ def gradients_of(
     weights: tf.Tensor | None,
     low: tf.DType | None,
 ) -> list[tf.Tensor | None]:
-    """The gradients of a scalar objective, one per variable.
+    """Gradients of a scalar objective, one per variable.
 
-    :param tape: its recording.
-    :param held: for fixed sites, each Gaussian part with its whitener and its sums over the batch.
-    :param weights: see `gradient_at_sites`, as `low`.
+    :param held: for fixed sites, each Gaussian part with its whitener and its sums.
+    :param weights: see `gradient_at_sites`.
     """
     targets, upstream = [objective], [tf.ones_like(objective)]
     for frame, part, sums in held:
@@ -166,7 +159,7 @@ def gradients_of(
 
 
 def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
-    """Features at X [N, D], in its precision, of a state whose products with rows are in `low`."""
+    """Features at X [N, D] in its precision; products with rows are in `low`."""
     if low is None:
         return model.basis.features(state, model.kernel, X)
     found = model.basis.features(model.basis.lowered(state, low), model.kernel, X)
@@ -174,7 +167,7 @@ def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None
 
 
 def added_up(own: BoundGradients) -> BoundGradients:
-    """The evaluation with all replicas' bound, gradients and target, in one message."""
+    """Sum bound, gradients and target over the replicas, in one message."""
     found = [gradient for gradient in own.gradients if gradient is not None]
     target = [] if own.target is None else [own.target[1], own.target[0]]
     elbo, *sums = replicas.total([own.elbo, *target, *found], symmetric=[1] if target else [])
@@ -194,7 +187,7 @@ def local_gradient(
     data: RegressionData,
     scale: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """dE/dmean and dE/dvariance [N, L] of `local_expansion`; X is [N, D] and Y [N, P]."""
+    """dE/dmean and dE/dvariance [N, L] of `local_expansion`; X is [N, D], Y [N, P]."""
     return local_expansion(model, mean, variance, data, scale)[1:]
 
 
@@ -205,13 +198,12 @@ def local_expansion(
     data: RegressionData,
     scale: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """E [], dE/dmean and dE/dvariance [N, L] at given moments; one pass through the likelihood.
+    """E [], dE/dmean and dE/dvariance [N, L], by one pass through the likelihood.
 
-    :param model: provides likelihood, mean function and mixing of outputs.
     :param mean: of q(f) at the data [N, L], less the mean function.
     :param variance: of q(f) at the data [N, L].
     :param data: X [N, D], Y [N, P].
-    :param scale: the factor of the data term []; None computes it.
+    :param scale: factor of the data term []; None computes it.
     """
     factor = model.scale(data[0]) if scale is None else scale
     with tf.GradientTape(watch_accessed_variables=False) as tape:

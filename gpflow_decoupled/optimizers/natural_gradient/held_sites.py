@@ -1,4 +1,4 @@
-"""q while the kernel moves: its sites stay fixed, and not its mean and covariance.
+"""Keep the sites of q fixed while the kernel moves.
 
 The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
 whitened Gaussian part. q(u) is p(u) times a Gaussian site, with whitened precision P - I and linear
@@ -19,7 +19,7 @@ A in the mean of q(f): w = m~ for a coupled basis. Together, (C69)
 
     dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-which needs no product as wide as the batch: P* is known from the natural gradient.
+which needs no product as wide as the batch: the natural gradient has computed P*.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .natural_parameters import Natural
 
 
 class SiteSums(NamedTuple):
-    """Sums over the rows of a batch for a Gaussian part; a replica's own, with its share of I."""
+    """Sums over a batch for one Gaussian part; with replicas, one replica's share."""
 
     precision: tf.Tensor
     """P* = I - 2 A diag(h) A^T [L, M, M]"""
@@ -65,12 +65,9 @@ def site_sums(
 ) -> SiteSums:
     """Sums over a batch that all steps of a Gaussian part use; cost M^2 N per latent.
 
-    A^T m~ is this part's share of the mean at the data; g and h are taken at the whole mean.
+    A is L^-1 K_ux [G, M, N], and A^T m~ the part's share of the mean at the data; g and h [N, L]
+    are taken at the whole mean.
 
-    :param part: q(u), whitened, with or without a mean.
-    :param A: L^-1 K_ux [G, M, N].
-    :param g: dE/dmean [N, L].
-    :param h: dE/dvariance [N, L].
     :param low: precision of the product of cost M^2 N; None is A's. Entry (i, j) is rounded
         relative to the root of entries (i, i) and (j, j), so poorly determined directions keep
         their digits.
@@ -104,14 +101,13 @@ def gradient_at_sites(
     weights: tf.Tensor | None = None,
     low: tf.DType | None = None,
 ) -> tf.Tensor:
-    """Gradient in X, the tangent of L, at fixed sites; cost 2 M^3 per latent.
+    """Gradient in X, the tangent of L, at fixed sites: [G, M, M], lower triangle; cost 2 M^3 per
+    latent.
 
-    :param part: q(u), whitened.
-    :param sums: of the batch; the result is linear in them, so a replica's sums give its part.
-    :param tangent: see `linalg.whitening`; gives the shape of the result.
-    :param weights: w [M, L] of (C69), for the gradient with its part through A; None omits it.
+    :param sums: of the batch; the result is linear in them, so replicas add up.
+    :param tangent: see `linalg.whitening`.
+    :param weights: w [M, L] of (C69), to include the part through A.
     :param low: precision of the matrix products; None is the tangent's.
-    :return: [G, M, M], lower triangle.
     """
     dtype = tangent.dtype if low is None else low
     covariance, precision = lower_gram(tf.cast(part.root, dtype)), tf.cast(sums.precision, dtype)
@@ -131,11 +127,9 @@ def gradient_at_sites(
 
 
 def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
-    """(C28): the same sites under another kernel; cost M^3 per latent.
+    """Natural parameters of the same sites under another kernel: (C28).
 
-    :param natural: of the whitened q(u) under the old kernel.
-    :param old: L_old [G, M, M].
-    :param new: L_new [G, M, M].
+    `old` and `new` are the factors L_old and L_new [G, M, M]; cost M^3 per latent.
     """
     T = solve_lower(old, new)
     sites = tf.linalg.set_diag(natural.precision, tf.linalg.diag_part(natural.precision) - 1.0)
@@ -148,5 +142,5 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
 
 
 def _columns_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Outer product per latent of columns [M, L] and [M, L], an [L, M, M]."""
+    """Outer products [L, M, M] of the columns of two [M, L]."""
     return tf.transpose(left)[:, :, None] * tf.transpose(right)[:, None, :]

@@ -33,7 +33,7 @@ from .natural_gradient import NaturalGradient
 
 
 def can_move_first(basis: InducingBasis, natural: NaturalGradient) -> bool:
-    """Whether q may move first: Parameters independent of the kernel, no solver of coefficients."""
+    """True if q's Parameters do not depend on the kernel and no solver sets the coefficients."""
     return (
         basis.whiten
         and basis.replaces_gaussians
@@ -50,17 +50,13 @@ def evaluate_in_turn(
     hold_sites: bool = False,
     low: tf.DType | None = None,
 ) -> tuple[BoundGradients, Move]:
-    """The bound at q, the move of q, and gradients at the new q; M^2 N besides one pass.
+    """Evaluate the bound at q, the move of q (not written), and the gradients at the new q.
 
-    On several replicas of `tf.distribute` three messages: bound and target, gradients, and
-    `agreed`.
+    Costs M^2 N more than one pass; three messages on several replicas.
 
-    :param model: a model whose basis `can_move_first`.
     :param data: X [N, D], Y [N, P].
-    :param natural: the rule by which q moves.
-    :param variables: what to differentiate in, no Parameter of q among them.
+    :param variables: to differentiate in, without q's Parameters.
     :param rows: indices [m], see `evaluate`, as `hold_sites` and `low`.
-    :return: the evaluation, with gradients at the new q, and the move, not yet written.
     """
     (X, Y), basis = model.as_tensors(data), model.basis
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -107,7 +103,7 @@ def _evaluation(
     with_target: bool,
     low: tf.DType | None,
 ) -> tuple[BoundGradients, SiteSums | None]:
-    """The bound at q, its derivatives in q, and its first part's sums on this replica."""
+    """The bound at q, its derivatives in q, and this replica's sums of the first part."""
     variance, scale = model.basis.variance(features, model.kernel, data[0]), model.scale(data[0])
     expected, g, h = local_expansion(model, features.mean, variance, data, scale)
     elbo, sums = expected - replicas.share(model.basis.prior_kl(state)), None
@@ -120,7 +116,7 @@ def _evaluation(
 def _under(
     features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None
 ) -> Features:
-    """Features at the same rows for new Gaussian parts, with slopes through A alone."""
+    """Features at the same rows for new Gaussian parts, differentiable through A alone."""
     mean, plus = features.mean, list(features.plus)
     for k, (was, now, A) in enumerate(zip(old, new, features.minus)):
         if was.mean is not None and now.mean is not None:

@@ -33,7 +33,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 def steepest_step(
     operator: MeanOperator, scaling: MeanScaling, gradient: tf.Tensor, h: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A step of the scaled coefficients along their gradient d; cost N M + M^2.
+    """Step along the gradient d of the scaled coefficients [M, L]; cost N M + M^2.
 
     In whitened coordinates the gradient is the natural gradient (D41), in diagonal ones the rule
     (D42). The prior's metric makes a step of size one overshoot (D43), so it is shortened to the
@@ -41,11 +41,9 @@ def steepest_step(
     the data's part of d^T H d is a message of one number.
 
     :param operator: between mean coefficients and the mean at the data.
-    :param scaling: the coordinates of the coefficients.
-    :param gradient: d [M, L], in these coordinates.
+    :param gradient: d [M, L].
     :param h: dE/dvariance [N, L]; positive entries count as zero.
-    :param step: the wanted step size, [].
-    :return: the change of the scaled coefficients [M, L], and whether it was shortened, [] bool.
+    :return: the change [M, L], and whether it was shortened, [] bool.
     """
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
@@ -78,12 +76,11 @@ def newton_direction(
 
     Cost: N (M_gamma + M_beta) + M_gamma^2 per iteration of conjugate gradients, and M_beta^3 once.
 
-    :param operator: between mean coefficients and the mean at the data.
-    :param scaling: the coordinates of the coefficients, as a preconditioner.
+    :param scaling: the coordinates of the coefficients, used as a preconditioner.
     :param A: L_b^-1 K_bx [G, M_beta, N].
     :param gradient: of the bound, [M_gamma, L] and [M_beta, L].
-    :param h: dE/dvariance [N, L]; positive entries count as zero, for a positive definite system.
-    :param options: settings of the solution.
+    :param h: dE/dvariance [N, L]; positive entries count as zero, so the system is positive
+        definite.
     """
     weights = tf.maximum(-2.0 * h, 0.0)
 
@@ -133,5 +130,4 @@ def _coefficient_preconditioner(
 
 
 def _dot(x: Pair, y: Pair) -> tf.Tensor:
-    """Inner product of two pairs of blocks, over all latents."""
     return tf.reduce_sum(x[0] * y[0]) + tf.reduce_sum(x[1] * y[1])

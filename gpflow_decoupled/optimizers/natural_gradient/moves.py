@@ -1,6 +1,5 @@
-"""The end of a natural-gradient step: mean coefficients first, then each Gaussian part of q.
-
-Nothing is written here.
+"""Compute a natural-gradient step, without writing it: mean coefficients, then each Gaussian
+part.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Move(NamedTuple):
 
 
 class DataMoments(NamedTuple):
-    """Moments of q(f) at the data, without mean function, and derivatives of E log p there."""
+    """Moments of q(f) at the data, less the mean function, and derivatives of E log p."""
 
     mean: tf.Tensor
     """[N, L]"""
@@ -85,7 +84,7 @@ class DataMoments(NamedTuple):
 
 
 class MeanMove(NamedTuple):
-    """The end of the mean coefficients' step, and the start of the Gaussian parts'."""
+    """The step of the mean coefficients, and the start of the Gaussian parts."""
 
     state: State
     """State of the basis, at the new coefficients."""
@@ -100,11 +99,8 @@ class MeanMove(NamedTuple):
 
 
 def check_mean_solver(basis: InducingBasis, solver: str) -> None:
-    """Refuse a solver of mean coefficients that the basis does not support.
-
-    :param basis: with mean coefficients.
-    :param solver: "natural" or "newton".
-    :raises UnknownOptionError: with the supported ones.
+    """Raise `UnknownOptionError` for a solver ("natural", "newton") that the basis does not
+    support.
     """
     able = {"natural": basis.steps_mean, "newton": basis.solves_mean}
     if able[solver]:
@@ -133,14 +129,9 @@ def natural_mean_move(
     gradient: tf.Tensor,
     step_size: tf.Tensor,
 ) -> MeanMove:
-    """A gradient step of the coefficients in the basis's coordinates: (D41) or (D42).
+    """A gradient step of the coefficients [M_gamma, L] in the basis's coordinates: (D41) or (D42).
 
-    :param model: a model with mean coefficients.
-    :param kernel_mean: the part of its basis that has them.
-    :param data: X [N, D], Y [N, P].
-    :param evaluation: at the current Parameters.
-    :param gradient: of the bound in the Parameter [M_gamma, L].
-    :param step_size: eta [].
+    `evaluation` and `gradient` are at the current Parameters; X is [N, D], Y [N, P].
     """
     basis, now = model.basis, evaluation
     operator = basis.mean_operator(now.state, model.kernel, data[0], now.features)
@@ -162,14 +153,10 @@ def newton_mean_move(
     step_size: tf.Tensor,
     options: NewtonOptions,
 ) -> MeanMove:
-    """A joint Newton step of the coefficients and the mean of q(u): (D49).
+    """A joint Newton step of the coefficients and the mean of q(u), for an `OrthogonalBasis`:
+    (D49).
 
-    :param model: a model with an `OrthogonalBasis`.
-    :param kernel_mean: the part of its basis that has mean coefficients.
-    :param data: X [N, D], Y [N, P].
-    :param evaluation: at the current Parameters.
-    :param step_size: share of the Newton step, [].
-    :param options: settings of the solution.
+    X is [N, D], Y [N, P]; `step_size` [] is the share of the step.
     """
     basis, state, features = model.basis, evaluation.state, evaluation.features
     operator = basis.mean_operator(state, model.kernel, data[0], features)
@@ -190,15 +177,10 @@ def newton_mean_move(
 def gaussian_target(
     part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Natural parameters of a whitened Gaussian part after a full step: (D46).
+    """Natural parameters theta* [M, L] and P* [L, M, M] after a full step: (D46).
 
-    One message on several replicas.
-
-    :param part: with a mean, or without; then the first target is zero and meaningless.
-    :param A: the features of the part [G, M, N].
-    :param g: dE/dmean [N, L].
-    :param h: dE/dvariance [N, L].
-    :return: theta* [M, L] and P* [L, M, M].
+    A is the part's features [G, M, N]; g and h are [N, L]. A part without a mean has a meaningless
+    theta* of zeros. Sends one message on several replicas.
     """
     sums = site_sums(part, A, g, h)
     theta, precision = replicas.total([sums.theta, sums.precision], symmetric=[1])
@@ -214,15 +196,10 @@ def replaced(
     old: Gaussian,
     new: Gaussian,
 ) -> DataMoments:
-    """The moments after replacing one Gaussian part.
+    """Moments after replacing one Gaussian part `old` by `new`.
 
-    :param model: its likelihood is differentiated.
-    :param data: X [N, D], Y [N, P].
-    :param at: the moments before.
-    :param A: the features of the part [G, M, N].
-    :param plus: root^T A of the old part [L, M, N].
-    :param old: the old part.
-    :param new: the new part.
+    X is [N, D], Y [N, P], A the part's features [G, M, N], and `plus` root^T A of the old part [L,
+    M, N].
     """
     mean = at.mean
     if old.mean is not None and new.mean is not None:  # else the covariance alone was replaced

@@ -63,25 +63,23 @@ Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 
 
 class NaturalGradient(tf.Module):
-    """Natural-gradient steps for models on inducing points, and plain `gpflow.models.SVGP`.
+    """Take natural-gradient steps of models on inducing points, plain `gpflow.models.SVGP`
+    included.
 
-    A step neither shortened nor clipped gives the q(u) of `gpflow.optimizers.NaturalGradient`, up
-    to round-off, on models with one Gaussian part: SVGP, and a `CoupledBasis`, `OrthogonalBasis` or
-    `HybridBasis`. `SOLVEGP` has two parts; here the second part moves by its gradient after the
-    first has moved, in GPflow by the one before, with the same fixed points. `DVGP` has natural
-    parameters for its covariance with covariance="coupled", and none with "inverse", where it
-    stays.
+    A step that is neither shortened nor clipped gives the q(u) of
+    `gpflow.optimizers.NaturalGradient`, up to round-off, on models with one Gaussian part.
+    `SOLVEGP` has two: the second moves by its gradient after the first has moved; the fixed points
+    are the same. `DVGP` has natural parameters for its covariance with covariance="coupled" only.
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 
-    :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
+    :param gamma: step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
         arguments.
     :param mean: solver of the mean coefficients. None leaves them to another optimizer. "natural"
         is a gradient step in the basis's coordinates: exact for mean_scaling="whitened",
         approximate for "diagonal". "newton" solves for them and the mean of q(u) jointly, by
-        conjugate gradients, for an `ODVGP`. An `HDVGP` has neither, as its coefficients shift the
-        mean of q(u); an `ODVGP` has the same q(f).
-    :param mean_step: the step size of `mean`, as `gamma`. A "natural" step is shortened to the
+        conjugate gradients, for an `ODVGP`. An `HDVGP` has neither; an `ODVGP` has the same q(f).
+    :param mean_step: step size of `mean`, as `gamma`. A "natural" step is shortened to the
         maximum of the bound's local quadratic model.
     :param preconditioner: of "newton": "scaling" (the basis's) or "pivoted" (pivoted Cholesky).
     :param rank: of the pivoted Cholesky.
@@ -138,13 +136,12 @@ class NaturalGradient(tf.Module):
         return settings_line(self)
 
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
-        """Take one step on the negative bound of a model; safe inside `tf.function`.
+        """Take one step on the negative bound; safe inside `tf.function`.
 
-        The bound after the step is not computed; with step size 1 and a likelihood that is not
-        Gaussian it may fall. In `strategy.run` of `tf.distribute` each replica passes its own rows,
-        and all take the whole batch's step.
+        With step size 1 and a likelihood that is not Gaussian the bound may fall; it is not
+        computed. In `strategy.run` of `tf.distribute` each replica passes its own rows, and all
+        take the whole batch's step.
 
-        :param model: a model on inducing points.
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
             `ok`.
@@ -175,7 +172,7 @@ class NaturalGradient(tf.Module):
         self._memory.prepare(model.basis)
 
     def mean_variables(self, model: BasisGP) -> list[tf.Variable]:
-        """Variables that `evaluate` must differentiate in: the mean coefficients, if moved here."""
+        """Variables of the mean coefficients, if this optimizer moves them, for `evaluate`."""
         if self.mean is None or model.basis.kernel_mean is None:
             return []
         return [model.basis.kernel_mean.coefficients.unconstrained_variable]
@@ -193,10 +190,8 @@ class NaturalGradient(tf.Module):
     ) -> StepReport:
         """Move q from an evaluation at the current Parameters; nothing moves if anything fails.
 
-        :param model: the model.
         :param data: X [N, D], Y [N, P], as in the evaluation.
-        :param evaluation: at the current Parameters.
-        :param mean_gradients: the gradients of `mean_variables(model)`.
+        :param mean_gradients: gradients in `mean_variables(model)`.
         """
         move = self.propose(model, data, evaluation, mean_gradients)
         ok, clipped = replicas.agreed(move.ok, move.clipped)
@@ -211,10 +206,10 @@ class NaturalGradient(tf.Module):
         evaluation: BoundGradients,
         mean_gradients: list[tf.Tensor],
     ) -> Move:
-        """The move of `apply`: mean coefficients first, then each Gaussian part at the new moments.
+        """Compute the move of `apply`: mean coefficients first, then each Gaussian part.
 
-        On several replicas `ok` and `clipped` are this replica's, until `replicas.agreed`.
-        Parameters as in `apply`; X is [N, D] and Y [N, P].
+        X is [N, D], Y [N, P]. On several replicas `ok` and `clipped` are this replica's, until
+        `replicas.agreed`.
         """
         _, clipped = clip_curvature(evaluation.h, self.negative_precision)
         mean_move = self._mean_move(model, data, evaluation, mean_gradients)
@@ -238,10 +233,9 @@ class NaturalGradient(tf.Module):
         tf.cond(move.ok, lambda: self._assign(model, move, gaussians), lambda: False)
 
     def commit_after(self, model: BasisGP, move: Move) -> None:
-        """Write a move after kernel and inducing points have moved, with q's sites kept.
+        """Write a move after kernel and inducing points have moved, at fixed sites.
 
-        Where that leaves the cone of positive definite matrices, q keeps its whitened mean and
-        root.
+        Where no positive definite precision results, q keeps its whitened mean and root.
         """
         basis = model.basis
         new = basis.factor(model.kernel, with_kl=False)
@@ -281,7 +275,6 @@ class NaturalGradient(tf.Module):
         evaluation: BoundGradients,
         gradients: list[tf.Tensor],
     ) -> MeanMove:
-        """The step of the mean coefficients, if this optimizer moves them."""
         now, kernel_mean = evaluation, model.basis.kernel_mean
         if self.mean is not None and model.basis.data_mean is not None:
             raise ModelError(

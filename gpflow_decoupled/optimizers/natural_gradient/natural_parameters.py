@@ -14,10 +14,7 @@ from ...linalg.gaussians import apply_per_latent, precision_factor, root_from_fa
 
 
 class Natural(NamedTuple):
-    """The whitened natural parameters theta = S^-1 m and P = S^-1, with P factorised.
-
-    The factorisation tests whether P is positive definite.
-    """
+    """Whitened natural parameters theta = S^-1 m and P = S^-1; factorising P tests definiteness."""
 
     theta: tf.Tensor | None
     """[M, L]; None if the basis ties only the covariance to this part."""
@@ -63,12 +60,8 @@ def natural_step(
     positive definite matrices, where a covariance explodes; half of it keeps at least half of the
     old precision in every direction.
 
-    :param theta: [M, L].
-    :param precision: [L, M, M].
-    :param target_theta: [M, L].
-    :param target_precision: [L, M, M].
-    :param step_size: rho [].
-    :param max_halvings: limit of halvings; 0 takes the step unchecked.
+    Theta is [M, L], P is [L, M, M], `step_size` []; `max_halvings` of 0 takes the step unchecked.
+
     :return: the new parameters, `ok` false if no step was feasible, and the halvings [], int.
     """
 

@@ -1,4 +1,4 @@
-"""Precisions of the last natural-gradient step, which the next one need not compute again."""
+"""Precisions kept from the last natural-gradient step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Reference = Hashable
 class PrecisionMemory(tf.Module):
     """S^-1 of each whitened Gaussian part [L, M, M], next to the root it was computed from.
 
-    Used only while the root is bitwise equal to the stored one; a q assigned, restored or moved
-    otherwise gets a new precision. Saves M^3 (1/3 to 1) multiply-adds per step.
+    Used only while the root is bitwise equal, so that an assigned or restored q gets a new
+    precision. Saves M^3 (1/3 to 1) multiply-adds per step.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class PrecisionMemory(tf.Module):
             self._precisions[place].assign(precision)
 
     def prepare(self, basis: InducingBasis) -> None:
-        """Create the variables for the parts of a basis, for a checkpoint read later."""
+        """Create the variables, for a checkpoint that is read later."""
         if basis.whiten:
             roots = [
                 parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3

@@ -40,9 +40,7 @@ def fit_batch(
     Local states carry over. In the first `fresh_passes` every document also starts afresh and keeps
     the better result.
 
-    :param settings: the model.
     :param counts: [D, V].
-    :param begun: initial topics and priors.
     :param history: receives a row per pass.
     :return: the progress, the local states of all documents, and the reason for stopping.
     """
@@ -92,8 +90,6 @@ def minibatch_step(
 ) -> tuple[Shared, Local]:
     """Make one step (T4) on a minibatch.
 
-    :param settings: the model.
-    :param now: the progress so far.
     :param counts: documents of the minibatch [B, V].
     :param state: the start of their local step, arrays [B, ...].
     :param scale: documents of the corpus per document of the minibatch.

@@ -15,7 +15,6 @@ class History:
     """Passes, seconds and bounds of a fit; a context manager that closes the progress bar.
 
     :param passes: the largest number of passes.
-    :param show: show a progress bar.
     """
 
     def __init__(self, passes: int, show: bool) -> None:

@@ -53,10 +53,7 @@ def local_step(
 
     :param counts: [D, V].
     :param blocks: the documents of `counts` in blocks.
-    :param topics: weights of the words in the topics.
-    :param proportions: the family of q(theta_d).
     :param state: the start, arrays [D, ...].
-    :param limits: the stopping rule.
     :param fallback: another state, taken by documents whose bound is better there.
     """
     state = copied(state)

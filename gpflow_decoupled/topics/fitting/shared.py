@@ -37,10 +37,8 @@ def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) 
     """The topics' parameters lambda [K, V] before the first pass.
 
     :param counts: [D, V].
-    :param num_topics: K.
     :param start: "documents" for one document's counts per topic plus draws of Gamma(100, 1/100),
         "random" for draws alone.
-    :param seed: of the draws and the choice of documents.
     """
     generator = np.random.default_rng(seed)
     if start == "random":
@@ -74,8 +72,6 @@ def stochastic_update(
 ) -> Shared:
     """Make a natural-gradient step from a minibatch.
 
-    :param shared: topics and priors before.
-    :param local: the local step of the minibatch.
     :param columns: its words [V'], the columns of its statistics.
     :param scale: documents of the corpus per document of the minibatch.
     :param rho: the step size, in (0, 1].

@@ -62,7 +62,6 @@ class GaussianProportions(NamedTuple):
 
     :param mu: mu_0 [K].
     :param Sigma: Sigma_0 [K, K].
-    :param diagonal: V is diagonal.
     :param learn: learn mu_0 and Sigma_0.
     :param prior: of Sigma_0, or None.
     :param scatter: S [K, K] of the documents behind Sigma_0, see `CovarianceMoments`; None at the

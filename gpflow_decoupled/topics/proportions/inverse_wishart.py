@@ -70,12 +70,10 @@ def moved(
 ) -> CovarianceMoments:
     """Step by `rate` in the moments of the documents; return them with their best Sigma_0.
 
-    :param now: the moments before.
     :param mu: the documents' mean [K].
     :param second: their second moment [K, K], about zero.
     :param rate: in (0, 1]; 1 forgets `now`.
     :param prior: of Sigma_0, or None.
-    :param documents: D, the size of the corpus.
     """
     second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second
     mu = (1.0 - rate) * now.mu + rate * mu

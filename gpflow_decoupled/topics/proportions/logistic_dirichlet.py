@@ -54,7 +54,6 @@ class LogisticDirichlet(NamedTuple):
 
     :param mu: mu_0 [K - 1].
     :param Sigma: Sigma_0 [K - 1, K - 1].
-    :param learn: learn both.
     :param prior: of Sigma, or None.
     :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `CovarianceMoments`; None at
         the start.

@@ -44,8 +44,6 @@ def ascend(
     A step that would lower a document's bound is refused and its step size divided by four; each
     accepted step doubles it, up to 1.
 
-    :param family: offers the bound and the steps.
-    :param words: of b documents.
     :param state: arrays [b, ...].
     :param tolerance: for a full step; the change is divided by the step size.
     :param max_steps: the largest number.

@@ -22,7 +22,6 @@ class ArrayBatches:
     :param Y: [N, P].
     :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
         latents or more.
-    :param seed: of the order of the rows.
     :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
     """

@@ -24,8 +24,6 @@ class DatasetBatches:
     look at the data first, would change the order of a shuffled dataset.
 
     :param dataset: of pairs (X [B, D], Y [B, P]).
-    :param num_data: N, the rows of all batches together.
-    :param likelihood: whose support the labels are checked against.
     :raises DataError: when called, for a dataset without batches, a batch without rows, a first
         batch that is not finite, and labels outside the likelihood's support. Later batches that
         are not finite make the step fail.

@@ -42,7 +42,6 @@ def make_batches(
         a dataset of batches of them; or a function without arguments that returns an iterator of
         such batches.
     :param batch_size: of arrays, see `RowOrder`.
-    :param seed: of the order of the rows.
     :raises DataError: for unusable data, a stream without `num_data`, or a `num_data` that is not
     that of the arrays.
     """

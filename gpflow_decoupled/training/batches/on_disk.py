@@ -31,7 +31,6 @@ class DiskBatches:
     :param model: says what the data must be.
     :param data: X [N, D] and Y [N, P], at least one of them a `numpy.memmap` or an array of another
         library with a shape, a dtype and slices, as those of HDF5 files.
-    :param rows: which rows each batch has.
     :raises DataError: for unusable data.
     """
 

@@ -22,10 +22,8 @@ class RowOrder:
     """Rows of minibatches, without replacement within an epoch, each a function of (seed, step)
     alone.
 
-    :param num_data: N, the rows there are.
     :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
         latents or more.
-    :param seed: of the order of the rows.
     :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
 

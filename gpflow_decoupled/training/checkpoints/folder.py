@@ -39,8 +39,6 @@ class StateFolder:
     A state counts as soon as the index lists it, which is the last thing that is written. Every
     file but TensorFlow's own is written beside its place and renamed, so that a kill at any moment
     leaves the states before.
-
-    :param path: of the folder.
     """
 
     def __init__(self, path: Path) -> None:

@@ -47,7 +47,6 @@ class RunCheckpoint:
     """Model, optimizers, place in the data and history of a run, in one folder.
 
     :param folder: where the files are; it is created when the run takes its lock.
-    :param objects: what TensorFlow saves, by name.
     :param places: the place of this worker in its own data, by name.
     :param settings: what must be the same for the trace to go on, by name.
     :param group: the workers of the run: the first one writes, and all read.
@@ -82,9 +81,6 @@ class RunCheckpoint:
     def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
         """Write the state after `step` steps, unless it is there.
 
-        :param history: the traces.
-        :param totals: what the run has added up.
-        :param best: the state at the best evaluation.
         :raises CheckpointError: if it cannot be written; the states before it stay.
         :raises DataError: if the place in the dataset cannot be saved.
         """
@@ -154,8 +150,6 @@ class RunCheckpoint:
     def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
         """Go back to the latest state that can be read.
 
-        :param history: takes the traces of that state.
-        :param best: takes what was best until then.
         :return: (steps done, totals), or None if there is no state in the folder.
         :raises DataError: if the state was written with other settings, or if no state can be read.
         :raises CheckpointError: if the workers of the run do not find the same state.
@@ -229,6 +223,5 @@ def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
 
 
 def _cause(error: BaseException) -> str:
-    """The cause, on one line."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]

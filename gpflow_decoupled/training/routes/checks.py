@@ -61,7 +61,6 @@ def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
     """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of
     q(u), or none of it.
 
-    :param natural: whether natural gradients move q(u).
     :raises DataError: for such flags, and where nothing is trainable.
     :raises UnknownOptionError: for a solver of the mean that this model, or this choice of
     `natural_gradient`, rules out.
@@ -96,7 +95,6 @@ def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
     """Refuse kernels and solvers that do not suit a mean on all data.
 
     :param solver: the option `mean_solver`, or None.
-    :param name: of conjugate gradients.
     :raises UnknownOptionError: for a solver of mean points that are stored, and for unknown ones.
     """
     refuse_white(model.kernel)
@@ -169,7 +167,6 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
     :param model: whose kernel is asked at its own data or, where it has none, at its inducing
         points; those of other kinds than points are left out. What mixes the latents is not looked
         at.
-    :param group: the workers of the run.
     :raises DataError: with the names of the Parameters.
     """
     inputs = _inputs_of(model)
@@ -256,10 +253,6 @@ def natural_step(rows: int, points: int, num_data: int) -> float:
     Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho
     they have together at least 3,000 rows, or 10 for each point if that is more, and need not have
     more than 3 N.
-
-    :param rows: B, of a batch.
-    :param points: M.
-    :param num_data: N.
     """
     averaged = min(max(_AVERAGED_ROWS, _ROWS_PER_POINT * points), 3 * num_data)
     return min(_LARGEST_STEP, 2.0 * rows / (rows + averaged))

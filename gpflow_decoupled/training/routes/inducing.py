@@ -147,7 +147,6 @@ class InducingRoute(Route):
 
 
 def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
-    """One stage on minibatches of the data."""
     solver, group, mean = options.mean_solver, options.group, model.basis.kernel_mean
     if not isinstance(solver, MeanSolver):
         raise UnknownOptionError(
@@ -198,7 +197,6 @@ def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float |
 
 
 def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
-    """See `MeanSolver`."""
     if solver.learning_rate is not None:
         return solver.learning_rate
     if solver.method != "adam":

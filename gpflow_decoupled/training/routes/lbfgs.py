@@ -39,7 +39,6 @@ def plan_on_all_rows(
 ) -> Plan:
     """Return the plan of a run.
 
-    :param model: the model.
     :param data: as passed to `fit`.
     :param options: of the run, whose optimizer moves all but q on minibatches.
     :param minibatch_plan: makes the plan of the same run without L-BFGS.

@@ -71,11 +71,7 @@ def plan_on_data(
 ) -> Plan:
     """Return the plan of a run; the data become the mean points, which `undo_of` takes back.
 
-    :param model: the model with the mean on all data.
-    :param mean: its mean.
     :param data: as passed to `fit`.
-    :param options: of the run.
-    :param minibatch_plan: makes the plan of a model on minibatches.
     :raises DataError: for a dataset, and for unusable data.
     """
     refuse_streams(data)
@@ -176,7 +172,6 @@ class _Course:
         return [Part(self.minibatches, _BEFORE_CLIMB), Part(self.climb, before), Part(last)]
 
     def timed(self) -> Sequence[Part]:
-        """The parts that suit a limit of seconds."""
         seconds, solves = self.limits.seconds, self.solves
         if seconds is None or not self.moved:
             return self.parts()

@@ -30,8 +30,6 @@ def check_on_replicas(
 
     Such workers would create other variables, and wait for messages that the others do not send.
 
-    :param model: that is to be trained.
-    :param strategy: that trains it.
     :param asked: the options that the caller has chosen, by name.
     :raises DataError: for variables that were created outside of the scope of the strategy, and for
         other workers.
@@ -73,8 +71,6 @@ def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
     """The shapes and types of batches that each worker has of its own; None where all have the same
     batch.
 
-    :param batches: of this worker.
-    :param group: the workers of the run.
     :raises DataError: for batches that do not have a row for each replica.
     """
     if isinstance(batches, (ArrayBatches, DiskBatches)) and batches.batch_size < group.replicas:

@@ -66,7 +66,6 @@ class Route(abc.ABC):
 
         :param model: what `view` returned.
         :param data: as passed to `fit`.
-        :param options: of the run.
         :raises DataError: for unusable data, and where there is nothing to train.
         """
 
@@ -131,7 +130,6 @@ class Route(abc.ABC):
     def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
         """Return the options of the caller, and defaults for the rest.
 
-        :param model: that is to be trained.
         :param asked: the options that the caller has chosen, by the field of `Options`.
         :raises DataError: for values out of range.
         :raises UnknownOptionError: for values that do not exist.
@@ -170,7 +168,6 @@ class Route(abc.ABC):
 def rates_of(options: Options, natural_gradient: object, mean_rate: float = 1.0) -> Rates:
     """Return the step sizes before ramp and annealing.
 
-    :param options: of the run.
     :param natural_gradient: the step size of q; None where an optimizer moves it.
     :param mean_rate: the step size of mean coefficients, where a step moves them.
     """
@@ -190,7 +187,6 @@ def refuse_data(model: Model, data: Data, more: str) -> None:
 
 
 def _optimizer(values: Mapping[str, Any], group: Group) -> Optimizer:
-    """The optimizer of the caller, checked, or Adam."""
     optimizer, rate = values["optimizer"], values["learning_rate"]
     if optimizer is None:
         with group.scope():
@@ -204,7 +200,6 @@ def _optimizer(values: Mapping[str, Any], group: Group) -> Optimizer:
 
 
 def _named(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The options by the names that callers know."""
     named = {ROWS[field].name: value for field, value in asked.items()}
     if "evaluation" in named and named["evaluation"].data is None:
         named["Evaluation.patience"] = named.pop("evaluation")
@@ -212,6 +207,5 @@ def _named(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(name: str, value: object) -> str:
-    """An option as it is written in a call."""
     plain = value is None or isinstance(value, (str, int, float))
     return f"{name}={value!r}" if plain else name

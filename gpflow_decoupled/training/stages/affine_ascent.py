@@ -101,7 +101,6 @@ class AffineAscent(Stage):
         return Compiled(self._step) if self.compile else self._step
 
     def _step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The bound before the step, and whether all is finite."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.others.moved)
             elbo = self.model.elbo()

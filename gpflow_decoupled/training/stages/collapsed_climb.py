@@ -47,7 +47,6 @@ class CollapsedClimb(Stage):
     fewer passes over the data. From there L-BFGS goes further: its gradients have no noise, and
     q(u) never lags behind kernel and points. The whole climb is one turn, which counts as one step.
 
-    :param moved: the hyperparameters and points that move.
     :param model: the model on inducing points whose bound is climbed.
     :param data: all rows, X [N, D] and Y [N, L].
     :param evaluations: of the bound and its gradient, at most.

@@ -34,7 +34,6 @@ length.
 class Messages(Stage):
     """One sweep over all variables, undone where the bound falls.
 
-    :param graph: whose messages move.
     :param step_size: in (0, 1], before annealing.
     :param compile: False runs eagerly.
     """

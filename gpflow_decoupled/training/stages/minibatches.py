@@ -231,9 +231,6 @@ def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], t
 
     Its value is None where draws, or a subsample of the mean points, estimate the bound. Rows are
     shared out to the replicas, with two messages of one number each.
-
-    :param model: the same on all replicas.
-    :param group: the workers of the run.
     """
     mean = model.basis.kernel_mean
 
@@ -255,8 +252,6 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
 
     Where the bound is sampled, the value is the sum of moments instead, so that no random numbers
     are used up.
-
-    :param model: on inducing points.
     """
     samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
 

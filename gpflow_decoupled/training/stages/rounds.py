@@ -42,7 +42,6 @@ class Rounds(Stage):
     """Rounds of a climb of the hyperparameters and a solve for the mean; each is one turn.
 
     :param solves: the solver, and the model with the mean on all data.
-    :param moved: the hyperparameters.
     :param at_sites: whether the bound of the evidence is taken at the sites of q(f).
     """
 

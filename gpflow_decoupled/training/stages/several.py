@@ -65,7 +65,6 @@ class SeveralSteps:
         :param X: the inputs [K, B, D] of the batches.
         :param Y: their observations [K, B, P].
         :param seeds: the seed of the run and the number of the step, K times.
-        :param sizes: K step sizes.
         :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are
             zeros and False.
         """

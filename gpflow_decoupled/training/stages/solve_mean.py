@@ -54,9 +54,7 @@ class Solved:
 class MeanSolves:
     """The solver of a mean on all data, and the last solve. Stages of a run share it.
 
-    :param model: the model with the mean on all data.
     :param data: all rows, X [N, D] and Y [N, P].
-    :param solver: of the mean.
     :param group: whose replicas share out the products.
     """
 
@@ -123,7 +121,6 @@ class MeanSolves:
 class SolveMean(Stage):
     """The solve that ends a run without rounds, as a step.
 
-    :param solves: the solver.
     :param follows: whether other stages came before it, so that it was time that ended them.
     """
 
