@@ -1,14 +1,13 @@
-"""Training: `fit`, the objects that its options are made of, and its result.
+"""Training: `fit`, its options and its result.
 
-`fit.py` looks up the route of the model, checks the options and starts the run. `options.py` is the
-table of all options; `schedules`, `mean_solver`, `evaluation`, `checkpoints/`, `progress` and
-`keras` have their objects. `routes/` has one module for each family of models, which makes a
-`plan.py`: stages in order, from `stages/`, and the `batches/` they read. `run.py` is the loop over
-the stages; it takes `turns`, goes back to `snapshots` where one fails, keeps `scores`, and speaks
-with other `workers`. `beginning.py` asks `diagnostics` before the first step. `result.py` is the
-record of a run. `standardized.py` trains and predicts in the units of the data, by a
-`standardization` of each array; `tables/` makes arrays of data frames. Read `fit.py`,
-`stages/stage.py`, `plan.py`, `run.py`, then a route and its stages.
+`fit` looks up the model's route, checks the options (`options.py` is their table) and starts the
+run. A route (`routes/`) makes a `plan`: `stages/` in order, and the `batches/` they read. `run` is
+the loop over stages: it takes `turns`, returns to `snapshots` on failure, keeps `scores`, talks to
+other `workers`, and makes the `result`. `beginning` asks `diagnostics` before the first step.
+`schedules`, `mean_solver`, `evaluation`, `checkpoints/`, `progress` and `keras` have the objects of
+the options; `standardized` trains in the units of the data, by a `standardization` of each array;
+`tables/` makes arrays of data frames. Read `fit.py`, `stages/stage.py`, `plan.py`, `run.py`, then a
+route.
 """
 
 from ..diagnostics import Start, initialize

@@ -25,14 +25,13 @@ _ROWS = 10_000
 
 
 class Beginning:
-    """Warns of data on another scale than the model, and finds values to start from if that is
-    wanted.
+    """Checks before the first step: scales of the data, digits, and values to start from.
 
-    :param accept: tells the model what it must know of the data.
-    :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output
+    :param accept: tells the model about the data.
+    :raises ModelError: for `initialize` with a likelihood other than `Gaussian`, or a multi-output
         kernel.
-    :raises DataError: for a start without arrays, or with several replicas; and for a noise
-        variance that is smaller than the round-off of the prior's.
+    :raises DataError: for `initialize` without arrays or with several replicas; and for a noise
+        variance below the round-off of the prior's.
     """
 
     def __init__(
@@ -51,9 +50,9 @@ class Beginning:
             _look_at_scales(model, batches)
 
     def __call__(self, done: int) -> float:
-        """What happens once nothing can be refused any more; the seconds of the start.
+        """Run the checks once nothing can be refused; return the seconds of the start.
 
-        :param done: steps that an earlier run has done, which has started already.
+        :param done: steps of an earlier run, which has started already.
         """
         self.accept()
         if self._find is None or done:

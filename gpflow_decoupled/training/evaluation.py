@@ -25,18 +25,17 @@ Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Scores of `fit` on data that the model does not train on, and early stopping.
+    """Score held-out data during `fit`, and stop early.
 
-    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks
-        at the bound.
-    :param every: steps between two evaluations; there is one more at the end of the run.
+    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience`
+        watches the bound.
+    :param every: steps between two evaluations; the last one is at the end of the run.
     :param patience: stop after this many evaluations without a better log density (or bound); None
         never stops.
-    :param restore_best: where patience stops a run, go back to the Parameters of the best
-        evaluation; False keeps the last ones. The copy takes as much memory as the Parameters and
-        the state of the optimizers. The scores in the history go on to the last step; those of the
-        model are the ones at `FitResult.restored_step`.
-    :raises DataError: for numbers out of range, and where there is neither data nor patience.
+    :param restore_best: where patience stops a run, return to the Parameters of the best
+        evaluation, `FitResult.restored_step`. The copy needs the memory of Parameters and
+        optimizers.
+    :raises DataError: for numbers out of range, and with neither data nor patience.
 
     Example::
 
@@ -72,10 +71,9 @@ class Evaluation:
 def checked(
     model: BasisGP | FullGP | FactorGraph, evaluation: Evaluation | None
 ) -> Evaluation | None:
-    """Return the evaluation with its held-out data X [N, D], Y [N, P] as arrays.
+    """Return the evaluation with X [N, D], Y [N, P] as arrays, checked as training data.
 
-    :param model: whose training data they must be like.
-    :raises DataError: with "evaluation: " in front, so that the message tells which data are meant.
+    :raises DataError: with "evaluation: " in front.
     """
     if evaluation is None or evaluation.data is None:
         return evaluation
@@ -95,21 +93,18 @@ def checked(
 def held_out_metrics(
     model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096
 ) -> dict[str, float]:
-    """Score the predictions of a model on data that it has not seen.
+    """Score a model's predictions of held-out data.
 
     :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a
         `posterior`.
     :param data: (X [N, D], Y [N, P]).
-    :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
-    :return: "rmse", of the predictive mean E[y], and "log_density", the mean log predictive density
-        in nats per observation. For labels the first is the root of the Brier score: of the
-        probability of 1, or of those of all classes.
+    :param chunk: rows predicted at once, to bound memory.
+    :return: "rmse" of the predictive mean E[y], and "log_density", the mean log predictive density
+        in nats per observation. For labels "rmse" is the root of the Brier score.
 
-    :raises DataError: for data that training would refuse: other columns or numbers of rows, none,
-        NaN, labels outside of the support, masked, sparse or ragged arrays, and what holds no
-        numbers.
+    :raises DataError: for data that training would refuse, and for no rows.
 
-    Factorisations are computed once; after that N M^2 for M points. Example::
+    Cost: one factorisation, then N M^2 for M points. Example::
 
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
@@ -136,9 +131,7 @@ def _likelihood_of(model: GPModel) -> Likelihood:
 
 
 def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, D] and Y [N, P] as arrays, checked as training data are; Y in the type that the
-    likelihood needs.
-    """
+    """X [N, D] and Y [N, P] as checked arrays, Y in the likelihood's type."""
     if hasattr(model, "checked"):
         X, Y = model.checked(data)
         return X.numpy(), Y.numpy()
@@ -153,8 +146,8 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Predictive means [N, P] less observations y [N, P]; of the task of each row, or of the
-    probabilities of all classes.
+    """Predictive means [N, P] less observations y [N, P]; for labels, probabilities less one-hot
+    y.
     """
     if isinstance(likelihood, SwitchedLikelihood):
         # the last column of y is the task, and the means of all tasks stand side by side
@@ -180,7 +173,5 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """The same by the model's own verbs, where the marginals of f are not Gaussian, or are in other
-    units.
-    """
+    """Predictions by the model's methods, where f is not Gaussian or in other units."""
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

@@ -65,40 +65,38 @@ every 20 steps and at the end | `optimizer` |
     | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows, a climb a step |
     | `FactorGraph` | `MeanFieldCVI` | |
 
-    Trainable Parameters move, and no others; if only q is trainable, the Lagrangian and the ascent
-    run once, to their end. An option that a model does not use is refused. A warning before the
-    first step says if data and model are on different scales; see `Standardized`.
+    Only trainable Parameters move; if only q is trainable, the Lagrangian and the ascent run once,
+    to their end. A warning before the first step says if data and model are on different scales;
+    see `Standardized`.
 
     :param model: is trained in place.
-    :param data: (X [N, D], Y [N, P]), which are read batch by batch if an array is on disk
-        (`numpy.memmap`, or another array with a shape, a dtype and slices); a `tf.data.Dataset` of
-        batches of such pairs, which is repeated; or a function without arguments that returns an
-        iterator of such batches, called once per pass. For the last two the model must know
-        `num_data`. With several workers a function of `tf.distribute.InputContext` that returns the
-        dataset of one. None for a model that owns its data; for a `Standardized` model in original
-        units, and None for the data that it was built from.
-    :param steps: how many steps; 2000 if `seconds` is not given either.
-    :param seconds: wall-clock limit of the steps; compilation and evaluations come on top.
+    :param data: (X [N, D], Y [N, P]), also on disk (`numpy.memmap`, or another array with a shape,
+        a dtype and slices); a `tf.data.Dataset` of such batches, which is repeated; or a function
+        without arguments that returns an iterator of batches, called per pass. The last two need
+        the model's `num_data`. With several workers, a function of `tf.distribute.InputContext`
+        that returns a worker's dataset. None for a model that owns its data. In original units for
+        a `Standardized` model; None is then the data it was built from.
+    :param steps: number of steps; 2000 if `seconds` is not given either.
+    :param seconds: wall-clock limit of the steps, without compilation and evaluations.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
     :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or
         2 B / (B + R) with batches of B rows if that is less, R the larger of 3,000 and 10 M but no
         more than 3 N; 0.5 for sites, 1 for messages. None leaves q(u) to `optimizer` (the default
         with GPflow's `MultiClass`), and sites and multipliers unchanged.
-    :param hold: what of q stays while kernel and inducing points move. "sites" needs fewer steps
-        than "whitened", the mean and root that GPflow's training holds, but each takes longer: by
-        15 % with 300 points, by half with 1,000. "auto" holds sites where a batch has at least
-        2 L M rows for L latents of M points, or is all data. For a `CVIGP`, "sites" or the
-        "moments" of q(f); for an `LCLGP`, "sites" or "multipliers".
+    :param hold: fixed part of q while kernel and inducing points move. "sites" needs fewer steps
+        than "whitened" (mean and root, as in GPflow), which are longer by 15 % with 300 points, by
+        half with 1,000. "auto" holds sites where a batch has at least 2 L M rows for L latents of M
+        points, or is all data. For a `CVIGP`, "sites" or the "moments" of q(f); for an `LCLGP`,
+        "sites" or "multipliers".
     :param negative_precision: "damp" (the default), "clip" or "raise", see
         `optimizers.NaturalGradient`.
-    :param precision: "full" (the default), or "mixed": products with rows of data in float32, which
-        makes a step in float64 about a quarter shorter and leaves its bound exact to about 1e-6.
-        For coupled, orthogonal and hybrid bases.
+    :param precision: "full" (the default), or "mixed": products with rows of data in float32, for
+        steps about a quarter shorter and a bound exact to about 1e-6. For coupled, orthogonal and
+        hybrid bases.
     :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step
-        size. A mean on all data, `gamma="data"`, is solved for by "conjugate_gradients" (the
-        default there), by a `ConjugateGradients` with other settings, or by a
-        `StochasticDualDescent`; the first 70 % of such a run train on beta alone.
+        size. For `gamma="data"`, "conjugate_gradients" (the default there), a `ConjugateGradients`
+        or a `StochasticDualDescent`; the first 70 % of such a run train on beta alone.
     :param learning_rate: of `optimizer`, instead of its own; 0.03 for Adam.
     :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; Adam if not given. "lbfgs"
         is for Gaussian noise and arrays with N M up to 30 million: after a quarter of the run,
@@ -106,32 +104,26 @@ every 20 steps and at the end | `optimizer` |
         step. It costs N M^2 per evaluation, and 7 N M numbers of memory.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
-        which may also stop the run.
-    :param checkpoint: a folder, where the state is saved every 500 steps, and from which a run goes
-        on; or a `Checkpoints`.
+        which may stop the run early.
+    :param checkpoint: a folder, where the state is saved every 500 steps and a run resumes; or a
+        `Checkpoints`.
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
-    :param seed: fixes shuffling and subsampling: same seed, same trace; 0 if not given.
-        `MonteCarlo` has its own seed, and likelihoods that sample (`Softmax`) draw from
-        TensorFlow's global generator: call `tf.random.set_seed` too.
-    :param initialize: "auto" starts kernel, noise and mean function from values that suit the data,
-        see `training.initialize`, for a `Gaussian` likelihood and arrays. It takes a tenth of
-        `seconds` at most, which count.
+    :param seed: fixes shuffling and subsampling; 0 if not given. `MonteCarlo` has a seed too, and
+        likelihoods that sample (`Softmax`) need `tf.random.set_seed`.
+    :param initialize: "auto" first fits kernel, noise and mean function to the data, see
+        `training.initialize`, for a `Gaussian` likelihood and arrays; a tenth of `seconds` at most.
     :param progress: show a line with steps, time and bound.
-    :param compile: False runs the steps eagerly, which pays for a few steps. "xla" compiles them by
-        XLA, for models on inducing points: the same steps to round-off, meant for GPUs and TPUs.
-    :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch; the model
-        must have been built in `strategy.scope()`. For models on inducing points.
-    :return: the record of the run.
-    :raises ModelError: for a model of another kind, with what trains it.
-    :raises DataError: for unusable data and values out of range, before the first step and with
-        nothing changed.
-    :raises CheckpointError: if the folder of `checkpoint` is in use by another run, or cannot be
-        written.
-    :raises UnknownOptionError: for an option that this model does not use, with those that it does,
-        and for unknown values.
+    :param compile: False runs the steps eagerly, faster for a few. "xla" compiles them by XLA, for
+        models on inducing points on GPUs and TPUs.
+    :param strategy: a `tf.distribute` strategy that shares the rows of each batch, for models on
+        inducing points built in `strategy.scope()`.
+    :raises ModelError: for a model of another kind, with its optimizer.
+    :raises DataError: for unusable data and values out of range; nothing is changed.
+    :raises CheckpointError: if another run uses the folder of `checkpoint`, or it is not writable.
+    :raises UnknownOptionError: for unknown values, and options that this model does not use.
     :raises WorkerError: if another worker of the strategy fails or is gone.
-    :raises NumericalError: if a step fails. The last good parameters are restored, and the record
-        so far is in its `result`.
+    :raises NumericalError: if a step fails; the last good Parameters are restored, and the error's
+        `result` has the run so far.
 
     Example::
 

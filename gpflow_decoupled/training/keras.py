@@ -42,9 +42,7 @@ class Optimizer(Protocol):
 
 
 class KerasAscent:
-    """Gradient ascent on `moved` by an optimizer, whose state is created here and not while a step
-    is traced.
-    """
+    """Gradient ascent on `moved` by an optimizer, whose state is created before tracing."""
 
     def __init__(self, optimizer: Optimizer, moved: Sequence[tf.Variable]) -> None:
         self.optimizer, self.moved = optimizer, list(moved)
@@ -59,9 +57,7 @@ class KerasAscent:
 
     @property
     def fits_into_loops(self) -> bool:
-        """Whether a loop of TensorFlow may hold its steps: those of plain Adam are one operation a
-        variable.
-        """
+        """True for plain Adam, one operation per variable, which a TensorFlow loop may hold."""
         is_of_keras_2 = isinstance(self.optimizer, tf_keras.optimizers.Optimizer)
         return self._slots is not None or (is_of_keras_2 and not self.moved)
 
@@ -76,11 +72,9 @@ class KerasAscent:
         self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Move each variable up its gradient, of the same shape; None stands for a gradient that
-        does not exist.
+        """Move each variable up its gradient, of the same shape, if any.
 
-        On several replicas the gradients are sums over all of them, and the optimizer must not add
-        them up again.
+        On several replicas the gradients are sums already; the optimizer must not sum them again.
         """
         pairs = [
             (-gradient, variable)
@@ -113,16 +107,12 @@ def state_of(optimizer: Optimizer) -> list[tf.Variable]:
 
 
 def sums_by_itself(optimizer: Optimizer) -> bool:
-    """Whether an optimizer adds up the gradients of all replicas and cannot leave it: those of
-    Keras 3 do.
-    """
+    """True for Keras 3 optimizers, which always sum the gradients of all replicas."""
     return not hasattr(optimizer, "aggregate_gradients")
 
 
 def refuse_clipping(optimizer: Optimizer) -> None:
-    """Refuse what Keras 3 does to the gradients of each replica before it adds them up; raises
-    `UnknownOptionError`.
-    """
+    """Raise `UnknownOptionError` for Keras 3 clipping, which acts before the sum over replicas."""
     names = ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
     used = [name for name in names if getattr(optimizer, name, None)]
     if used and sums_by_itself(optimizer):
@@ -133,9 +123,9 @@ def refuse_clipping(optimizer: Optimizer) -> None:
 
 
 def check_optimizer(optimizer: object) -> None:
-    """Refuse what is not a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
+    """Check for a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
 
-    :raises DataError: with what to pass instead.
+    :raises DataError: for others.
     """
     kind = type(optimizer).__name__
     needed = ("build", "apply_gradients", "iterations", "get_config")

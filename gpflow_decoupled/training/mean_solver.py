@@ -15,17 +15,15 @@ METHODS = ("adam", "natural", "newton")
 
 @dataclass(frozen=True)
 class MeanSolver:
-    """What `fit` moves the coefficients of the mean points by.
+    """The optimizer of the mean coefficients in `fit`.
 
-    :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves
-        (D49) by conjugate gradients and is for `OrthogonalBasis` with points of its own. For a mean
-        on all data pass a `ConjugateGradients` or a `StochasticDualDescent` as `mean_solver`
-        instead.
-    :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for
-        "adam" 0.03 up to 1000 mean points and in inverse proportion to their number beyond, where
-        the noise of minibatches would carry them away.
+    :param method: "adam"; "natural", a natural gradient; or "newton", which solves for the
+        coefficients by conjugate gradients, for `OrthogonalBasis`. For a mean on all data pass a
+        `ConjugateGradients` or a `StochasticDualDescent` as `mean_solver` instead.
+    :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03 up to
+        1000 mean points and in inverse proportion to their number beyond, because of noise.
     :raises UnknownOptionError: for another method.
-    :raises DataError: for a step size that is not above 0.
+    :raises DataError: for a step size not above 0.
 
     Example::
 

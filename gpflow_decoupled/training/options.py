@@ -1,8 +1,8 @@
 """The table of the options of `fit`: one row each.
 
-A row is a field of `Options`, with default, check, group and help. The refusals of `fit`, the table
-in the documentation and the tests of `fit`'s signature are made from these rows. A route takes
-groups of options, or single ones by name.
+A row is a field of `Options`, with default, check, group and help, from which the checks of `fit`,
+the table in the documentation and the tests of its signature are made. A route takes groups or
+single options by name.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ OF_OPTIMIZER = frozenset(row.name for row in ROWS.values() if row.group == _OPTI
 
 
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a caller has chosen, by the field of `Options`, as objects.
+    """Return the caller's options as objects, by field of `Options`.
 
     :param arguments: of `fit`, by name.
     :raises DataError: for objects of the wrong kind, and limits out of range.
@@ -186,10 +186,9 @@ def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def markdown(families: Mapping[str, tuple[frozenset[str], Mapping[str, object]]]) -> str:
-    """Return the table of the documentation.
+    """Return the documentation's table of options.
 
-    :param families: by the name of a family of models, the names of the options that it takes, and
-        its own defaults by the field of `Options`.
+    :param families: per family of models, its options and its defaults.
     """
     lines = ["| option | default | taken by | |", "|---|---|---|---|"]
     for field_, row in ROWS.items():

@@ -1,4 +1,4 @@
-"""The plan of a run: what a route makes of a model and its data, and `Run` carries out."""
+"""The plan of a run, made by a route and carried out by `Run`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Uses up no random numbers of the run."""
 
 
 class Part(NamedTuple):
-    """A stage, and the share of the run at which it ends; step sizes have fallen by then."""
+    """A stage, and the share of the run at which it ends."""
 
     stage: Stage
     until: float = 1.0
@@ -30,11 +30,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages in order, their data X [N, D] and Y [N, P] and step sizes, and how to tell whether a
-    turn went well.
+    """Stages in order, with data X [N, D] and Y [N, P], step sizes, and the test of a turn.
 
-    The current part is the first one whose share is not over and whose stage is not `done`, so that
-    a run from a checkpoint finds its place. The last part should last until 1.
+    The current part is the first whose share is not over and whose stage is not `done`, so a
+    resumed run finds its place. The last part should last until 1.
     """
 
     parts: Sequence[Part]
@@ -77,7 +76,7 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Values that must be the same for a resumed run to go on to the same trace, by name."""
+        """Values, by name, that must be equal for a resumed run to keep its trace."""
         parts = [self.batches.settings, *(stage.settings for stage in self.stages)]
         return {name: value for part in parts for name, value in part.items()} | asdict(self.rates)
 

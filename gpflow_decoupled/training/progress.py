@@ -20,14 +20,14 @@ Callback = Callable[[int, dict[str, float], GPModel | FactorGraph], object]
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that `fit` calls while it trains, and how often.
+    """Functions that `fit` calls during training, and how often.
 
     :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean
-        bound since the call before, and after an evaluation "rmse" and "log_density". A
-        `gpflow.monitor.Monitor` may be one of them.
-    :param every: steps between two calls; a round of a mean on all data is reported by itself, with
-        its own bound. The progress line changes as often.
-    :raises DataError: for what is no list of functions, and for `every` below 1.
+        bound since the last call, and after an evaluation "rmse" and "log_density". A
+        `gpflow.monitor.Monitor` may be one.
+    :param every: steps between two calls and updates of the progress line. Rounds of a mean on all
+        data are reported separately.
+    :raises DataError: for an unusable list, and `every` below 1.
 
     Example::
 
@@ -96,9 +96,9 @@ class ProgressLine:
 
 
 class TensorBoard:
-    """A callback of `fit` that writes every reported metric to TensorBoard.
+    """A callback of `fit` that writes all metrics to TensorBoard.
 
-    :param folder: where the event files go.
+    :param folder: of the event files.
     :raises ImportError: with the fix, if TensorBoard is not installed.
 
     Example::

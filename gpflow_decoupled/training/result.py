@@ -19,9 +19,7 @@ RECENT = 20
 
 
 class History:
-    """The traces of a run: one list for each quantity, each with the steps at which it was
-    recorded.
-    """
+    """The traces of a run: a list per quantity, with the steps of its entries."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = defaultdict(list)
@@ -40,9 +38,7 @@ class History:
         return self._values[name][-count:] if name in self._values else []
 
     def mean(self, name: str, count: int, skip: int = 0) -> float:
-        """The mean of the last `count` values before the last `skip` of them; NaN if there are
-        none.
-        """
+        """Mean of the last `count` values before the last `skip`; NaN for none."""
         values = self.tail(name, count + skip)
         values = values[: len(values) - skip]
         return float(np.mean(values)) if values else float("nan")
@@ -93,28 +89,27 @@ class Totals:
         )
 
     def nothing_is_left(self, limits: Mapping[str, float | None]) -> bool:
-        """Whether a run with these limits, by name, has no step to do either.
+        """True if a run with these limits, by name, has no step left.
 
-        Only a tolerance that was reached does not depend on the limits.
+        A tolerance, once reached, ends a run under all limits.
         """
         return self.converged or (bool(self.finished) and self.limits == limits)
 
 
 @dataclass(kw_only=True, repr=False)
 class FitResult(RunResult):
-    """The record of a run of `fit`.
+    """The result of `fit`.
 
-    `elbo` is the bound in nats at the Parameters as the run left them, where a step sees all data
-    and nothing is sampled; on minibatches it is the mean of the last 20 estimates, and NaN for a
-    run without steps. `seconds` is the time of the training steps; compilation and evaluations are
-    not part of it. `converged` says that patience or a tolerance ended the run, and not a limit.
+    `elbo` is the bound in nats at the final Parameters, where a step sees all data without
+    sampling; on minibatches the mean of the last 20 estimates, and NaN without steps. `seconds`
+    excludes compilation and evaluations. `converged` means that patience or a tolerance ended the
+    run.
 
-    `history` has arrays "step", "seconds" and "elbo" with one entry per step; the bound is in nats
-    of the whole data set, estimated from the step's batch at the Parameters before the step for
-    models on inducing points and with sites, after it for the others. With `Evaluation` it also has
-    "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
-    observation), with one entry per evaluation; of an `NNGP` it has "leave_one_out", the score of
-    each step. Example::
+    `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
+    whole data set in nats, estimated from the batch before the step for models on inducing points
+    and with sites, after it for others. With `Evaluation` it has "evaluation_step",
+    "evaluation_seconds", "rmse" and "log_density" (nats per observation); for an `NNGP`
+    "leave_one_out", the score of each step. Example::
 
         result = fit(model, (X, Y))
         print(result, result.history["elbo"][-1])

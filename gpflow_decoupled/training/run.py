@@ -40,12 +40,10 @@ SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 
 class Run:
-    """Takes turns of the stages until a limit is reached, and undoes a turn that fails.
+    """Takes turns of the stages until a limit is reached, and undoes failed ones.
 
-    :param model: the model that is trained, as callbacks and evaluations see it.
-    :param options: limits, and what happens between steps.
-    :param begin: what is done before the first step, once nothing can be refused any more; its
-        seconds count.
+    :param model: as callbacks and evaluations see it.
+    :param begin: runs before the first step; its seconds count.
     """
 
     def __init__(
@@ -76,9 +74,7 @@ class Run:
         return run_settings(self.model, parts, self.options.refresh_every, self.group)
 
     def go(self) -> FitResult:
-        """Train until a limit is reached, with the folder of the checkpoints locked; the data are
-        closed at the end.
-        """
+        """Train until a limit is reached, with the checkpoints' folder locked."""
         refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
         lock = nullcontext() if self._checkpoint is None else self._checkpoint.locked()
         with closing(self.plan.batches), lock:
@@ -118,9 +114,7 @@ class Run:
         return Clock(self.limits.share(done, self.totals.seconds), self.limits, line.show)
 
     def _part(self, share: float) -> Part:
-        """The part of the plan at a share of the run; where it is another one than before, stages
-        after it are to come again.
-        """
+        """The part of the plan at a share of the run; a new part forgets `refresh`."""
         part = self.plan.at(share)
         if part.stage is not self._stage:
             self._stage = part.stage
@@ -130,9 +124,7 @@ class Run:
         return part
 
     def _resume(self) -> int:
-        """Steps that an earlier run has done; a folder without a state gets one now, so that
-        failures to write it come early.
-        """
+        """Steps of an earlier run; writes a first state now, so that failures come early."""
         if self._checkpoint is None:
             return 0
         before = snapshot((*self.plan.variables, *self.model.variables))
@@ -221,9 +213,7 @@ class Run:
     def _fail(
         self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
     ) -> NoReturn:
-        """Find the cause at the Parameters that failed, then go back to the last ones at which the
-        bound was sound.
-        """
+        """Find the cause of a failure, then restore the last sound Parameters."""
         go_back(now)
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
         likelihood = getattr(self.model, "likelihood", None)
@@ -237,9 +227,7 @@ class Run:
         raise error from cause
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
-        """Whether the Parameters after a step of this run are finite, and the bound there, which is
-        computed if not given.
-        """
+        """True if Parameters and bound are finite."""
         if (batch := self._turns.last_batch) is None:
             return True
         own = {variable.ref() for variable in self.model.variables}
@@ -255,9 +243,7 @@ class Run:
         return None if whole is None else exact_bound(lambda: self.plan.bound(*whole))
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
-        """Go back to what is sound and best, do the closing work, and take the last evaluation,
-        checkpoint and bound.
-        """
+        """Restore sound and best values, close, evaluate, and save."""
         exact, stopped = self._exact_bound(), self._out_of_patience
         spoilt = not self._is_sound(done, exact)
         if spoilt and (sound := self._turns.undo()) is not None:

@@ -1,6 +1,4 @@
-"""When a run ends, and its step sizes, as functions of the step and of the share of the run that is
-done.
-"""
+"""When a run ends, and its step sizes as functions of the step and the share done."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; a limit that is None does not end it.
+    """When a run ends; None is no limit.
 
     :raises DataError: for limits out of range.
     """
@@ -44,14 +42,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the step sizes of `fit` change over a run. None is the default of the model's family.
+    """Step sizes of `fit` over a run; None is the default of the model's family.
 
-    :param ramp_steps: steps over which the step size of q grows from 1e-4 to its final value; 10
-        for models on inducing points. Other families need no ramp and refuse this field.
-    :param anneal: share of the run, at its end, over which all step sizes fall to 2 %; 0.2, and 0
-        for factor graphs.
-    :param refresh_every: steps between updates of what is otherwise held fixed: the scaling of the
-        mean coefficients (100), or q of an affine-independent model (20).
+    :param ramp_steps: steps over which the step size of q grows from 1e-4; 10 for models on
+        inducing points. Other families refuse it.
+    :param anneal: final share of the run in which all step sizes fall to 2 %; 0.2, and 0 for factor
+        graphs.
+    :param refresh_every: steps between updates of the scaling of the mean coefficients (100), or of
+        q of an affine-independent model (20).
     :raises DataError: for numbers out of range.
 
     Example::
@@ -83,9 +81,7 @@ class StepSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """The step sizes of a run before ramp and annealing; the names are those of the arguments of
-    `fit`.
-    """
+    """The step sizes of a run before ramp and annealing, named as arguments of `fit`."""
 
     natural_gradient: float | None
     learning_rate: float
@@ -94,20 +90,17 @@ class Rates:
     mean_learning_rate: float = 1.0
 
     def at(self, step: int, share: float, end: float = 1.0) -> StepSizes:
-        """The sizes of step 0, 1, ..., at a share of the run in [0, 1]; from the share `end` on
-        they have fallen.
-        """
+        """Sizes of step 0, 1, ... at a share of the run; they have fallen at `end`."""
         factor, rho = annealed(min(1.0, share / end), self.anneal), self.natural_gradient
         natural = None if rho is None else factor * ramped(step, rho, self.ramp_steps)
         return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate)
 
 
 def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
-    """Log-linear from `initial` to `final` over the first `steps` steps (Salimbeni et al. 2018,
+    """Log-linear from `initial` to `final` over `steps` steps (Salimbeni et al. 2018,
     arXiv:1803.09151).
 
-    A natural gradient from a q that is far from the posterior may otherwise leave the domain of the
-    likelihood.
+    From a poor q, a natural gradient may otherwise leave the likelihood's domain.
     """
     if step >= steps or initial >= final:
         return final
@@ -115,11 +108,8 @@ def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
 
 
 def annealed(share: float, tail: float) -> float:
-    """1 until the last `tail` of the run, then half a cosine down to 2 %, which averages out the
-    noise of minibatches.
-
-    :param share: how much of the run is done, in [0, 1].
-    :param tail: the share of the run over which the factor falls, in [0, 1].
+    """1 until the last `tail` of the run, then half a cosine down to 2 %, against minibatch
+    noise.
     """
     if tail <= 0.0 or share <= 1.0 - tail:
         return 1.0

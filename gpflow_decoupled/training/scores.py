@@ -19,10 +19,7 @@ from .workers import metrics_of_all
 
 
 class Scores:
-    """Evaluates the model, and counts the evaluations since the best one.
-
-    :param options: of the run, with its evaluation and its workers.
-    """
+    """Evaluates the model, and counts evaluations since the best one."""
 
     def __init__(self, model: GPModel | FactorGraph, options: Options, history: History) -> None:
         self.model, self.history, self.group = model, history, options.group
@@ -41,9 +38,9 @@ class Scores:
     def after(
         self, done: int, totals: Totals, variables: Sequence[tf.Variable]
     ) -> dict[str, float]:
-        """Evaluate the model after a step, and compare the score with the best one.
+        """Evaluate the model after a step, and compare with the best score.
 
-        :param variables: whose values are kept where the score is the best one.
+        :param variables: saved at the best score.
         """
         assert self.evaluation is not None
         metrics = self.evaluate(done, totals.seconds)

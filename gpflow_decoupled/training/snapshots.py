@@ -19,9 +19,7 @@ UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
 
 
 def exact_bound(bound: Callable[[], tf.Tensor | None]) -> float | None:
-    """Return a bound [] in nats as a number; NaN if it cannot be computed, None if it does not
-    exist.
-    """
+    """Return a bound [] in nats as a float; NaN if it failed, None if there is none."""
     try:
         value = bound()
     except UNSOUND:

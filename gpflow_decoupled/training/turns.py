@@ -47,7 +47,6 @@ class _Turn(NamedTuple):
 class Turns:
     """Takes the turns of a run, and undoes them.
 
-    :param options: limits, and how often something happens between steps.
     :param fail: called for a step that failed.
     """
 
@@ -97,10 +96,9 @@ class Turns:
         return self.take(part, done, clock, seconds)
 
     def undo(self) -> int | None:
-        """Go back to before the last sound step, where the bound is known to be finite.
+        """Return to before the last sound step, with a finite bound.
 
-        :return: the number of steps that are done there; None, and nothing changes, if no step was
-            sound.
+        :return: the steps done there; None, without a change, if no step was sound.
         """
         if self._last is None:
             return None
@@ -129,9 +127,7 @@ class Turns:
         return _Turn(part.stage, snapshot(self.variables), budget)
 
     def _count(self, part: Part, done: int, seconds: float) -> int:
-        """The number of steps of the next turn: up to the next that other work is due after, and
-        not longer than the stage may.
-        """
+        """Number of steps of the next turn, up to the next evaluation or limit of the stage."""
         limits, began = self.limits, self._began
         self._began = done, seconds
         if part.stage.most == 1 or done < self._singly_until:

@@ -1,6 +1,4 @@
-"""Work that the workers of a run do together between its steps: agree on the run, take a batch, and
-stay the same.
-"""
+"""What workers do together between steps."""
 
 from __future__ import annotations
 
@@ -24,11 +22,7 @@ from .evaluation import held_out_metrics
 def run_settings(
     model: GPModel | FactorGraph, parts: Mapping[str, object], refresh_every: int, group: Group
 ) -> dict[str, object]:
-    """Return the values that must be the same on all workers, and after a checkpoint, by name.
-
-    :param model: whose parts enter by class, and whose Parameters by shape and flag.
-    :param group: the number of replicas enters where there are several.
-    """
+    """Return the values, by name, that must be equal on all workers and after a checkpoint."""
     settings: dict[str, object] = {
         part: type(getattr(model, part)).__name__
         for part in ("basis", "kernel", "likelihood", "mean_function")
@@ -44,11 +38,9 @@ def run_settings(
 
 
 def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]]) -> None:
-    """Refuse workers that were started with other data, another model or other options than the
-    first one.
+    """Raise on all workers if data, model or options differ from the first one's.
 
-    :param settings: called where there are several workers: what must be the same on all, by name.
-    :raises DataError: on all of them, with the first name that differs.
+    :raises DataError: with the first name that differs.
     """
     if group.workers == 1:
         return
@@ -60,7 +52,7 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
 
 
 def next_batch(group: Group, batches: Batches, step: int) -> Batch:
-    """The batch of a step: X [B, D] and Y [B, P]; unusable data on one worker end the run on
+    """The batch of a step, X [B, D] and Y [B, P]; unusable data on one worker end the run on
     all.
     """
     if isinstance(batches, ArrayBatches):  # they were checked before the first step
@@ -69,10 +61,7 @@ def next_batch(group: Group, batches: Batches, step: int) -> Batch:
 
 
 def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) -> dict[str, float]:
-    """`held_out_metrics`, with the rows shared out to the workers; one message.
-
-    :param data: X [N, D] and Y [N, P], the same on all of them.
-    """
+    """`held_out_metrics` of X [N, D], Y [N, P], shared by the workers; one message."""
     X, Y = (np.asarray(array) for array in data)
     if group.workers == 1 or len(X) < group.workers:
         return held_out_metrics(model, data)
@@ -84,12 +73,10 @@ def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) 
 
 
 def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
-    """Give all replicas the values of the first, where they are not the same to the last bit, with
-    a warning.
+    """Copy the first replica's values to all if they differ by a bit, with a warning.
 
-    Replicas compute the same from the same sums, but not on processors of different kinds or in
-    kernels that add in no fixed order. One message of one number a replica, and one a variable
-    where there is something to repair.
+    Different processors, and kernels that add in no fixed order, may drift. One message of one
+    number per replica, and one per variable to repair.
 
     :param variables: all that a step writes, of any shapes [...].
     :return: whether there was something to repair.

@@ -1,9 +1,8 @@
-"""Where the minibatches of a run come from.
+"""Sources of a run's minibatches.
 
-`make.py` chooses by what a user passed: arrays in memory (`arrays.py`), arrays on disk
-(`on_disk.py`), a `tf.data.Dataset` (`datasets.py`), or a function that starts passes
-(`functions.py`). `order.py` says which rows a
-minibatch has, and `protocol.py` is the contract with the loop.
+`make.py` chooses by the data: arrays in memory (`arrays.py`) or on disk (`on_disk.py`), a
+`tf.data.Dataset` (`datasets.py`), or a function that starts passes (`functions.py`). `order.py`
+picks the rows of a minibatch; `protocol.py` is the contract with the loop.
 """
 
 from .arrays import ArrayBatches, checksum

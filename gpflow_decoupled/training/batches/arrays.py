@@ -15,15 +15,9 @@ from .protocol import Batch, Trackable
 
 
 class ArrayBatches:
-    """Minibatches of arrays, without replacement within an epoch, each a function of (seed, step)
-    alone.
+    """Minibatches of X [N, D], Y [N, P], without replacement within an epoch.
 
-    :param X: [N, D].
-    :param Y: [N, P].
-    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
-        latents or more.
-    :param latents: L, the latent functions of the model.
-    :raises DataError: for a batch larger than the data.
+    A batch depends on (seed, step) alone; sizes and errors as in `RowOrder`.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class ArrayBatches:
         """Nothing is open."""
 
     def several(self, step: int, count: int) -> Batch:
-        """The batches of K = `count` steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
+        """The batches of `count` = K steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
         if self.batch_size == self.num_data:
             return self._rows_of_both(np.tile(np.arange(self.num_data), [count, 1]))
         return self._rows_of_both(
@@ -76,9 +70,7 @@ class ArrayBatches:
 
 
 def _rows_of(array: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """`tf.gather` of [N, D] by [...] in half its time, which counts where a step takes a
-    millisecond.
-    """
+    """`tf.gather` of [N, D] by [...] in half its time, which counts in steps of a millisecond."""
     return tf.raw_ops.GatherV2(params=array, indices=rows, axis=0)
 
 

@@ -17,16 +17,12 @@ from .protocol import Batch, Trackable
 
 
 class DatasetBatches:
-    """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it
-    ends.
+    """The batches of a `tf.data.Dataset` of (X [B, D], Y [B, P]), in its order, repeated.
 
-    Shuffling and batching are left to the dataset. There is one iterator only: a second one, to
-    look at the data first, would change the order of a shuffled dataset.
-
-    :param dataset: of pairs (X [B, D], Y [B, P]).
-    :raises DataError: when called, for a dataset without batches, a batch without rows, a first
-        batch that is not finite, and labels outside the likelihood's support. Later batches that
-        are not finite make the step fail.
+    Shuffling and batching are left to the dataset. A second iterator, to look at the data first,
+    would change the order of a shuffled dataset, so there is only one.
+    :raises DataError: when called, for a dataset without batches, a batch without rows, an
+        unusable first batch. Later batches that are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:

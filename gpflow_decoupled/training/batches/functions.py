@@ -20,16 +20,13 @@ Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]
 
 
 class FunctionBatches:
-    """The batches of a function that starts a pass over the data, called again whenever a pass
-    ends.
+    """The batches of a function that is called for each pass over the data.
 
-    The order of the rows is left to the function. Every batch is checked when it is read.
+    The order of the rows is the function's. Every batch is checked when it is read.
 
-    :param model: says what the batches must be, and how many rows there are, `num_data`.
-    :param passes: a function without arguments that returns an iterator of batches (X [B, D], Y
-        [B, P]).
-    :raises DataError: when called, for unusable batches, a pass without batches, and a pass with
-        another number of rows than `num_data`.
+    :param model: checks the batches, and knows the number of rows, `num_data`.
+    :param passes: a function without arguments that returns an iterator of (X [B, D], Y [B, P]).
+    :raises DataError: when called, for unusable or no batches, and passes of another length.
     """
 
     def __init__(self, model: BasisGP, passes: Passes) -> None:
@@ -65,9 +62,7 @@ class FunctionBatches:
         return {"num_data": self.num_data}
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P]; batches before it that were not taken
-        are read and dropped.
-        """
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]; earlier ones are read and dropped."""
         is_first = self._read == 0
         X, Y = self._next()
         while self._read <= step:

@@ -34,16 +34,13 @@ def make_batches(
     batch_size: int | None | str,
     seed: int,
 ) -> ArrayBatches | DiskBatches | DatasetBatches | FunctionBatches:
-    """Check the data and wrap them. Arrays are checked in full, streams by their types now and by
-    their values in training.
+    """Check the data and wrap them: arrays in full now, streams by type now and by value in
+    training.
 
-    :param model: whose likelihood and number of inputs and outputs the data must fit.
-    :param data: arrays (X [N, D], Y [N, P]), which are read batch by batch where they are on disk;
-        a dataset of batches of them; or a function without arguments that returns an iterator of
-        such batches.
+    :param data: arrays (X [N, D], Y [N, P]), also on disk; a dataset of batches; or a function
+        without arguments that returns an iterator of batches.
     :param batch_size: of arrays, see `RowOrder`.
-    :raises DataError: for unusable data, a stream without `num_data`, or a `num_data` that is not
-    that of the arrays.
+    :raises DataError: for unusable data, and a stream without a `num_data` that fits.
     """
     if isinstance(data, tf.data.Dataset):
         return _dataset_batches(model, data, batch_size)

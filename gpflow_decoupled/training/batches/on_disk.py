@@ -23,14 +23,13 @@ _SAMPLE = 10_000
 
 
 class DiskBatches:
-    """The minibatches of `ArrayBatches`, of arrays whose rows are read when they are needed.
+    """Minibatches as of `ArrayBatches`, of arrays whose rows are read when needed.
 
-    Entries are checked in one pass over all rows before the first step. In memory are a block or a
-    batch of rows, a sample of at most 10,000, and 8 N bytes for the order of the rows.
+    All entries are checked in one pass before the first step. Memory: a block or batch of rows, a
+    sample of at most 10,000, and 8 N bytes for the order.
 
-    :param model: says what the data must be.
-    :param data: X [N, D] and Y [N, P], at least one of them a `numpy.memmap` or an array of another
-        library with a shape, a dtype and slices, as those of HDF5 files.
+    :param data: X [N, D] and Y [N, P], `numpy.memmap` or arrays of another library with a shape, a
+        dtype and slices, as of HDF5 files.
     :raises DataError: for unusable data.
     """
 
@@ -56,9 +55,7 @@ class DiskBatches:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes, and a checksum of the data, for which all rows are read; those of the same arrays
-        in memory.
-        """
+        """Sizes and a checksum of all rows, equal to the ones of the same arrays in memory."""
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():
@@ -70,9 +67,7 @@ class DiskBatches:
         }
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P]. Rows are read in the order of the
-        file.
-        """
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P], read in the order of the file."""
         rows = self._rows(step)
         order = np.argsort(rows)
         places = np.argsort(order)
@@ -90,9 +85,7 @@ class DiskBatches:
             yield self._read(slice(start, start + _BLOCK))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        """A sample of rows, of data all of whose entries were looked at; raises `DataError`, and
-        warns of constant columns.
-        """
+        """Check all entries, warn of constant columns; return a sample of rows."""
         stride = -(-self.num_data // _SAMPLE)
         parts: list[tuple[np.ndarray, np.ndarray]] = []
         extremes: list[tuple[np.ndarray, np.ndarray]] = []

@@ -19,18 +19,12 @@ _MANY = 4
 
 
 class RowOrder:
-    """Rows of minibatches, without replacement within an epoch, each a function of (seed, step)
-    alone.
+    """Rows of minibatches, without replacement within an epoch, a function of (seed, step) alone.
 
     :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
         latents or more.
     :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
-
-    Example::
-
-        # 20 numbers from 0 to 59, the first batch of the second epoch
-        rows = RowOrder(60, 20, seed=0)(3)
     """
 
     def __init__(

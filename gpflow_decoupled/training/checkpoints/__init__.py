@@ -1,8 +1,7 @@
-"""Checkpoints from which a killed run goes on to the same trace.
+"""Checkpoints from which a killed run continues on the same trace.
 
-`option.py` has what users write, `run.py` what is saved of a run and how it is read back,
-`folder.py` the files: which states there are, how a new one takes its place, and what is left over
-after a kill; `lock.py` keeps two runs out of one folder.
+`option.py` has the user's option, `run.py` the contents of a state, `folder.py` the files,
+`lock.py` the lock that keeps two runs out of one folder.
 """
 
 from .option import Checkpoints

@@ -1,6 +1,4 @@
-"""The files of a folder of states: which there are, how a new one takes its place, and what a kill
-leaves over.
-"""
+"""The files of a folder of states, robust against a kill at any moment."""
 
 from __future__ import annotations
 
@@ -32,13 +30,11 @@ _HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 
 
 class StateFolder:
-    """States by the number of their step: `ckpt-N.*` has the tensors, `history-N.npz` the traces,
-    `run-N.json` the record. Where several workers read data of their own, `place-W-N.*` has the
-    place of worker W.
+    """States by step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the
+    record, `place-W-N.*` the place of worker W in its data.
 
-    A state counts as soon as the index lists it, which is the last thing that is written. Every
-    file but TensorFlow's own is written beside its place and renamed, so that a kill at any moment
-    leaves the states before.
+    A state counts once the index, written last, lists it. Files are written beside their place and
+    renamed, so a kill leaves the earlier states.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,8 +49,8 @@ class StateFolder:
         return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
-        """The states that the index lists, the oldest first; without a sound index, with a warning,
-        all that have files.
+        """Steps of the index, the oldest first; without a sound index, with a warning, of all
+        files.
         """
         listed = self._listed()
         if listed is not None:
@@ -81,9 +77,7 @@ class StateFolder:
         os.replace(temporary, self.path / name)
 
     def clean(self, kept: Sequence[int] = ()) -> None:
-        """Remove what a write that broke off has left, and the files of all states but those of
-        `kept`, if there are any.
-        """
+        """Remove remains of broken writes, and the files of all states but `kept`."""
         for match in self._matches(_HALF_FOLDERS):
             shutil.rmtree(self.path / match[0], ignore_errors=True)
         old = [

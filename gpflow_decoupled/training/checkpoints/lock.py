@@ -22,14 +22,12 @@ NAME = "lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is created if it is not there.
+    """Hold the lock of a folder, which is created if missing.
 
-    The lock is one of the operating system on the file `lock`, so that a process that ends in
-    whatever way, killed or not, gives it back; the empty file itself stays. Where the system, or
-    the file system, has no such locks, there is a warning instead, and it is up to the user that no
-    two runs share the folder.
+    The operating system's lock on the file `lock` ends with the process. Without such locks there
+    is a warning, and the user must keep two runs apart.
 
-    :raises CheckpointError: if another run holds it, or the folder cannot be written.
+    :raises CheckpointError: if another run holds it, or the folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,17 +14,16 @@ from ...summaries import short_repr
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where `fit` saves a run, and how often: a killed run goes on from there to the same trace.
+    """Save a run of `fit` in a folder; a killed run continues from there on the same trace.
 
-    With `gamma="data"` and products in single precision the trace is the same up to round-off,
-    which the climbs of the hyperparameters multiply: in a test two rounds ended 8e-4 nats apart.
-    `ConjugateGradients(float32=False)` avoids it.
+    With `gamma="data"` and products in single precision the trace agrees up to round-off, which
+    climbs multiply (8e-4 nats in a test of two rounds); `ConjugateGradients(float32=False)` avoids
+    it.
 
-    :param folder: where the state is saved. A run that finds a state in it goes on from that one;
-        the limits of the run may then be others, while other data or settings are refused. One run
-        at a time may use a folder.
-    :param every: steps between two checkpoints; there is one more at the end.
-    :raises DataError: for what is no path, and unless `every` is at least 1.
+    :param folder: for one run at a time. A run that finds a state in it continues from there; its
+        limits may differ, other data or settings are refused.
+    :param every: steps between two checkpoints; the last one is at the end.
+    :raises DataError: for an unusable path, and `every` below 1.
 
     Example::
 

@@ -46,9 +46,8 @@ KEPT = 2
 class RunCheckpoint:
     """Model, optimizers, place in the data and history of a run, in one folder.
 
-    :param folder: where the files are; it is created when the run takes its lock.
-    :param places: the place of this worker in its own data, by name.
-    :param settings: what must be the same for the trace to go on, by name.
+    :param places: this worker's place in its data, by name.
+    :param settings: values that must be equal for the trace to continue, by name.
     :param group: the workers of the run: the first one writes, and all read.
     """
 
@@ -79,9 +78,9 @@ class RunCheckpoint:
             yield
 
     def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
-        """Write the state after `step` steps, unless it is there.
+        """Write the state after `step` steps, unless it exists.
 
-        :raises CheckpointError: if it cannot be written; the states before it stay.
+        :raises CheckpointError: if it cannot be written; earlier states stay.
         :raises DataError: if the place in the dataset cannot be saved.
         """
         if self.sound and self.sound[-1] == step:
@@ -96,9 +95,7 @@ class RunCheckpoint:
             self.group.together(lambda: self._look_for(step))
 
     def _look_for(self, step: int) -> None:
-        """Refuse a folder in which this worker does not see the state that the first one has
-        written.
-        """
+        """Raise if this worker does not see the state that the first one has written."""
         if not self.group.is_first and step not in self.folder.steps():
             raise CheckpointError(
                 f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the"
@@ -126,9 +123,7 @@ class RunCheckpoint:
 
     @contextmanager
     def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
-        """Name what keeps the state of a step from being written, and clean the folder up where
-        `states` are its own.
-        """
+        """Name the cause of a failed write, and clean up where `states` are this worker's."""
         folder = self.folder
         try:
             yield
@@ -150,9 +145,9 @@ class RunCheckpoint:
     def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
         """Go back to the latest state that can be read.
 
-        :return: (steps done, totals), or None if there is no state in the folder.
-        :raises DataError: if the state was written with other settings, or if no state can be read.
-        :raises CheckpointError: if the workers of the run do not find the same state.
+        :return: (steps done, totals), or None without a state.
+        :raises DataError: for a state of other settings, or unreadable states.
+        :raises CheckpointError: if the workers do not find the same state.
         """
         self.group.on_first(self.folder.clean)
         found = self.group.together(lambda: self._read(history, best))

@@ -1,6 +1,4 @@
-"""Checks of models on inducing points before a run, and choices that depend on numbers of points
-and rows.
-"""
+"""Checks of models on inducing points before a run, and choices by numbers of points and rows."""
 
 from __future__ import annotations
 
@@ -58,12 +56,10 @@ _SHIFT = 0.1
 
 
 def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
-    """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of
-    q(u), or none of it.
+    """Check that natural gradients move all of q(u), or none of it.
 
-    :raises DataError: for such flags, and where nothing is trainable.
-    :raises UnknownOptionError: for a solver of the mean that this model, or this choice of
-    `natural_gradient`, rules out.
+    :raises DataError: if the flags of q disagree, or nothing is trainable.
+    :raises UnknownOptionError: for a `mean_solver` that the model or `natural_gradient` rules out.
     """
     basis = model.basis
     flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
@@ -94,8 +90,7 @@ def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
 def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
     """Refuse kernels and solvers that do not suit a mean on all data.
 
-    :param solver: the option `mean_solver`, or None.
-    :raises UnknownOptionError: for a solver of mean points that are stored, and for unknown ones.
+    :raises UnknownOptionError: for unknown solvers, and solvers of stored mean points.
     """
     refuse_white(model.kernel)
     named = isinstance(solver, str) and solver == name
@@ -111,9 +106,7 @@ def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
 
 
 def check_own_bound(model: BasisGP | SVGP) -> None:
-    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises
-    `ModelError`.
-    """
+    """Raise `ModelError` for a class that overrides the bound, which the steps would not climb."""
     # GPflow's bound calls predict_f, too, and that of this package does not
     for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
         method = getattr(type(model), name, None)
@@ -157,16 +150,11 @@ def warn_of_sizes(model: BasisGP, num_data: int) -> None:
 
 
 def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) -> None:
-    """Refuse trainable Parameters that a kernel depends on and has no gradient of, as where NumPy
-    computes it.
+    """Check that a kernel has gradients in its trainable Parameters; NumPy code has none.
 
-    Covariances and variances are both asked for, since noise kernels have no covariances. A
-    Parameter without a gradient is shifted and put back: what changes nothing has no effect, and
-    may stay.
-
-    :param model: whose kernel is asked at its own data or, where it has none, at its inducing
-        points; those of other kinds than points are left out. What mixes the latents is not looked
-        at.
+    Both covariances and variances are tried, since noise kernels have no covariances, at the
+    model's data or inducing points. A Parameter without a gradient is shifted and put back: one
+    without effect may stay. Mixing matrices are not checked.
     :raises DataError: with the names of the Parameters.
     """
     inputs = _inputs_of(model)
@@ -234,9 +222,7 @@ def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
 def natural_rule(
     model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str
 ) -> NaturalGradient:
-    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are
-    variables.
-    """
+    """The rule for q(u), and for mean coefficients; step sizes are variables."""
     mean = model.basis.kernel_mean
     moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
     return NaturalGradient(
@@ -250,20 +236,17 @@ def natural_rule(
 def natural_step(rows: int, points: int, num_data: int) -> float:
     """The step size rho of q(u): 1/2, or less on small minibatches.
 
-    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho
-    they have together at least 3,000 rows, or 10 for each point if that is more, and need not have
-    more than 3 N.
+    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches, here of at least
+    3,000 rows, or 10 per point if that is more, and at most 3 N.
     """
     averaged = min(max(_AVERAGED_ROWS, _ROWS_PER_POINT * points), 3 * num_data)
     return min(_LARGEST_STEP, 2.0 * rows / (rows + averaged))
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
-    """Whether sites are worth their L M^3 operations: where a batch has at least 2 L M rows, or is
-    all data.
+    """True if a batch has at least 2 L M rows or all data; then sites pay their L M^3 operations.
 
-    The gradient at held sites is noisier than that at a held mean and root, the more so the fewer
-    rows there are for a point.
+    Gradients at fixed sites are noisier, the more so the fewer rows per point.
     """
     roots = [
         parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
@@ -275,11 +258,9 @@ def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
 
 
 def is_small(model: BasisGP, batches: Batches) -> bool:
-    """Whether several steps should be taken in one call: L M^2 (M + B) operations or less than 10
-    million, on arrays.
+    """True if several steps fit one call: L M^2 (M + B) below 10 million, on arrays.
 
-    Draws of f come from a state of their own, which a failed call would leave changed, so that such
-    models are left out.
+    Models with sampled f are excluded: a failed call would change their random state.
     """
     draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
     if draws or not isinstance(batches, ArrayBatches):

@@ -1,4 +1,4 @@
-"""Models on inducing points: q(u) by natural gradients, the mean points by a solver, the rest by an
+"""Models on inducing points: q(u) by natural gradients, mean points by a solver, the rest by an
 optimizer.
 """
 
@@ -68,9 +68,7 @@ class InducingRoute(Route):
     compiles = (True, False, "xla")
 
     def taken_by(self, model: Any) -> frozenset[str]:
-        """Return all but the options of parts that the model lacks; a mean on all data is not
-        refreshed.
-        """
+        """Return all options but the ones of parts that the model lacks."""
         if _data_mean_of(model) is not None:
             return self.takes - {"Schedule.refresh_every"}
         stored = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
@@ -82,8 +80,8 @@ class InducingRoute(Route):
         return {} if _has_gaussians(model) else {"natural_gradient": None}
 
     def defaults_of(self, model: Any, asked: Mapping[str, object]) -> Mapping[str, object]:
-        """Return Adam for q(u) too where the likelihood is a robust maximum, unless an option asks
-        for natural gradients.
+        """Return Adam for q(u) too if the likelihood is a robust maximum and no option asks
+        otherwise.
         """
         solver = asked.get("mean_solver", "adam")
         natural = {"hold", "negative_precision"} & set(asked) or (
@@ -95,9 +93,7 @@ class InducingRoute(Route):
         return self.defaults
 
     def check(self, model: Any, asked: Mapping[str, Any]) -> None:
-        """Refuse options that would be ignored, solvers and kernels that do not suit the mean
-        points, and work that replicas cannot share out.
-        """
+        """Refuse useless options, solvers and kernels unsuited to the mean points or replicas."""
         super().check(model, asked)
         check_own_bound(model)
         if (strategy := asked.get("strategy")) is not None:

@@ -37,14 +37,10 @@ def plan_on_all_rows(
     options: Options,
     minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
 ) -> Plan:
-    """Return the plan of a run.
+    """Return the plan: minibatches, then L-BFGS on all rows.
 
-    :param data: as passed to `fit`.
-    :param options: of the run, whose optimizer moves all but q on minibatches.
-    :param minibatch_plan: makes the plan of the same run without L-BFGS.
     :raises UnknownOptionError: where q(u) has no closed form, and on several replicas.
-    :raises DataError: for data that are not in memory or too large, and a q(u) that is not
-        trainable.
+    :raises DataError: for data that are not in memory or too large, and a fixed q(u).
     """
     own = _check(model, data, options)
     coupled = minibatch_plan(model, data, options)

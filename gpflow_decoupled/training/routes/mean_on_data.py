@@ -1,15 +1,14 @@
 """The stages of a run with a mean on all data, `gamma="data"`.
 
-1. Minibatches: a model without mean points that shares all Parameters finds kernel, noise and
-   inducing points in the first 70 % of the run, and q(u) is a good start.
-2. For Gaussian noise and rows that are not too many, they end after 25 % of the run, and a
-   collapsed climb goes on until 70 %, or until the bound no longer rises.
+1. Minibatches, for 70 % of the run: a model without mean points that shares all Parameters finds
+   kernel, noise, inducing points and q(u).
+2. For Gaussian noise and not too many rows, they end after 25 %, followed until 70 % by a climb of
+the collapsed bound.
 3. Rounds: mean and hyperparameters in turns.
-4. At the end the mean is solved for at the last hyperparameters.
+4. A last solve for the mean.
 
-Where expectations are sampled, or too few evaluations of rounds fit into the rest of the run, steps
-on minibatches go on until step 4. For a limit of seconds the parts of a solve are timed on some
-rows before the first step.
+Where expectations are sampled, or too few rounds fit, minibatches go on until step 4. For a limit
+of seconds a solve is timed on some rows before the first step.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ def plan_on_data(
     options: Options,
     minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
 ) -> Plan:
-    """Return the plan of a run; the data become the mean points, which `undo_of` takes back.
+    """Return the plan; the data become the mean points, which `undo_of` reverts.
 
-    :param data: as passed to `fit`.
     :raises DataError: for a dataset, and for unusable data.
     """
     refuse_streams(data)
@@ -124,13 +122,9 @@ def undo_of(mean: DataMean) -> Callable[[], None]:
 
 
 class _Course:
-    """Which stages a run has, and when each ends.
+    """Chooses the stages of a run, and when each ends.
 
-    :param model: the model with the mean on all data.
-    :param view: the model without mean points that shares its Parameters.
-    :param coupled: the plan of the view, which has one stage.
-    :param solves: the solver of the mean.
-    :param options: of the run.
+    :param view: the model without mean points that shares the Parameters of `model`.
     """
 
     def __init__(
@@ -155,11 +149,7 @@ class _Course:
             self.climb = CollapsedClimb(self.moved, view, data, evaluations)
 
     def parts(self, rounds: bool | None = None, before_solve: float = 1.0) -> list[Part]:
-        """The stages with their shares of the run.
-
-        :param rounds: whether rounds fit in; if not given, unless expectations are sampled.
-        :param before_solve: the share of the run before the solve, where they do not.
-        """
+        """The stages with their shares of the run."""
         if not self.moved:
             return [Part(SolveMean(self.solves, follows=False))]
         rounds = not self.sampled if rounds is None else rounds

@@ -55,9 +55,7 @@ class MessagesRoute(Route):
 
 
 class GraphData:
-    """The data of a graph, which its factors have: the same in every step, so that batches are
-    empty.
-    """
+    """The data of a graph, owned by its factors: batches are empty."""
 
     def __init__(self, graph: FactorGraph) -> None:
         self.arrays = [array for arrays in graph.data.values() for array in arrays]

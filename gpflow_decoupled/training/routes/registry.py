@@ -27,9 +27,9 @@ ROUTES: tuple[Route, ...] = (
 
 
 def route_for(model: object) -> Route:
-    """Return the route of a model, which its class names.
+    """Return the model's route.
 
-    :raises ModelError: if there is none, with what trains this model instead.
+    :raises ModelError: if there is none, with the right optimizer.
     """
     name = "inducing" if isinstance(model, SVGP) else getattr(type(model), "route", None)
     for route in ROUTES:

@@ -25,16 +25,13 @@ _PLAIN = (bool, int, float, str, type(None))
 def check_on_replicas(
     model: BasisGP | SVGP, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
 ) -> None:
-    """Refuse a model, or a solver of its mean, that a strategy cannot train, and workers that
-    differ in model or options.
+    """Refuse models, solvers and workers that a strategy cannot train together.
 
-    Such workers would create other variables, and wait for messages that the others do not send.
+    Differing workers would wait for messages that others do not send.
 
-    :param asked: the options that the caller has chosen, by name.
-    :raises DataError: for variables that were created outside of the scope of the strategy, and for
-        other workers.
-    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and a
-    `StochasticDualDescent`.
+    :raises DataError: for variables created outside of the strategy's scope, and differing workers.
+    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and
+        `StochasticDualDescent`.
     """
     if asked.get("compile") == "xla":
         raise UnknownOptionError(
@@ -68,10 +65,9 @@ def check_on_replicas(
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
-    """The shapes and types of batches that each worker has of its own; None where all have the same
-    batch.
+    """Shapes and types of the workers' own batches; None if all share one.
 
-    :raises DataError: for batches that do not have a row for each replica.
+    :raises DataError: for batches with fewer rows than replicas.
     """
     if isinstance(batches, (ArrayBatches, DiskBatches)) and batches.batch_size < group.replicas:
         raise DataError(

@@ -35,18 +35,14 @@ _ON_REPLICAS = (
 
 
 class Route(abc.ABC):
-    """How `fit` trains one family of models: which options it takes, and the stages of a run.
+    """How `fit` trains one family of models: its options, and the stages of a run.
 
-    A model names its route by its class attribute `route`, and `registry.py` lists them all.
-
-    :cvar name: what the models of the family have as `route`.
-    :cvar models: the classes of the family, for messages.
-    :cvar takes: the names of the options that it uses; a field of an object is written as
-        `Schedule.anneal`.
-    :cvar only: options of which it takes one value alone, which says what it does anyway.
-    :cvar reasons: for options that it does not use, why, or what to use instead.
-    :cvar defaults: values of options that are not chosen, by the field of `Options`, where they
-        differ from the table.
+    :cvar name: value of the models' attribute `route`.
+    :cvar models: classes of the family, for messages.
+    :cvar takes: names of its options; a field of an object is written `Schedule.anneal`.
+    :cvar only: options with a single possible value.
+    :cvar reasons: for unused options, the reason or an alternative.
+    :cvar defaults: values that differ from the table, by field of `Options`.
     :cvar holds: the values of `hold`.
     :cvar compiles: the values of `compile`.
     """
@@ -62,11 +58,9 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def plan(self, model: Any, data: Data, options: Options) -> Plan:
-        """Return the stages of a run; nothing is changed but what `undo` takes back.
+        """Return the stages of a run; only changes that `undo` reverts are made.
 
-        :param model: what `view` returned.
-        :param data: as passed to `fit`.
-        :raises DataError: for unusable data, and where there is nothing to train.
+        :raises DataError: for unusable data, and if nothing is trainable.
         """
 
     def view(self, model: Any) -> BasisGP | FullGP | FactorGraph:
@@ -85,9 +79,7 @@ class Route(abc.ABC):
         return None
 
     def taken_by(self, model: Any) -> frozenset[str]:
-        """Return the options that this model uses; fewer than `takes` where it lacks the part that
-        one of them acts on.
-        """
+        """Return the options that this model uses; fewer than `takes` if it lacks a part."""
         return self.takes
 
     def only_of(self, model: Any) -> Mapping[str, object]:
@@ -99,12 +91,10 @@ class Route(abc.ABC):
         return self.defaults
 
     def check(self, model: Any, asked: Mapping[str, Any]) -> None:
-        """Refuse options that would be ignored.
+        """Refuse options without effect.
 
-        :param asked: the options that the caller has chosen, by the field of `Options`.
-        :raises UnknownOptionError: with the options that this model takes, or the values of
-            `compile`.
-        :raises DataError: for a strategy whose replicas do not take each step together.
+        :raises UnknownOptionError: with the options or values that this model takes.
+        :raises DataError: for a strategy whose replicas do not step together.
         """
         check_strategy(asked.get("strategy"), model.variables)
         apply_trainable(model.variables)
@@ -128,11 +118,10 @@ class Route(abc.ABC):
         )
 
     def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
-        """Return the options of the caller, and defaults for the rest.
+        """Return the caller's options, completed by defaults.
 
-        :param asked: the options that the caller has chosen, by the field of `Options`.
         :raises DataError: for values out of range.
-        :raises UnknownOptionError: for values that do not exist.
+        :raises UnknownOptionError: for unknown values.
         """
         table = {name: row.default for name, row in ROWS.items()}
         values = table | dict(self.defaults_of(model, asked)) | dict(asked)
@@ -151,9 +140,9 @@ class Route(abc.ABC):
 
     @contextmanager
     def accepting(self, model: Any) -> Iterator[Callable[[Any, Batches], None]]:
-        """Give a function that calls `accept` with the view and the batches.
+        """Yield a function that calls `accept` with the view and the batches.
 
-        A run that ends without that call is refused, and leaves the model as it was.
+        Without that call the run is refused and the model restored.
         """
         with ExitStack() as refusal:
             refusal.callback(self.undo(model))
@@ -166,20 +155,13 @@ class Route(abc.ABC):
 
 
 def rates_of(options: Options, natural_gradient: object, mean_rate: float = 1.0) -> Rates:
-    """Return the step sizes before ramp and annealing.
-
-    :param natural_gradient: the step size of q; None where an optimizer moves it.
-    :param mean_rate: the step size of mean coefficients, where a step moves them.
-    """
+    """Return the step sizes before ramp and annealing."""
     rho = None if natural_gradient is None else float(natural_gradient)  # type: ignore[arg-type]
     return Rates(rho, options.learning_rate, options.ramp_steps, options.anneal, mean_rate)
 
 
 def refuse_data(model: Model, data: Data, more: str) -> None:
-    """Refuse data for a model that owns them; raises `DataError`.
-
-    :param more: what to do with other data, for the message.
-    """
+    """Raise `DataError` for data passed to a model that owns its data."""
     if data is not None:
         raise DataError(
             f"{type(model).__name__} owns its data: call fit(model), and {more} for more of them."

@@ -1,9 +1,8 @@
-"""The q of an affine-independent model by `AffineIndependentAscent`, then steps of an optimizer on
-the rest at that q, in turns.
+"""An affine-independent model: q by `AffineIndependentAscent`, and gradient steps of the rest, in
+turns.
 
-Between two ascents q is held in whitened coordinates: A, b and the shapes of its base stay, and the
-bound is raised over kernel, likelihood, mean function and inducing points. An ascent costs many
-evaluations of the bound, a step one.
+Between two ascents q stays in whitened coordinates while kernel, likelihood, mean function and
+inducing points climb the bound. An ascent costs many evaluations of the bound, a step one.
 """
 
 from __future__ import annotations
@@ -23,15 +22,12 @@ from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
 
 
 class AffineAscent(Stage):
-    """A gradient step of everything but q; `refresh` finds q, at the first step and then every so
-    many.
+    """A gradient step of everything but q; `refresh` finds q at the first step and periodically.
 
-    Where nothing but q is trainable, the only step is one ascent. Else there is another one after
-    the last step.
+    If only q is trainable, the only step is an ascent; else one follows the last step.
 
-    :param model: whose `trainable` flags are read.
-    :param optimizer: for kernel, likelihood, mean function and inducing points.
-    :param compile: False runs the gradient steps eagerly; the ascent is always compiled.
+    :param optimizer: for all but q.
+    :param compile: False runs the gradient steps eagerly; ascents are compiled.
     """
 
     def __init__(
@@ -56,9 +52,7 @@ class AffineAscent(Stage):
         return [*self._q, *self.others.variables]
 
     def refresh(self) -> bool:
-        """Find the best q at the present hyperparameters; only the last q may take a normal base
-        instead of its own.
-        """
+        """Find the best q; only the last q may take a normal base."""
         self._ascend(keep_better=not self.others.moved)
         return True
 

@@ -41,18 +41,15 @@ def all_points(model: BasisGP) -> int:
 
 
 class CollapsedClimb(Stage):
-    """L-BFGS on the bound at the best q(u), (D31), of a model with Gaussian noise.
+    """L-BFGS on the collapsed bound of a model with Gaussian noise.
 
-    q(u) is in closed form after it. Steps on minibatches find the neighbourhood of a good kernel in
-    fewer passes over the data. From there L-BFGS goes further: its gradients have no noise, and
-    q(u) never lags behind kernel and points. The whole climb is one turn, which counts as one step.
+    Minibatches find a good neighbourhood in fewer passes; from there L-BFGS goes further, without
+    noise, and q(u), in closed form, never lags behind. The climb is one turn and one step; cost N
+    M^2 per evaluation, memory N M.
 
-    :param model: the model on inducing points whose bound is climbed.
     :param data: all rows, X [N, D] and Y [N, L].
-    :param evaluations: of the bound and its gradient, at most.
+    :param evaluations: limit of evaluations of bound and gradient.
     :param compile: False evaluates the bound eagerly.
-
-    Cost N M^2 per evaluation, memory N M.
     """
 
     def __init__(
@@ -112,9 +109,7 @@ class CollapsedClimb(Stage):
         return (time.perf_counter() - began) * len(self.data[0]) / len(few[0])
 
     def run(self, budget: Budget) -> Report:
-        """Climb until no evaluation, no time or nothing to gain is left.
-
-        An interrupt keeps the best values that were found.
+        """Climb until evaluations, time or gains end; an interrupt keeps the best values.
 
         :raises NumericalError: if the bound is not finite at the start.
         """
@@ -164,9 +159,7 @@ class CollapsedClimb(Stage):
         )
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """The bound at the best q(u), (D31); NaN where it cannot be computed, from where L-BFGS
-        turns back.
-        """
+        """The bound at the best q(u) (D31); NaN, from which L-BFGS turns back, if it fails."""
         return self.model.basis.collapsed_elbo(self.model.kernel, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:

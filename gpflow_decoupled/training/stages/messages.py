@@ -1,10 +1,8 @@
-"""Factor graphs: all messages by mean-field conjugate computation, with a look at the bound after
-every step.
+"""Factor graphs: all messages by mean-field conjugate computation.
 
-A step moves every message by the step size towards the gradient of its factor's expectation, (C32),
-one variable after the other. If the bound then is lower, or not finite, the step is undone and the
-next one is half as long; each success doubles the length, up to the step size again. Where factors
-are sampled the bound is an estimate, and only steps that are not finite are undone.
+A step moves each message towards the gradient of its factor's expectation (C32), one variable after
+the other. A step that lowers the bound is undone and the next one halved; each success doubles the
+length again. With sampled factors only steps that are not finite are undone.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class Messages(Stage):
             )
 
     def run(self, budget: Budget) -> Report:
-        """Take one sweep; the report has the bound after it, or the old one if it is undone."""
+        """Take one sweep; report the bound after it, or the old one if undone."""
         messages, seed = self.graph.current(), budget.step_seed
         size = budget.sizes[0].natural_gradient
         size = self.step_size if size is None else size

@@ -2,15 +2,11 @@
 
 A step is compiled as one function:
 
-1. The bound at the present Parameters, and its derivatives by mean and variance at the data, say
-   where q(u) goes.
-2. The same rows under the new q(u) give all other gradients, see `natural_gradient.in_turn`. Where
-   q(u) is not whitened, or moves together with mean coefficients, the gradients are those at the
-   old q(u).
-3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their
-   gradients.
-4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean
-   and root.
+1. The bound and its derivatives in mean and variance at the data give the step of q(u).
+2. The same rows under the new q(u) give all other gradients, see `natural_gradient.in_turn`; or
+   under the old one if q(u) is not whitened or moves with mean coefficients.
+3. Mean coefficients, then kernel, likelihood, mean function and inducing points move.
+4. q(u) is written: its sites under the new kernel (C28), or its whitened mean and root.
 """
 
 from __future__ import annotations
@@ -42,23 +38,18 @@ _FLOOR = 0.01
 
 
 class Minibatches(Stage):
-    """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on
-    everything else.
+    """Natural gradients on the Gaussians of q, optimizers on mean coefficients and all else.
 
-    :param model: whose `trainable` flags are read and left alone.
-    :param natural: the rule for q; None hands the Gaussians of q to `optimizer` too.
-    :param optimizer: for kernel, likelihood, mean function and inducing points.
+    :param natural: the rule for q; None leaves the Gaussians to `optimizer`.
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
     :param compile: False runs eagerly, "xla" compiles by XLA.
-    :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can;
-        else its Parameters.
-    :param low: the precision of products with rows of data, see `evaluate`; None is that of the
-        model.
-    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is
-        this process alone.
-    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches
-        of its own.
-    :param together: whether several steps on arrays are taken in one call, if the optimizers are
+    :param hold_sites: fix q's sites, where the basis can, while kernel and points move; else its
+        Parameters.
+    :param low: precision of products with rows of data, see `evaluate`.
+    :param group: replicas that step on their own rows; None is this process.
+    :param shards: shapes and types of X [None, D], Y [None, P] if workers have batches of their
+        own.
+    :param together: take several steps on arrays in one call, with plain Adam.
         plain Adam.
     """
 
@@ -227,10 +218,10 @@ class Minibatches(Stage):
 
 
 def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor | None]:
-    """Return a function of all data X [N, D], Y [N, P] with the bound of a model in nats.
+    """Return a function of X [N, D], Y [N, P] with the bound of a model in nats.
 
-    Its value is None where draws, or a subsample of the mean points, estimate the bound. Rows are
-    shared out to the replicas, with two messages of one number each.
+    None if draws or a subsample of mean points estimate the bound. Replicas share the rows; two
+    messages.
     """
     mean = model.basis.kernel_mean
 
@@ -250,8 +241,7 @@ def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], t
 def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return a function of X [B, D], Y [B, P] and a seed [2] with the bound of these rows.
 
-    Where the bound is sampled, the value is the sum of moments instead, so that no random numbers
-    are used up.
+    A sampled bound is replaced by the sum of moments, to use up no random numbers.
     """
     samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
 
@@ -269,10 +259,9 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
 
 
 def _ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """The options of `tf.function` for a step on batches of these shapes and types.
+    """Options of `tf.function` for batches of these shapes and types.
 
-    A worker that traced anew, for a batch with more rows, would not send the messages that the
-    others wait for.
+    A worker that traced again for a longer batch would not send the messages others wait for.
     """
     if shards is None:
         return {"reduce_retracing": True}

@@ -1,14 +1,12 @@
-"""Kernel, likelihood and mean function of a full GP by the gradient of the bound, then the
-multipliers by the Lagrangian.
+"""Hyperparameters of a full GP by gradients, then its multipliers by the Lagrangian.
 
-The multipliers are those of Gaussian sites with precisions lambda and natural means b = lambda u -
-alpha, (V22), so that q(f) is the posterior of these sites. While the kernel moves, b and lambda
-stay and alpha follows:
+The multipliers belong to Gaussian sites with precisions lambda and natural means b = lambda u -
+alpha. While the kernel moves, b and lambda stay and alpha follows:
 
     u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
     (V22)
 
-With Gaussian noise the bound at fixed sites is the evidence, at every kernel. At fixed alpha, the
+With Gaussian noise the bound at fixed sites is the evidence at every kernel; at fixed alpha the
 mean -K alpha would grow with the kernel.
 """
 
@@ -29,17 +27,12 @@ from .stage import Budget, Report, Stage, StepOutput, all_finite
 
 
 class Multipliers(Stage):
-    """A gradient step of the hyperparameters at fixed sites or multipliers, then an outer iteration
-    of the Lagrangian.
+    """A gradient step of the hyperparameters, then an outer iteration of the Lagrangian.
 
-    The first step begins with a whole run of the Lagrangian; where nothing else is trainable, that
-    run is the only step. Its seconds include compilation.
+    The first step, the only one if nothing else is trainable, is a whole run of the Lagrangian.
 
-    :param model: whose `trainable` flags are read.
-    :param moves: whether the multipliers are optimised; False leaves them as they are.
-    :param optimizer: for kernel, likelihood and mean function.
-    :param hold: what stays while these move: the "sites", or as in Khan 2014 the "multipliers".
-    :param compile: False runs eagerly.
+    :param moves: optimise the multipliers.
+    :param hold: "sites", or as in Khan 2014 "multipliers", fixed while the hyperparameters move.
     :raises DataError: as `LinearlyConstrainedLagrangian.run`.
     """
 
@@ -108,8 +101,7 @@ class Multipliers(Stage):
     def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """A step of the hyperparameters.
 
-        :return: the bound before it; whether everything is finite; 1 if negative entries of lambda
-        had to be dropped, else 0.
+        :return: the bound before it; whether all is finite; 1 if negative lambda were dropped.
         """
         model, basis, moved = self.model, self.model.basis, self.others.moved
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
@@ -131,8 +123,7 @@ class Multipliers(Stage):
     def _bound(self, sites: tf.Tensor, centre: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The bound (V10) at fixed sites or multipliers, and whether V is positive definite.
 
-        :param sites: the natural means b [N, L], centred on `centre`.
-        :param centre: the prior mean [N, L] at which the sites were read off.
+        The natural means b [N, L] are centred on `centre`, the prior mean [N, L].
         """
         model, basis = self.model, self.model.basis
         prior, mean = basis.geometry.prior(model.kernel), model.prior_mean()
@@ -148,8 +139,7 @@ class Multipliers(Stage):
     def _follow(self, sites: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
         """Write the alpha that the same sites have at the new kernel.
 
-        :return: 1 if V is not positive definite there and negative entries of lambda are dropped,
-        else 0.
+        :return: 1 if V is not positive definite and negative lambda are dropped, else 0.
         """
         basis = self.model.basis
         geometry = basis.geometry

@@ -1,14 +1,12 @@
 """Mean and hyperparameters on all data, in turns.
 
-A round is a solve for the mean, by conjugate gradients or the solver that was chosen; then L-BFGS
-climbs a bound of the evidence at this mean for a few evaluations, and the mean is solved for again.
-A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is
-the "diagonal" one of `evidence_bound`; for other likelihoods, and where outputs are mixed, it is
-the ELBO at the sites of q(f), and a round that lowers it is undone and ends the run.
+A round climbs a bound of the evidence by L-BFGS at the present mean, and then solves for the mean.
+A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is the "diagonal"
+one of `evidence_bound`; for other likelihoods, and mixed outputs, it is the ELBO at the sites of
+q(f), and a round that lowers it is undone and ends the run.
 
-Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per
-observation below its best. No climb goes on when the solve that must follow would no longer fit,
-judged by how long the last one took.
+Solves are rough: hyperparameters do not notice a mean `_ROUGH` nats per observation below its best.
+A climb ends when the next solve, judged by the last, would no longer fit.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class Rounds(Stage):
     """Rounds of a climb of the hyperparameters and a solve for the mean; each is one turn.
 
     :param solves: the solver, and the model with the mean on all data.
-    :param at_sites: whether the bound of the evidence is taken at the sites of q(f).
+    :param at_sites: take the bound at the sites of q(f).
     """
 
     def __init__(self, solves: MeanSolves, moved: Sequence[tf.Variable], at_sites: bool) -> None:
@@ -82,11 +80,7 @@ class Rounds(Stage):
     def _climb_and_solve(
         self, solved: Solved, before: Snapshot, deadline: float, clock: Clock
     ) -> Report:
-        """A climb, and the solve that follows it.
-
-        :param solved: the solve before the climb.
-        :param before: the values after that solve.
-        """
+        """A climb, and the solve that follows it."""
         run, solves = self._climb(deadline - solved.seconds), self.solves
         late = self._is_late(deadline, solves=2)
         settled = run.value - run.start < _ENOUGH * len(self.data[0])

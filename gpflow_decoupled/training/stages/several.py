@@ -1,6 +1,4 @@
-"""Several training steps in one call, for models whose step is so small that the call is half of
-it.
-"""
+"""Several small training steps in one call, which would else take half the time."""
 
 from __future__ import annotations
 
@@ -19,12 +17,10 @@ from .stage import StepOutput
 class SeveralSteps:
     """A loop of TensorFlow around a training step, compiled as one function.
 
-    To call a compiled step takes TensorFlow and Python about half a millisecond, which is as long
-    as a step with 30 inducing points and 64 rows. A step that is not `ok` ends the loop, so that
-    nothing is computed after it.
+    A call takes TensorFlow and Python half a millisecond, as long as a step with 30 inducing points
+    and 64 rows. A step that is not `ok` ends the loop.
 
-    :param set_step_sizes: writes the sizes of a step to the variables that the step reads them
-        from.
+    :param set_step_sizes: writes the sizes of a step to their variables.
     :param step: takes X [B, D], Y [B, P] and a seed [2]; its `StepOutput` has scalars.
     """
 
@@ -40,10 +36,7 @@ class SeveralSteps:
         self._graph: tf.types.experimental.ConcreteFunction | None = None
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor) -> None:
-        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P] like these.
-
-        No variable changes.
-        """
+        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P]."""
         tensors = [
             X,
             Y,
@@ -62,11 +55,10 @@ class SeveralSteps:
     ) -> StepOutput:
         """Take K steps.
 
-        :param X: the inputs [K, B, D] of the batches.
-        :param Y: their observations [K, B, P].
-        :param seeds: the seed of the run and the number of the step, K times.
-        :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are
-            zeros and False.
+        :param X: inputs [K, B, D].
+        :param Y: observations [K, B, P].
+        :param seeds: (seed of the run, number of the step) [K, 2].
+        :return: arrays [K]; zeros and False after a step that is not `ok`.
         """
         assert self._graph is not None
         numbers = np.array([[np.nan if size is None else size for size in one] for one in sizes])

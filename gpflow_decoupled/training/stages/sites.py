@@ -1,6 +1,4 @@
-"""Conjugate computation of the sites of a full GP, everything else by the gradient of the bound, on
-all data.
-"""
+"""A full GP: conjugate computation of the sites, gradients for the rest, on all data."""
 
 from __future__ import annotations
 
@@ -28,24 +26,19 @@ _ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
 def _between(
     old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Sites nu and tau [N, L] a step of size [] on the way from old ones to their goal."""
+    """Sites nu and tau [N, L] after a step of size [] towards their goal."""
     return tuple((1.0 - step) * was + step * new for was, new in zip(old, goal))  # (C13)
 
 
 class Sites(Stage):
-    """An update of the sites and a gradient step of the hyperparameters, from one pass over all
-    data.
+    """Update sites and hyperparameters from one pass over all data.
 
-    Both start from the same Parameters. Sites are centred on the mean function: when that moves, nu
-    follows, so that the site as a function of f stays.
+    Both start from the same Parameters. Sites are centred on the mean function; when it moves, nu
+    follows.
 
-    :param model: whose `trainable` flags are read.
-    :param rule: moves the sites by its step size; None leaves them alone.
-    :param optimizer: for kernel, likelihood and mean function.
-    :param hold: what stays while they move: the "sites", at which the bound is the evidence for
-        Gaussian noise, or the "moments" of q(f), which gives the gradient of an ordinary
-        variational M-step.
-    :param compile: False runs eagerly.
+    :param rule: moves the sites; None leaves them.
+    :param hold: fixed while hyperparameters move: "sites", at which the bound is the evidence for
+        Gaussian noise, or "moments" of q(f), as in an ordinary variational M-step.
     """
 
     def __init__(
@@ -146,11 +139,10 @@ class Sites(Stage):
         step: tf.Tensor,
         elbo: tf.Tensor,
     ) -> tf.Tensor:
-        """The step size [], halved until the bound at these hyperparameters does not fall; zero
-        where no step raises it.
+        """The step size [], halved until the bound does not fall; zero if no step raises it.
 
-        Too long a step lowers it where a log likelihood is not concave. Only there, where some h >
-        0, is it looked at, because that takes another factorisation.
+        Only a log likelihood that is not concave (h > 0) can lower it; the check costs a
+        factorisation.
         """
         model, basis = self.model, self.model.basis
         lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
@@ -182,9 +174,7 @@ class Sites(Stage):
         )
 
     def _at_fixed_moments(self, state: SiteState, drift: tf.Tensor, data: Batch) -> tf.Tensor:
-        """What has the gradient of the bound at a fixed q(f): log Z~ has that of -KL (section
-        3.5).
-        """
+        """A value whose gradient is the bound's at fixed q(f): log Z~ has the gradient of -KL."""
         mean, variance = tf.stop_gradient(state.mean), tf.stop_gradient(state.variance)
         expected = tf.reduce_sum(self.model.variational_expectations(mean - drift, variance, data))
         nu, tau = tf.stop_gradient(state.nu), tf.convert_to_tensor(state.tau)

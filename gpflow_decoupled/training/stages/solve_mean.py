@@ -52,10 +52,9 @@ class Solved:
 
 
 class MeanSolves:
-    """The solver of a mean on all data, and the last solve. Stages of a run share it.
+    """The solver of a mean on all data, and its last solve, shared by stages.
 
     :param data: all rows, X [N, D] and Y [N, P].
-    :param group: whose replicas share out the products.
     """
 
     def __init__(self, model: BasisGP, data: Batch, solver: MeanOptimizer, group: Group) -> None:
@@ -119,9 +118,9 @@ class MeanSolves:
 
 
 class SolveMean(Stage):
-    """The solve that ends a run without rounds, as a step.
+    """The final solve of a run without rounds, as a step.
 
-    :param follows: whether other stages came before it, so that it was time that ended them.
+    :param follows: other stages came before, so time ended them.
     """
 
     def __init__(self, solves: MeanSolves, follows: bool) -> None:

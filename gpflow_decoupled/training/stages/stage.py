@@ -1,9 +1,8 @@
-"""The contract of a stage, and what it exchanges with the loop of a run.
+"""The contract of a stage.
 
-A run of `fit` is a list of stages, for example minibatches and then L-BFGS on all rows. The loop
-asks the current stage for one turn at a time. A turn is one training step, some small ones in one
-call, or one long piece of work such as a climb. It counts as one step for each bound in its
-report. If it fails, the loop gives all `variables` the values that they had before it.
+A run is a list of stages, say minibatches and then L-BFGS on all rows. The loop asks the current
+stage for one turn at a time: a training step, several small ones, or one long piece of work. A turn
+counts as a step for each bound in its report. If it fails, the loop restores all `variables`.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Clock(NamedTuple):
     """Shows a line on where a long turn is, beside the progress of the run."""
 
     def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
-        """Return the value of `time.perf_counter` at a share of the run, `least` seconds from now
-        or later; infinity where no limit of seconds was set.
+        """The `time.perf_counter` at a share of the run, at least `least` seconds from now; else
+        infinity.
         """
         if self.limits.seconds is None:
             return float("inf")
@@ -119,10 +118,8 @@ class Report(NamedTuple):
 class Stage(abc.ABC):
     """One stage of a run of `fit`.
 
-    A stage knows neither limits of the run nor other stages: `run` is handed a `Budget`, and
-    returns a `Report`. Derive from this class, override `variables` and `run`, and list the stage
-    in the `plan` of a route. Order of the calls: `prepare` once; then for every turn `refresh`
-    where it is due, and `run`.
+    A stage knows neither limits nor other stages. Override `variables` and `run`, and list the
+    stage in a route's `plan`. Calls: `prepare` once; per turn `refresh` if due, and `run`.
     """
 
     most: int = 1
@@ -149,7 +146,7 @@ class Stage(abc.ABC):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Values that must be the same for a resumed run to go on to the same trace, by name."""
+        """Values, by name, that must be equal for a resumed run to keep its trace."""
         return {}
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -157,9 +154,9 @@ class Stage(abc.ABC):
         return None
 
     def refresh(self) -> bool:
-        """Update values that are held fixed for many steps; return True if there are any.
+        """Update values held fixed for many steps; return True if there are any.
 
-        :raises NumericalError: if that fails; the loop then undoes it and stops.
+        :raises NumericalError: on failure; the loop then undoes it and stops.
         """
         return False
 
@@ -167,14 +164,12 @@ class Stage(abc.ABC):
     def run(self, budget: Budget) -> Report:
         """Take one turn.
 
-        :param budget: the steps that the turn may take, with their batches and step sizes.
+        :param budget: the steps allowed, with their batches and step sizes.
         :raises NumericalError: if it fails and the cause is known; else `StepOutput.ok` is False.
         """
 
 
 def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
-    """Return whether all entries of all tensors [...] are finite, a scalar; None is a gradient that
-    does not exist.
-    """
+    """Return whether all entries of all tensors [...], if given, are finite, a scalar."""
     checks = [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors if tensor is not None]
     return tf.reduce_all(tf.stack(checks))
