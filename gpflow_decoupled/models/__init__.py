@@ -14,13 +14,12 @@
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
-them, as `gpflow.models.VGP`. Read `basis_gp.py`, `full_gp.py` and `conjugate.py` first.
-`decoupled.py` has `ODVGP` and its kin, `sparse_conjugate.py` and `dtc.py` two more on inducing
-points, `lcl.py` and `affine_independent/` two more on all data, `linear/` (with `linear_parts.py`)
-linear models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
-`expectations.py` and `monte_carlo.py` compute the data term, `basis_predictions.py` predictions,
-`neighbours/` the nearest-neighbour GP,
-`streams/` updates of models on inducing points, `families.py` errors for the wrong model.
+them, as `gpflow.models.VGP`. Read `basis_gp.py`, `full_gp.py` and `conjugate.py` first. Inducing
+points: `decoupled.py`, `sparse_conjugate.py`, `dtc.py`, and `streams/` for their updates. All data:
+`lcl.py`, `affine_independent/`, `neighbours/`. `linear/` (with `linear_parts.py`) has linear
+models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
+`expectations.py` and `monte_carlo.py` compute the data term, `basis_predictions.py` predictions;
+`families.py` has errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP

@@ -48,8 +48,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     :param basis: an `InducingBasis`, with as many latents as kernel and likelihood.
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
     :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
-    :param expectations: a `MonteCarlo` estimates the data term from draws; None uses the
-        likelihood's integrals.
+    :param expectations: a `MonteCarlo` estimates the data term from draws.
     :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
         draws from a likelihood without gradients.
 
@@ -106,13 +105,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         steps: int = 100,
         tolerance: float = 1e-6,
     ) -> StreamUpdate:
-        """Take in a batch X [N, D], Y [N, P] of a stream: update q by it, without old data.
+        """Update q by a batch X [N, D], Y [N, P] of a stream, without old data.
 
-        See `models.streams.update` for options (points beta and gamma [M, D]), errors and cost.
-
-        Example::
-
-            record = model.update((X_new, Y_new))
+        See `models.streams.update` for options, errors and cost.
         """
         return update(
             self,
@@ -180,12 +175,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
     ) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, the data term per observation.
+        """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
+        L].
 
-        :param mean: means of the latents [N, L], without the mean function.
-        :param variance: their variances [N, L].
-        :param data: X [N, D] and Y [N, P].
-        :return: [N]; with `expectations` an unbiased estimate, from new draws at every call.
+        With `expectations` an unbiased estimate, from new draws at every call. X is [N, D], Y [N,
+        P].
         """
         if self.expectations is None:
             return variational_expectations(self, mean, variance, data)
@@ -199,7 +193,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size, the data term's factor; without `num_data` 1 and a warning.
 
-        :param X: inputs [N, D]; on several replicas this one's share of the batch.
+        X [N, D] is, on several replicas, this one's share of the batch.
         """
         dtype = X.dtype
         if self.num_data is None:
@@ -245,11 +239,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return X, as_observations(Y, self.likelihood, X.dtype)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P], values checked where known.
-
-        :param data: all data or a minibatch.
-        :raises DataError: for unusable data.
-        """
+        """Data as tensors X [N, D] and Y [N, P]; raises `DataError` for unusable values."""
         X, Y = self.as_tensors(data)
         if tf.executing_eagerly():
             check_values(X.numpy(), Y.numpy(), self.likelihood)

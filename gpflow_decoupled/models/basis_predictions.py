@@ -15,13 +15,7 @@ from .checks import CheckedPredictions
 
 
 class BasisPredictions(CheckedPredictions, abc.ABC):
-    """A model with a `basis`, which predicts by a `BasisPosterior`.
-
-    Example::
-
-        mean, variance = model.predict_f(Xnew)
-        posterior = model.posterior()  # for many predictions
-    """
+    """A model with a `basis`, which predicts by a `BasisPosterior`."""
 
     basis: Basis
     """The parametrisation of q(f)."""
@@ -38,9 +32,8 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
     ) -> BasisPosterior:
         """A posterior for fast predictions, with the present Parameters' factorisations.
 
-        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
-            "nocache".
-        :return: an object with `predict_f`; its `update_cache()` factorises again.
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place by
+            `update_cache()`), or "nocache".
         :raises UnknownOptionError: for another cache.
         """
         return BasisPosterior(

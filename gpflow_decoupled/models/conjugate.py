@@ -21,10 +21,10 @@ from .full_gp import FullGP
 class CVIGP(FullGP):
     """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on its data.
 
-    `fit` trains everything; `optimizers.ConjugateComputation` the sites alone.
+    `fit` trains everything; `optimizers.ConjugateComputation` the sites alone;
     `optimizers.ExpectationPropagation` and `optimizers.LaplaceApproximation` set sites by other
-    criteria. `training_loss` is the negative bound at fixed sites: a bound at every kernel, and the
-    log evidence at the best sites for Gaussian noise. Cost: 4/3 N^3 per latent.
+    criteria. `training_loss` is the negative bound at fixed sites, for Gaussian noise at the best
+    sites the negative log evidence. Cost: 4/3 N^3 per latent.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
@@ -82,15 +82,9 @@ class CVIGP(FullGP):
     def update(self, new_data: RegressionData) -> None:
         """Add observations, whose sites start at zero; old sites stay.
 
-        Functions compiled before must be compiled again.
+        Functions compiled before must be compiled again. New data are X [N*, D] and Y [N*, P].
 
-        :param new_data: X [N*, D] and Y [N*, P].
         :raises DataError: for unusable data, with nothing changed.
-
-        Example::
-
-            model.update((X_new, Y_new))
-            ConjugateComputation().run(model)
         """
         X, Y = self._checked(*self._as_arrays(new_data, self.float_type))
         L = self.num_latent_gps

@@ -21,8 +21,7 @@ from .monte_carlo import MonteCarlo
 class ODVGP(BasisGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): an `OrthogonalBasis`.
 
-    The covariance uses the points beta, the mean beta and the residual of gamma given beta; with
-    gamma="data" the basis is a `MeanOnDataBasis`. Cost: see `OrthogonalBasis`.
+    The covariance uses the points beta, the mean beta and the residual of gamma given beta.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
@@ -34,10 +33,8 @@ class ODVGP(BasisGP):
     :param num_data: N of the whole data set; `fit` sets it.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
-    :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points;
-        None computes it in full.
-    :param expectations: a `MonteCarlo` estimates the data term from draws, for expensive
-        quadrature.
+    :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points.
+    :param expectations: a `MonteCarlo` estimates the data term from draws.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
     Example::

@@ -42,7 +42,7 @@ class DTC(CheckedPredictions, SGPR):
     """GPflow's `SGPR` with the projected process's likelihood: the bound without its trace term.
 
     Predictions and `elbo` are `SGPR`'s. The objective is never below that bound and may exceed log
-    p(y), so optimised points can overfit. Cost: N M^2 + M^3.
+    p(y): optimised points can overfit. Cost: N M^2 + M^3.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.
@@ -103,7 +103,6 @@ class DTC(CheckedPredictions, SGPR):
 
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
-        :raises UnknownOptionError: for another cache.
         """
         return super().posterior(cache_type(precompute_cache))
 

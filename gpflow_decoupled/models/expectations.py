@@ -21,13 +21,7 @@ from ..posteriors import mix_outputs
 
 
 class Moments(NamedTuple):
-    """f under q at N observations, as `moments` of a model returns it.
-
-    Example::
-
-        at = model.moments()
-        model.expected_log_densities(at)  # [N], nats
-    """
+    """f under q at N observations, as `moments` of a model returns it."""
 
     mean: tf.Tensor
     """[N, P]"""
@@ -45,9 +39,7 @@ class Resolution(NamedTuple):
 
 
 def moments_of_sites(model: GPModel) -> Moments:
-    """Mean and variance of f [N, P] at the data of a model whose basis has a site for each
-    observation; one factorisation, N^3.
-    """
+    """Mean and variance of f [N, P] at the data of a model with sites; one factorisation, N^3."""
     X = model.data[0]
     state, rows = model.basis.factor(model.kernel), X.shape[0]  # sites of weights may follow
     mean, variance = mix_outputs(model.kernel, state.mean[:rows], state.variance[:rows])
@@ -59,10 +51,7 @@ def variational_expectations(
 ) -> tf.Tensor:
     """E_q log p(y_n | f_n) [N] in nats, by the likelihood's integrals.
 
-    :param model: gives kernel, mean function and likelihood.
-    :param mean: means of the latents [N, L], without the mean function.
-    :param variance: their variances [N, L].
-    :param data: X [N, D] and Y [N, P].
+    Means (less the mean function) and variances of the latents are [N, L], X [N, D], Y [N, P].
     """
     X, Y = data
     mean, variance = mix_outputs(model.kernel, mean, variance)
@@ -76,8 +65,7 @@ def sampled_expectations(
 
     Draws f = m + sqrt(v) eps give the gradients E l' and E l' eps / (2 sqrt v), (C5), (C6).
 
-    :param epsilon: standard normal numbers [S, N, L]; other arguments as
-        `variational_expectations`.
+    `epsilon` has standard normal numbers [S, N, L].
     """
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
@@ -85,10 +73,9 @@ def sampled_expectations(
 
 
 def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.Tensor:
-    """log p(y_n | f_n) [S, N] in nats, at draws of the latents.
+    """log p(y_n | f_n) [S, N] in nats, at latents [S, N, L] less the mean function; X [N, D], Y [N,
+    P].
 
-    :param draws: [S, N, L], without the mean function.
-    :param data: X [N, D] and Y [N, P].
     :raises DataError: for a likelihood without a log density.
     """
     S, L = tf.shape(draws)[0], draws.shape[-1]

@@ -1,8 +1,7 @@
 """Mean-field posteriors on factor graphs, with messages between factors and variables.
 
-p(z) is proportional to prod_e f_e, and q(z) = prod_k q_k(z_k) with exponential families q_k. The
-natural parameter of q_k is the sum of its factors' messages (Khan & Lin 2017, arXiv:1703.04265,
-section 5).
+p(z) is proportional to prod_e f_e, and q(z) = prod_k q_k(z_k) with exponential families q_k, whose
+natural parameters are sums of messages (Khan & Lin 2017, arXiv:1703.04265, section 5).
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ Rows = Mapping[str, Sequence[tf.Tensor]]
 class FactorGraph(tf.Module):
     """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    `graph["z"]` is a variable's belief. Its messages start as equal shares of its natural
-    parameter.
+    `graph["z"]` is a variable's belief; its messages start as equal shares of it.
 
-    :param variables: by name, the initial beliefs, which fix family and shape, for example
-        `Gamma().belief(1.0, 1.0)`. Batch axes are independent variables under one name.
-    :param factors: by name, the factors whose product is the joint density.
+    :param variables: by name, the initial beliefs, for example `Gamma().belief(1.0, 1.0)`. Batch
+        axes are independent variables under one name.
+    :param factors: by name; their product is the joint density.
     :raises DataError: for unknown names, variables without a factor, disagreeing sizes, and
         families that a factor cannot sample.
 
@@ -120,20 +118,18 @@ class FactorGraph(tf.Module):
         }
 
     def elbo(self, seed: int = 0) -> tf.Tensor:
-        """F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate with sampled factors.
-
-        :param seed: of the draws of sampled factors.
+        """F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; with sampled factors an
+        estimate.
         """
         return self.bound(
             self.naturals(self.current()), self.data, tf.constant([seed, 0], tf.int32)
         )
 
     def bound(self, naturals: Mapping[str, Natural], data: Rows, seed: tf.Tensor) -> tf.Tensor:
-        """The bound F in nats, a scalar, at given natural parameters.
+        """The bound F in nats, a scalar, at natural parameters of every variable, by name.
 
-        :param naturals: of every variable, by name.
-        :param data: the data of each factor, or some rows.
-        :param seed: [2], of the draws of sampled factors.
+        :param data: of each factor, all or some rows.
+        :param seed: [2], of sampled factors.
         """
         beliefs = {
             name: Belief.at(family, naturals[name]) for name, family in self.families.items()
@@ -160,16 +156,14 @@ class FactorGraph(tf.Module):
         data: Sequence[tf.Tensor],
         seed: tf.Tensor,
     ) -> dict[str, Natural]:
-        """The messages of one factor, gradients of E_q log f in mu.
+        """The messages of factor `key` to its neighbours `to`: gradients of E_q log f in mu.
 
         Parts written in lambda are differentiated in lambda and multiplied by the inverse Fisher
         matrix.
 
-        :param key: the name of the factor.
-        :param naturals: the natural parameter of every variable, by name.
-        :param to: the neighbours whose messages are wanted.
+        :param naturals: of every variable, by name.
         :param data: rows of the factor's data [B, ...].
-        :param seed: [2], of the draws of a sampled factor.
+        :param seed: [2], of a sampled factor.
         """
         # (C32), by (C1) where the expectation is written in lambda
         factor = self.factors[key]

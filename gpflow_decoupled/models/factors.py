@@ -32,8 +32,7 @@ class Factor:
     :raises DataError: for data that are not finite or disagree in N, and for local names that are
         not neighbours.
 
-    Example, Poisson counts y [N] with a Gamma rate, whose expectation parameters are (E log z, E
-    z)::
+    Example, Poisson counts y [N] with a Gamma rate z, mu = (E log z, E z)::
 
         counts = Factor(
             "rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y
@@ -74,10 +73,8 @@ class Factor:
     def expected(
         self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor
     ) -> tf.Tensor:
-        """E_q log f, a scalar in nats.
+        """E_q log f, a scalar in nats, for a belief per neighbour and rows of the data [B, ...].
 
-        :param beliefs: one per neighbour.
-        :param data: rows of the data [B, ...].
         :param seed: [2], for factors that draw samples.
         """
         return self.expectation(*beliefs, *data)
@@ -94,12 +91,10 @@ class SampledFactor(Factor):
     Gradients are implicit reparameterisations (Figurnov et al. 2018) times the inverse Fisher
     matrix.
 
-    :param neighbours: the names of its variables.
     :param log_density: (draws [S, ...] per neighbour, data) -> log f [S, ...] in nats, summed over
         all axes but the first.
     :param samples: S, draws per step; the error falls as 1 / sqrt(S), at S densities.
-    :param data: as of `Factor`.
-    :param local: as of `Factor`.
+    :param data: as of `Factor`, as `local`.
     :raises DataError: for fewer than one sample.
 
     Example, counts y [N] with the rate exp(z)::
@@ -128,7 +123,7 @@ class SampledFactor(Factor):
     ) -> tf.Tensor:
         """An unbiased estimate of E_q log f, a scalar in nats, differentiable in lambda.
 
-        Arguments as `Factor.expected`, with the seed [2] of the draws.
+        Arguments as `Factor.expected`, the seed is [2].
         """
         # (C36)
         seeds = tf.unstack(tf.random.split(seed, len(beliefs)))
@@ -151,10 +146,7 @@ class SampledFactor(Factor):
 def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
     """Return the factor of a prior on `name`, of the variable's family, with an exact message.
 
-    :param name: of the variable.
-    :param belief: the prior.
-    :param local: the variable has a row per observation; the prior is shared by rows, or has rows
-        too.
+    :param local: the variable has a row per observation, the prior one or one per row.
 
     Example::
 

@@ -70,10 +70,10 @@ def ways_to_train(model: object) -> str:
 
 
 def require_model(method: str, model: object, *kinds: type) -> None:
-    """Refuse a model of another family, naming the right method.
+    """Refuse a model that is none of `kinds`, naming the right method.
 
-    :param method: the method's name as users write it, for example "ConjugateComputation".
-    :raises ModelError: unless `model` is an instance of one of `kinds`.
+    :param method: as users write it, for example "ConjugateComputation".
+    :raises ModelError: for such a model.
     """
     if not isinstance(model, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
@@ -86,9 +86,8 @@ def require_model(method: str, model: object, *kinds: type) -> None:
 def data_mean_of(model: BasisGP, method: str) -> DataMean:
     """The mean on all data of a model.
 
-    :param method: the name of the method that asks for it.
-    :raises ModelError: for a model that has none, with what to use for it, and for a kernel with a
-    `White` part.
+    :param method: the asking method's name.
+    :raises ModelError: for a model without one, and a kernel with a `White` part.
     """
     require_model(method, model, BasisGP)
     basis = model.basis

@@ -36,26 +36,12 @@ from .expectations import variational_expectations
 class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     """A GP with a basis on all its data, which it owns; subclasses add `basis` and `elbo`.
 
-    `training_loss` is minus the bound and the hyperparameters' log prior, at fixed q.
-
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :raises DataError: for unusable data.
-
-    Example::
-
-        class SitesGP(FullGP):
-            def __init__(self, data, kernel, likelihood):
-                super().__init__(data, kernel, likelihood)
-                self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
-
-            def elbo(self):
-                state = self.basis.factor(self.kernel)
-                expected = self.variational_expectations(state.mean, state.variance, self.data)
-                return tf.reduce_sum(expected) - self.basis.prior_kl(state)
     """
 
     basis: Basis
@@ -98,8 +84,8 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     def training_loss(self) -> tf.Tensor:
         """Minus the bound and the log prior of the hyperparameters, at fixed q, a scalar.
 
-        :raises ModelError: while q is the prior, in a `CVIGP` or `LCLGP`: its minimum over the
-            hyperparameters would be a kernel that no datum has touched.
+        :raises ModelError: while the q of a `CVIGP` or `LCLGP` is the prior: the minimum would be a
+            kernel that has seen no data.
         """
         _refuse_untouched_sites(self)
         return super().training_loss()
@@ -157,13 +143,10 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
 
 
 def _refuse_untouched_sites(model: GPModel) -> None:
-    """Raise `ModelError` if q is the prior still, in a model whose q no gradient moves.
+    """Raise `ModelError` for a q that is still the prior and that no gradient moves.
 
-    GPflow's usual recipe, `Scipy().minimize(model.training_loss, model.trainable_variables)`, would
-    end with success there: q stays the prior, and the kernel's variance goes to zero. Values are
-    read outside of the graph, where an optimizer compiles the loss.
-
-    :param model: any; models without sites pass.
+    `Scipy().minimize(model.training_loss, model.trainable_variables)` would shrink the kernel's
+    variance to zero and report success. Values are read outside of the graph.
     """
     basis = getattr(model, "basis", None)
     names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())

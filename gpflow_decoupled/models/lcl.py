@@ -24,11 +24,9 @@ from .full_gp import FullGP
 class LCLGP(FullGP):
     """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis`.
 
-    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent instead of
-    N + N (N + 1) / 2. `optimizers.LinearlyConstrainedLagrangian` finds the multipliers.
-    `training_loss` is the negative bound at fixed multipliers: a bound at every kernel, with the
-    best bound's gradient at the best multipliers. A bound costs 2/3 N^3 per latent, or N p^2 + p^3
-    / 3.
+    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent.
+    `optimizers.LinearlyConstrainedLagrangian` finds the multipliers; `training_loss` is the
+    negative bound at fixed ones. A bound costs 2/3 N^3 per latent, or N p^2 + p^3 / 3.
 
     :param data: X [N, D], Y [N, L].
     :param kernel: any GPflow kernel but linear coregionalisation.

@@ -65,8 +65,7 @@ def linear_prior(
 ) -> tuple[np.ndarray, Kernel]:
     """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'.
 
-    :param prior: a multivariate normal over [p]; None is N(0, I).
-    :raises DataError: for another distribution, another size, and a covariance that is not positive
+    :raises DataError: for other distributions or sizes, and covariances that are not positive
         definite.
     """
     if prior is None:
@@ -104,7 +103,6 @@ def scalar_prior(
 ) -> tfp.distributions.Distribution | None:
     """Return the scalar distribution, of batch shape [] or [p], of independent priors, or None.
 
-    :param prior: the distribution, or `tfd.Independent` of one.
     :raises DataError: for another batch shape.
     """
     inner = prior.distribution if isinstance(prior, tfd.Independent) else prior

@@ -16,14 +16,12 @@ class MonteCarlo(tf.Module):
     """Stochastic gradient variational Bayes (Kingma & Welling 2014): the data term from draws.
 
     Bound and gradients become unbiased estimates from draws f = m + sqrt(v) eps (arXiv:1312.6114),
-    for likelihoods whose quadrature is too expensive (20^L nodes in GPflow for L latents per
-    observation) or missing (`Softmax`). For stochastic optimizers such as `fit`; sweeps and L-BFGS
-    need exact values. `model.expectations = None` returns to quadrature. Cost: S N evaluations of
-    the log density, memory S N L.
+    for likelihoods whose quadrature is expensive (20^L nodes in GPflow for L latents) or missing
+    (`Softmax`). For stochastic optimizers such as `fit`; sweeps and L-BFGS need exact values. Cost:
+    S N evaluations of the log density, memory S N L.
 
     :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs.
-    :param seed: of the draws. Seed and number of evaluations, `calls`, fix the draws; checkpoints
-        store `calls`.
+    :param seed: of the draws, with the number of evaluations, `calls`, which checkpoints store.
     :raises DataError: for fewer than one sample.
 
     Example::

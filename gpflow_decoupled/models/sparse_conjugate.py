@@ -25,15 +25,14 @@ from .monte_carlo import MonteCarlo
 class SparseCVIGP(BasisGP):
     """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021).
 
-    A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times the sum of all observations'
-    Gaussian sites. `fit` updates it on minibatches and keeps the sites while the kernel changes;
-    `optimizers.sweep` updates it by passes over all data. Cost per step on N inputs: M^3 + N M^2.
+    A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times the observations' Gaussian
+    sites, which `fit` keeps while the kernel changes; `optimizers.sweep` updates q by passes over
+    all data. Cost per step on N inputs: M^3 + N M^2.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`
-        for a generalised linear model; or an `OrthogonalBasis`, whose (q_mu, q_sqrt) have the sites
-        while the mean points are trained as `fit` is told.
+    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`;
+        or an `OrthogonalBasis`, whose (q_mu, q_sqrt) have the sites.
     :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
     :param num_latent_gps: L; by default the basis's, the likelihood's or the kernel's, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.

@@ -1,9 +1,8 @@
 """Non-Gaussian posteriors: affine-independent KL inference (Challis & Barber 2012).
 
-Read `gp` (`AffineIndependentGP`) first. `affine_marginals` has densities and quantiles for
-predictions, `affine_expectations` integrates log densities at any accuracy, `weight_priors` makes
-sites of non-Gaussian priors, `single_latent` refuses several latents. `models/linear` has
-`AffineIndependentGLM`, `bases/affine_independent` the posterior.
+Read `gp` (`AffineIndependentGP`) first. `affine_marginals` has densities and quantiles of
+predictions, `affine_expectations` integrals of log densities, `weight_priors` sites of non-Gaussian
+priors, `single_latent` a check. `bases/affine_independent` is the posterior.
 """
 
 __all__: list[str] = []

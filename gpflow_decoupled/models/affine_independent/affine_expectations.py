@@ -18,8 +18,7 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) [N] in nats, by Fourier transforms.
 
-    :param site: the log densities.
-    :param moments: f at the N observations. Without projections f is Gaussian, [N, 1].
+    Without projections in `moments` f is Gaussian, [N, 1].
     """
     for _ in range(doublings):
         how = how.doubled()

@@ -1,7 +1,7 @@
 """Densities, quantiles and expectations of non-Gaussian marginals of q(f).
 
-All from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10), from its
-characteristic function. Probabilities below 1e-12 of the peak are rounding errors.
+The density of f(x) = sum_d alpha_d v_d + beta + noise on a grid comes from its characteristic
+function (A10). Probabilities below 1e-12 of the peak are rounding errors.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def density_at(
 ) -> tf.Tensor:
     """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails.
 
-    Unlike the FFT it needs no interpolation. Blocks of rows and values take at most `memory` bytes.
+    Unlike the FFT it needs no interpolation; blocks take at most `memory` bytes.
     """
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
@@ -123,8 +123,7 @@ def _quantiles_of(
 ) -> np.ndarray:
     """Quantiles [Q] of a density q [K] at values [K].
 
-    :param averaged: the density averaged over cells [K]; its cumulated sum is the cdf at their
-        edges.
+    `averaged` [K] is the density averaged over cells; its cumulated sum is the cdf at their edges.
     """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)

@@ -1,9 +1,9 @@
-"""GPs with a non-Gaussian posterior: affine-independent KL inference (Challis & Barber 2012).
+"""The model of affine-independent KL inference (Challis & Barber 2012).
 
 The inducing values are u = L w, with w ~ N(0, I) a priori and L a root of K; a posteriori w = A v +
-b, (A1), with independent v_d of a standardised base distribution, for example a skew normal, whose
-shapes are learned. Each f(x_n) is a sum of independent variables, and the bound (A2) needs
-entropies of the v_d and one-dimensional expectations (`expectations.site_integrals`).
+b, (A1), with independent v_d of a standardised base distribution whose shapes are learned. The
+bound (A2) needs entropies of the v_d and one-dimensional expectations
+(`expectations.site_integrals`).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _NO_EXPECTATION = (
 class AffineIndependentGP(FullGP):
     """A GP with one latent and an affine-independent posterior, w = A v + b; owns its data.
 
-    `optimizers.AffineIndependentAscent` finds A, b and the shapes; `training_loss` is the negative
-    bound, which costs M^3 + N M^2 + N k T for T frequencies. XLA (`jit_compile=True`) refuses it.
+    `optimizers.AffineIndependentAscent` finds A, b and the shapes. A bound costs M^3 + N M^2 + N k
+    T for T frequencies. XLA (`jit_compile=True`) refuses it.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -76,11 +76,11 @@ class AffineIndependentGP(FullGP):
     :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
         likelihoods), "spectral" or "lattice"; "auto" takes the best possible.
     :param frequencies: their number T for "frequency_sum"; the default depends on the base.
-    :param points: grid points for the other routes, a power of two; likewise.
-    :param memory: bytes for the bound and its gradient; observations are computed in blocks.
+    :param points: grid points for the other routes, a power of two.
+    :param memory: bytes for the bound and its gradient, computed in blocks.
     :param weight_priors: for linear models, see `AffineIndependentGLM`.
-    :raises DataError: for unusable data, a base without finite variance, or a memory limit below
-        one observation's need.
+    :raises DataError: for unusable data, a base without finite variance, or too little memory for
+        an observation.
 
     Example::
 
@@ -198,8 +198,7 @@ class AffineIndependentGP(FullGP):
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
         """The bound in nats, a scalar.
 
-        :param groups: from `site_groups`; they depend on kernel and likelihood, not on A, b, theta.
-        :param integration: settings; by default the model's.
+        `groups` are of `site_groups`, which depend on kernel and likelihood, not on A, b, theta.
         """
         how = self.integration if integration is None else integration
         basis, how = self.basis, how._replace(memory=how.memory / len(groups))
@@ -265,10 +264,8 @@ class AffineIndependentGP(FullGP):
         return resolution_of(self.basis.base, site, self.integration)
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
-        """The density of f(x), [N, G].
-
-        :param Xnew: [N, D].
-        :param grid: the values of f, [G], or [N, G] with a row per input.
+        """The density [N, G] of f(x) at Xnew [N, D], for values [G], or [N, G] with a row per
+        input.
         """
         y = self.projections(Xnew)
         grid = as_grid(grid, y.alpha.shape[0], y.alpha.dtype)
@@ -358,10 +355,8 @@ class AffineIndependentGP(FullGP):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draw f at Xnew [N, D]: [S, N, 1], or [N, 1] without `num_samples`.
+        """Draw f at Xnew [N, D]: [S, N, 1] for S = `num_samples`, or [N, 1].
 
-        :param Xnew: [N, D].
-        :param num_samples: S.
         :param full_cov: draw whole functions; otherwise values at different inputs share only w.
         :param full_output_cov: not available: there is one output.
         """

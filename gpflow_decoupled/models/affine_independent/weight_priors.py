@@ -21,9 +21,7 @@ tfd = tfp.distributions
 class WeightPriors:
     """Priors of the first p weights w_j = centre_j + scale_j w~_j; the model works with w~.
 
-    :param prior: a TFP distribution of batch shape [] or [p].
-    :param centre: [p].
-    :param scale: [p], above 0.
+    The TFP distribution has batch shape [] or [p]; centre and scale are [p].
     """
 
     def __init__(
@@ -56,10 +54,10 @@ def split_prior(
 ) -> tuple[np.ndarray, Kernel, WeightPriors | None]:
     """Split a prior over p weights into a prior mean [p], a kernel, and sites.
 
-    A Gaussian prior becomes the kernel. Another scalar distribution, or `tfd.Independent` of one,
-    of batch shape [] or [p], becomes a site per weight; the kernel then only sets coordinates.
+    A Gaussian prior (None is N(0, I)) becomes the kernel. Another scalar distribution, or
+    `tfd.Independent` of one, of batch shape [] or [p], becomes a site per weight; the kernel then
+    only sets coordinates.
 
-    :param prior: the distribution; N(0, I) if None.
     :raises DataError: for any other distribution.
     """
     inner = scalar_prior(prior, columns)

@@ -44,13 +44,10 @@ def check_parts(kernel: object, likelihood: object) -> None:
 def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
     """Refuse a kernel whose active columns or numbers per column do not fit the inputs.
 
-    :param kernel: any kernel; sums, products and multi-output kernels are checked term by term.
     :param num_dims: D, the columns of the inputs; None if unknown.
     :raises DataError: with both numbers.
 
-    Example::
-
-        check_kernel(gpflow.kernels.Matern52(lengthscales=[1.0, 2.0]), 2)
+    check_kernel(gpflow.kernels.Matern52(lengthscales=[1.0, 2.0]), 2)
     """
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
     if num_dims is None:
@@ -83,12 +80,7 @@ def check_mean_function(
     """Refuse a mean function for other inputs or outputs; it is called once, at zeros.
 
     :param mean_function: X [N, D] -> [N, P] or [N, 1]; None is zero.
-    :param num_dims: D, the columns of the inputs; None if unknown.
     :raises DataError: with both shapes.
-
-    Example::
-
-        check_mean_function(gpflow.functions.Linear(np.ones((2, 1))), 2, 1)
     """
     if mean_function is None:
         return

@@ -23,10 +23,8 @@ from .construction import check_parts
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
-    """L from argument, likelihood or kernel, whichever states it; else 1.
+    """L from argument, likelihood or kernel, else 1.
 
-    :param likelihood: states L if its number of latents per observation is fixed.
-    :param given: the user's L, or None.
     :raises DataError: if two disagree, and for a number below 1.
     """
     check_parts(kernel, likelihood)
@@ -76,10 +74,9 @@ def check_shapes_of_data(
 ) -> None:
     """Check shapes and types, as far as known when tracing.
 
-    :param X: must be [N, D] of the model's type: an array, a tensor, or a dataset's specification.
-    :param Y: must be [N, P], of that type, integer or boolean.
-    :param num_dims: D of the inducing points, or None.
-    :param dtype: the model's type; GPflow's default float if not given.
+    X, an array, a tensor or a specification, must be [N, D] in `dtype`; Y [N, P], or integer or
+    boolean.
+
     :raises DataError: with the fault and its remedy.
     """
     for name, array in (("X", X), ("Y", Y)):
@@ -112,8 +109,7 @@ def check_shapes_of_data(
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
     """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`.
 
-    :raises DataError: for known labels of `Softmax` outside of its classes, which the cast would
-        hide.
+    :raises DataError: for labels of `Softmax` outside its classes, which the cast would hide.
     """
     if not isinstance(likelihood, Softmax):
         return tf.cast(Y, dtype)

@@ -22,12 +22,7 @@ from .data import as_observations
 
 
 class CheckedPredictions(GPModel, abc.ABC):
-    """A model whose `predict_*` refuse unusable inputs by a `DataError`.
-
-    Example::
-
-        model.predict_y([[0.5], [1.5]])  # [2, P] each; one row per input
-    """
+    """A model whose `predict_*` refuse unusable inputs by a `DataError`."""
 
     starts_at_prior: bool = False
     """Whether runs of its optimizers may begin at the prior rather than at q."""
@@ -102,12 +97,8 @@ class CheckedPredictions(GPModel, abc.ABC):
     def moments(self, data: RegressionData | None = None) -> Moments:
         """Mean and variance of f under q at observations, [N, P] each.
 
-        :param data: X [N, D] and Y [N, P]; None for those that the model owns.
-        :raises DataError: for None where the model owns no data.
-
-        Cost: a prediction. Example::
-
-            mean, variance, _ = model.moments((X, Y))
+        :param data: X [N, D] and Y [N, P]; None for a model that owns its data.
+        :raises DataError: for None if it does not.
         """
         return Moments(*self.predict_f(self._observations(data)[0]))
 
@@ -116,15 +107,9 @@ class CheckedPredictions(GPModel, abc.ABC):
     ) -> tf.Tensor:
         """E log p(y_n | f_n) [N] in nats, integrated as in the bound of this model.
 
-        :param moments: of f at the observations, for example those of `moments`.
-        :param data: X [N, D] and Y [N, P]; None for those that the model owns.
+        :param moments: of f at the observations, see `moments`.
+        :param data: X [N, D] and Y [N, P]; None for a model that owns its data.
         :param doublings: how often the number of `resolution` is doubled.
-        :raises DataError: for None where the model owns no data.
-
-        Example::
-
-            at = model.moments((X, Y))
-            coarse, fine = (model.expected_log_densities(at, (X, Y), doublings=k) for k in (0, 1))
         """
         X, Y = self._observations(data)
         likelihood = finer(self.likelihood, doublings)

@@ -36,8 +36,8 @@ def AffineIndependentGLM(
 ) -> AffineIndependentGP:
     """Return a linear model p(y | x^T w + b) with a non-Gaussian posterior q(w, b).
 
-    An `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the law of A v + b
-    with independent, non-normal v. A bound costs p^3 + N p^2 + N p T for T frequencies.
+    An `AffineIndependentGP` whose inducing variables are the weights. A bound costs p^3 + N p^2 + N
+    p T for T frequencies. See it for the other arguments.
 
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.
@@ -45,15 +45,7 @@ def AffineIndependentGLM(
         scalar distribution such as `Laplace`, of batch shape [] or [p], whose priors are sites.
     :param intercept: add an intercept b.
     :param intercept_variance: its prior is N(0, intercept_variance).
-    :param base: the base distribution, as `AffineIndependentGP`.
-    :param structure: the structure of A, as for `AffineIndependentGP`.
-    :param rank: the rank of structure "low_rank".
-    :param non_normal: the number of non-normal base variables, as for `AffineIndependentGP`.
-    :param route: of expectations, as for `AffineIndependentGP`.
-    :param frequencies: their number, as for `AffineIndependentGP`.
-    :param points: their number, as for `AffineIndependentGP`.
-    :param memory: bytes, as for `AffineIndependentGP`.
-    :return: the model; `models.weights_posterior(model)` gives mean and covariance of the weights.
+    :return: the model; `models.weights_posterior(model)` has the moments of the weights.
     :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
 
     Example::

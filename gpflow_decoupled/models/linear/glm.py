@@ -1,8 +1,8 @@
 """Bayesian generalised linear models, eta = X w + b, by conjugate-computation VI.
 
-In the form "weight", for more observations than weights, the weights are inducing variables with
-tied sites (C29). In the form "function", for more weights than observations, the model is a GP with
-kernel x^T S x' and a site per observation, (C31). Posterior and bound (C30) agree.
+In the form "weight" the weights are inducing variables with tied sites (C29); in the form
+"function" the model is a GP with kernel x^T S x' and a site per observation (C31). Posterior and
+bound (C30) agree.
 """
 
 from __future__ import annotations
@@ -56,20 +56,17 @@ def CVIGLM(
 ) -> SparseCVIGP | CVIGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    The prior is not trained. q starts at the prior's mean with eta of at most unit variance at
-    typical inputs, since expectations under a broad prior may be infinite. Cost per step: N p^2 +
-    p^3 for "weight"; N^3 for "function", and N^2 p once.
+    The prior is not trained. q starts at the prior's mean with eta of at most unit variance. Cost
+    per step: N p^2 + p^3 for "weight"; N^3 for "function", and N^2 p once.
 
-    :param data: X [N, p], Y [N, P]. The form "weight" does not keep them, and takes data in
-        training.
-    :param likelihood: any GPflow likelihood; `Bernoulli(invlink=tf.sigmoid)` for logistic
-        regression.
+    :param data: X [N, p], Y [N, P]; the form "weight" does not keep them.
+    :param likelihood: any GPflow likelihood, such as `Bernoulli(invlink=tf.sigmoid)`.
     :param prior: a TFP `MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over the weights
         [p], for every latent; by default N(0, I).
-    :param intercept: add a weight b, for a column of ones that is not in X.
+    :param intercept: add a weight b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
-    :param num_data: N, if `data` are the first rows of a larger set; for "weight" only.
+    :param num_data: N, if `data` are the first rows; for "weight" only.
     :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
         smaller.
     :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
@@ -132,12 +129,11 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
     Cost p^3 in the form "weight" of `CVIGLM`, else N p^2.
 
-    :param model: of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another with a linear kernel
-        on all data or on `inducing.Weights`.
+    :param model: of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or with a linear kernel on all
+        data or on `inducing.Weights`.
     :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents; the intercept
         last.
-    :raises ModelError: a `TypeError`, for another kernel, other inducing variables, or a mean
-        function that is not linear.
+    :raises ModelError: a `TypeError`, for another kernel, inducing variable or mean function.
 
     Example::
 

@@ -39,16 +39,14 @@ def LCLGLM(
 ) -> LCLGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
 
-    `weights_posterior` reads the weights off it. The posterior is Gaussian under a Laplace prior
-    too, and not sparse. The Laplace scale `model.weight_prior.scale` is trained only after
-    `gpflow.set_trainable`. An evaluation costs N p^2 + p^3 / 3, with Laplace priors (N + p) p^2 +
-    p^3 / 3, or 2/3 N^3.
+    The posterior is Gaussian under a Laplace prior too, and not sparse. The Laplace scale
+    `model.weight_prior.scale` is trained only after `gpflow.set_trainable`. An evaluation costs N
+    p^2 + p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
 
     :param data: X [N, p], Y [N, L].
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
     :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
-        `Laplace` or `Normal` of batch shape [] or [p], independent and the same for each latent.
-        Each Laplace prior is one more site with multipliers.
+        `Laplace` or `Normal` of batch shape [] or [p], the same for each latent.
     :param intercept: add a weight b, with prior N(0, intercept_variance).
     :param intercept_variance: of b.
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.

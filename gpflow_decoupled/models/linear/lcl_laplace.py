@@ -1,8 +1,7 @@
 """The Lagrangian's model with Laplace priors of the weights, each one more site.
 
 A weight w_d has the prior exp(-|w_d - mu_d| / b_d) / (2 b_d). The kernel has N(mu_d, tau_d^2)
-instead, and the site is their quotient, with the loss (V30); the constraints belong to the rows of
-[X; I]. tau_d = 10 b_d, on which the bound does not depend.
+instead, with tau_d = 10 b_d, and the site is their quotient, with the loss (V30).
 """
 
 from __future__ import annotations
@@ -35,17 +34,10 @@ class LaplacePriorLCLGP(LCLGP):
     bound costs (N + p) p^2 + p^3 / 3 per latent.
 
     :param data: X [N, p], Y [N, L].
-    :param likelihood: one with a site loss, see `likelihoods.site_loss`.
     :param location: of the priors [p].
     :param scale: of the priors, above 0: [p], or [] if shared.
     :param intercept_variance: of the Gaussian prior of b; None for no intercept.
     :raises DataError: for unusable data, or a likelihood without a site loss.
-
-    Example::
-
-        model = LCLGLM((X, Y), BernoulliLogit(), prior=tfp.distributions.Laplace(0.0, 0.5))
-        gpflow.set_trainable(model.weight_prior.scale, True)
-        fit(model)  # learns b by the gradient (V24)
     """
 
     def __init__(

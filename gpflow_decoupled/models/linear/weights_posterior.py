@@ -50,17 +50,13 @@ class WeightsPosterior(NamedTuple):
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
         """A table with a row per weight: "mean", "sd", and an interval from "lower" to "upper".
 
-        :param names: of the weights, for example a data frame's columns; the last may be omitted
-            for "intercept". None is w0, w1, ...
-        :param level: the probability of a Gaussian interval mean -+ z sd, an approximation for an
+        :param names: of the weights, say a data frame's columns; None is w0, w1, ... The last may
+            be omitted for "intercept".
+        :param level: probability of the interval mean -+ z sd, an approximation for an
             `AffineIndependentGLM`.
         :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.
-        :raises DataError: for another number of names, and a level outside of (0, 1).
+        :raises DataError: for another number of names, and a level outside (0, 1).
         :raises ImportError: with the fix, if pandas is not installed.
-
-        Example::
-
-            weights_posterior(model).summary(["age", "dose"])
         """
         try:
             import pandas as pd

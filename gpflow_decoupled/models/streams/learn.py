@@ -1,7 +1,6 @@
-"""Kernel and likelihood learned on a stream: L-BFGS at held sites, then the sites.
+"""Kernel and likelihood learned on a stream: L-BFGS at fixed sites, then the sites.
 
-The old factor, a function of u, and the batch's sites stay; q is the best one (C45) at each kernel,
-and the bound (C43) is climbed.
+With the old factor and the batch's sites fixed, L-BFGS climbs the bound (C43) at the best q (C45).
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def learned(
     steps: int,
     tolerance: float,
 ) -> Stage:
-    """Return the stage after at most `rounds` rounds; one without gain is undone and the last.
+    """Return the stage after at most `rounds` rounds; a round without gain is undone and ends it.
 
-    :param links: of the memory's and the basis's points, D [G, M_a, M_z].
+    :param links: D [G, M_a, M_z].
     :raises DataError: if neither kernel nor likelihood is trainable.
     """
     variables = list(model.kernel.trainable_variables) + list(model.likelihood.trainable_variables)

@@ -1,14 +1,8 @@
-"""The sites of a new batch, with the old data's factor held.
+"""The sites of a new batch, with the old data's factor fixed.
 
-Each observation has a site (nu_n, tau_n) per latent, (C9). With the batch's features Phi in the
-frame:
-
-1. q is the best one (C45) for the old factor times the sites: theta + Phi nu and Lambda + Phi
-diag(tau) Phi^T;
-2. g_n and h_n are the derivatives of E_n in mean and variance of q(f_n);
-3. the sites move by (C13); a step that lowers the bound (C43) is halved.
-
-For Gaussian noise the first step is exact. The sites stay while a kernel moves Phi and the factor.
+With a site (nu_n, tau_n) per observation and latent, and the batch's features Phi in the frame, q
+is the best one (C45) for theta + Phi nu and Lambda + Phi diag(tau) Phi^T. The sites move by (C13),
+halved where the bound (C43) falls; for Gaussian noise the first step is exact.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@
 
     log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with jitter     (C42)
 
-The kernel of that time only fixes the coordinates L_a; the prior of that time is not in the factor.
-With the points z of a frame at today's kernel, and D_ij = 1 where a_i is z_j, (C44)
+The kernel of that time only fixes the coordinates L_a. With the points z of a frame at today's
+kernel, and D_ij = 1 where a_i is z_j, the expectation of log l given f(z) has (C44)
 
     B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B
     c <- c - 1/2 tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
 
-the expectation of log l given f(z). Nothing is lost if z includes a.
+Nothing is lost if z includes a.
 """
 
 from __future__ import annotations
@@ -63,12 +63,10 @@ class Quadratic(NamedTuple):
 
 
 class StreamMemory(Module):
-    """The likelihood factor of all data that a model has taken in.
+    """The likelihood factor of all data that a model has taken in; memory L M^2.
 
-    Saved with the model, not trainable. Memory L M^2.
-
-    :param frame: the coordinates of `said`.
-    :param said: theta [M, L], Lambda [L, M, M] and c of the factor.
+    Saved with the model, not trainable: theta [M, L], Lambda [L, M, M] and c, in a frame's
+    coordinates.
 
     Example::
 
@@ -88,7 +86,7 @@ class StreamMemory(Module):
         return one_line(self, points=int(self.theta.shape[0]), latents=int(self.theta.shape[1]))
 
     def links(self, frame: Frame) -> np.ndarray:
-        """D [G, M_a, M_z], ones where a point of the factor is one of the frame; G = 1 if shared.
+        """D [G, M_a, M_z], ones where a point of the factor is in the frame.
 
         :raises ModelError: if inducing variables that are not points were exchanged.
         """
@@ -120,9 +118,7 @@ class StreamMemory(Module):
     def projected(self, frame: Frame, kernel: Kernel, links: np.ndarray) -> Quadratic:
         """The factor in the coordinates of a frame; M^3 and differentiable in the kernel.
 
-        :param frame: at today's kernel.
-        :param kernel: of today.
-        :param links: D [G, M_a, M_z], of `links`.
+        :param links: D [G, M_a, M_z].
         :raises ModelError: for inducing variables that are not points, once the kernel has moved.
         """
         # (C44)

@@ -1,8 +1,7 @@
 """The best q of a basis for a Gaussian factor, its bound, and conversions to a frame.
 
-In a frame's coordinates u~ the prior is N(0, I); q has the mean mu, a covariance S_k for those
-points k that the basis gives one, and the prior's for the others. For a factor (theta, Lambda) the
-best q is
+In a frame's coordinates u~ the prior is N(0, I); q has the mean mu and a covariance S_k for points
+k that the basis gives one. For a factor (theta, Lambda) the best q is
 
     S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta        (C45)
 

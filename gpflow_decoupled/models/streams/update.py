@@ -1,8 +1,7 @@
 """One streaming update: combine the stored likelihood factor with a batch; store the result.
 
-Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound when points and kernel move; Chang,
-Verma, John, Solin & Khan 2023 (arXiv:2306.03566) for sites that add up. With theta and Lambda of
-(C44) and the new sites, (C46)
+Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound; Chang, Verma, John, Solin & Khan 2023
+(arXiv:2306.03566) for sites that add up. With theta and Lambda of (C44) and the new sites, (C46)
 
     theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T
 
@@ -74,35 +73,26 @@ def update(
     steps: int = 100,
     tolerance: float = 1e-6,
 ) -> StreamUpdate:
-    """Take in a batch: q becomes the posterior of it and all earlier data, which are not needed.
+    """Take in a batch: q becomes the posterior of it and all earlier data.
 
-    At fixed kernel and points, q and `bound` are exactly those of all batches together for Gaussian
-    noise on unmixed latents. For other likelihoods old sites stay at their old optimum, and `bound`
-    estimates the one of all data. Once kernel or points have moved, it is a bound of log int p(f)
-    l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step,
-    all points in M; memory L M^2. Functions compiled before a change of points must be compiled
-    again.
+    At fixed kernel and points, q and `bound` are exact for Gaussian noise on unmixed latents; for
+    other likelihoods old sites stay. Once kernel or points have moved, it is a bound of log int
+    p(f) l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and
+    step, all points in M; memory L M^2. Compile functions again after a change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.
-    :param beta: new inducing points [M, D]; `inducing.select` chooses some beside `given` ones.
+    :param beta: new inducing points [M, D], say of `inducing.select`.
     :param gamma: new points gamma, of a basis that has them.
-    :param learn: rounds of learning kernel and likelihood on the streaming bound, 20 iterations of
-        L-BFGS each; points and mean function stay.
-    :param keep: the power of the old factor, in (0, 1]: below 1 old data fade, for functions that
-        drift.
+    :param learn: rounds of 20 iterations of L-BFGS on kernel and likelihood; points and mean
+        function stay.
+    :param keep: power of the old factor, in (0, 1]; below 1 old data fade.
     :param steps: most steps of the batch's sites.
     :param tolerance: stop at a smaller gain, in nats.
     :raises DataError: for unusable data, points and settings, with nothing changed.
     :raises ModelError: for a basis without streams, a q whose old data are unknown, and draws.
     :raises NumericalError: if a factorisation fails or the bound is not finite, with nothing
         changed.
-
-    Example::
-
-        for X, Y in batches:
-            model.update((X, Y))
-        mean, variance = model.predict_y(X_new)
     """
     check_whole(0, learn=learn)
     check_whole(1, steps=steps)
@@ -133,22 +123,15 @@ def update(
 
 
 def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
-    """Store the likelihood factor of the data that trained q, for later updates; q stays.
+    """Store the likelihood factor of the data that trained q, for later updates.
 
-    Its sites are those at q, which should be at its optimum, as nearly after `fit`. Cost: N M^2 +
-    M^3 per latent.
+    It has the sites at q, which should be at its optimum, as after `fit`, and at the present
+    kernel. Cost: N M^2 + M^3 per latent.
 
-    :param model: a model on inducing points, at the kernel from which updates start.
     :param data: all X [N, D] and Y [N, P] that q was trained on.
     :raises DataError: for unusable data.
     :raises ModelError: for a basis without streams, and for draws.
     :raises NumericalError: if a factorisation fails.
-
-    Example::
-
-        gpflow_decoupled.fit(model, (X, Y))
-        model.remember((X, Y))
-        model.update((X_new, Y_new))
     """
     X, Y = _checked_data(model, data)
     frame = frame_at(model, model.basis)
