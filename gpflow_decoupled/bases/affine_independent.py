@@ -1,8 +1,8 @@
 """The affine-independent basis: an affine map of independent, non-normal variables.
 
-Source: Challis & Barber 2012. The coordinates w of the D inducing values (or weights) are whitened,
-with prior N(0, I). The v_d ~ q_d(. | theta_d) are independent with a standardised base
-distribution: mean 0, variance 1, entropy H_d. Then (A1), (A2)
+Challis & Barber 2012. The coordinates w of the D inducing values (or weights) are whitened. The v_d
+~ q_d(. | theta_d) are independent with a standardised base distribution of entropy H_d. Then (A1),
+(A2)
 
     w = A v + b,   E w = b,   cov w = A A^T
     f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - |phi(x)|^2)
@@ -72,20 +72,19 @@ class AffineIndependentBasis(Basis):
 
     :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model,
         `inducing.Weights`.
-    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar TFP distribution. A `distributions.BlockBase` has one per
-        block.
+    :param base: base distribution of the v_d: a name of `distributions.BASES`, a
+        `distributions.Base`, or a scalar TFP distribution; a `distributions.BlockBase` has several.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k: the first k of the v_d have the base distribution, the others are normal;
-        by default all D. Only for "full". A site costs k T instead of D T, for T frequencies.
+    :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
+        default all D. Only for "full". A site costs k T instead of D T, for T frequencies.
     :param A: [D, D], not singular; by default the identity.
     :param b: [D]; by default zeros.
     :param theta: shapes [k, P]; by default the base distribution's.
     :param gaussian: [D], False for coordinates whose priors are sites and not part of the KL.
-    :param distinct: check that the points are distinct; rows of data may be equal.
+    :param distinct: check that the points are distinct.
     :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without
-        finite variance, or blocks whose sizes do not add up to k.
+        finite variance, or blocks that do not add up to k.
     :raises UnknownOptionError: for an unknown base distribution or structure.
 
     Example::
@@ -147,7 +146,6 @@ class AffineIndependentBasis(Basis):
     def assign_base(self, base: BaseLike, theta: TensorType | None = None) -> None:
         """Change the base distribution; A, b and the first two moments of w stay.
 
-        :param base: as for the constructor.
         :param theta: shapes [k, P]; by default the base distribution's.
         """
         found = base_variable(base)

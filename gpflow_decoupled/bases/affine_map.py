@@ -8,8 +8,7 @@
 | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
 "lower" and "low_rank" fix the rotation of A, on which every non-Gaussian q depends. For larger D, a
-full A with few non-normal variables (`non_normal` of the basis) costs less and reaches a higher
-bound.
+full A with few non-normal variables costs less and reaches a higher bound.
 """
 
 from __future__ import annotations
@@ -181,8 +180,7 @@ def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> Affi
     """Return the map of a structure whose matrix is A, or nearest to A.
 
     :param A: [D, D], not singular.
-    :param structure: "full", "lower", "lu" or "low_rank".
-    :param rank: the rank k of "low_rank", at most D.
+    :param structure: "full", "lower", "lu" or "low_rank", of rank k = `rank` up to D.
     :raises DataError: for a matrix that is not square, not finite or singular, or a rank below 1.
     :raises UnknownOptionError: for another structure.
     """

@@ -52,8 +52,7 @@ class Gaussian(NamedTuple):
 class Features(NamedTuple):
     """Mean and variances of q(f) at N inputs: var = k(x, x) - sum minus^2 + sum plus^2.
 
-    From these features follow marginal variances, full covariances, pathwise draws and natural
-    gradients.
+    They give marginal variances, full covariances, pathwise draws and natural gradients.
 
     Example::
 
@@ -107,7 +106,7 @@ class Basis(Module, abc.ABC):
 
         :param kernel: the prior covariance of f.
         :param rows: [m] indices for the estimate of the mean's norm, drawn if needed and not given.
-        :param with_kl: False leaves out what only `prior_kl` needs.
+        :param with_kl: False leaves out the terms of `prior_kl`.
         :return: a NamedTuple of tensors whose field `ok` says if all factorisations succeeded.
         """
 
@@ -128,13 +127,10 @@ class Basis(Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Moments of q(f), without the mean function.
 
-        :param state: of `factor`.
-        :param kernel: the kernel that the state was made with.
         :param Xnew: inputs [..., N, D].
         :param full_cov: return covariances between inputs. Without it, eager calls take rows in
-            blocks of 8192: memory M * 8192, not M N.
-        :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N] if
-            `full_cov`.
+            blocks of 8192.
+        :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N].
         """
         Xnew = tf.convert_to_tensor(Xnew)
         batch = tf.shape(Xnew)[:-1]
@@ -158,12 +154,7 @@ class Basis(Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [N, L] of q(f) at X [N, D], without the mean function.
 
-        Eager calls take rows in blocks of 8192.
-
-        :param state: of `factor`.
-        :param kernel: the kernel that the state was made with.
-        :param X: [N, D].
-        :param floored: see `variance`.
+        Eager calls take rows in blocks of 8192; `floored` as in `variance`.
         """
         if tf.executing_eagerly() and X.shape[0] > _ROWS:
             starts = range(0, X.shape[0], _ROWS)
@@ -180,9 +171,6 @@ class Basis(Module, abc.ABC):
     ) -> tf.Tensor:
         """Marginal variances [N, L] at X [N, D] from the features, as sums of squares.
 
-        :param features: of the basis, at X.
-        :param kernel: the kernel that they were made with.
-        :param X: [N, D].
         :param floored: for predictions: keep the residual prior variance non-negative despite
             round-off.
         """

@@ -1,8 +1,8 @@
 """The decoupled basis: one set of points for the mean, another for the covariance.
 
-Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018
-(arXiv:1809.08820). The mean is a sum of kernels at points alpha with coefficients a; the covariance
-lives on points beta.
+Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); Salimbeni et al. 2018 (arXiv:1809.08820).
+The mean is a sum of kernels at points alpha with coefficients a; the covariance lives on points
+beta.
 
 covariance="inverse", (D5), (D7): with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T
 k_bx,
@@ -72,9 +72,9 @@ class DecoupledState(NamedTuple):
 class DecoupledBasis(InducingBasis):
     """q(f) with mean points alpha and covariance points beta.
 
-    Without common points the pair has no natural parameters: `a` and `chol_B` are learned by
-    gradients, and only the "coupled" covariance has a natural gradient. The bound is not concave in
-    `chol_B`. Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha.
+    Only the "coupled" covariance has a natural gradient; `a` and `chol_B` are learned by gradients,
+    and the bound is not concave in `chol_B`. Cost per step on N inputs: N (M_alpha + M_beta^2) +
+    M_beta^3 + m M_alpha.
 
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
@@ -83,8 +83,7 @@ class DecoupledBasis(InducingBasis):
         "coupled" with Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whiten `q_sqrt`; not used by "inverse".
     :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
-    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points;
-        None computes it in full.
+    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
     :raises DataError: for points that are not finite and distinct.
     :raises UnknownOptionError: for unknown options.
 

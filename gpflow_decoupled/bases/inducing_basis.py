@@ -39,13 +39,12 @@ from .parts.optimum import OptimalParameters, Regression, check_optimum
 class InducingBasis(Basis):
     """A basis on inducing variables `beta`, for `BasisGP` and its optimizers.
 
-    A subclass that sets `beta` and `num_latent_gps` and defines the methods of `Basis` trains by
-    gradients. Further methods add
+    Define the methods of `Basis` and set `beta` and `num_latent_gps`, to train by gradients. Add
 
     * natural gradients: `gaussians`, `assign_gaussians` and `gaussian_parameters`;
     * sites fixed while the kernel changes: also `whiteners`, with `holds_sites` True;
-    * streams: also `frame_points` and `moved_to`; refused by default;
-    * the best q in closed form for Gaussian noise: `optimal_parameters`; refused by default.
+    * streams: also `frame_points` and `moved_to`;
+    * the best q in closed form for Gaussian noise: `optimal_parameters`.
 
     "A basis of your own" in the documentation writes one. Example::
 
@@ -154,9 +153,9 @@ class InducingBasis(Basis):
     def weights_of_rows(self, state: State) -> tf.Tensor | None:
         """The factor w [M, L] of A = L^-1 k(beta, x) in the mean of q(f), given `state.tangent`.
 
-        It makes gradients at fixed sites cheaper, if the basis has one Gaussian part and A enters
-        q(f) by this product and the variance alone. None, the default, otherwise; a class that
-        redefines `features` or `variance` has None until it redefines this.
+        It makes gradients at fixed sites cheaper, for a basis with one Gaussian part where A enters
+        q(f) by this product and the variance alone; else None, also in a class that redefines
+        `features` or `variance`.
         """
         return None
 
@@ -190,9 +189,7 @@ class InducingBasis(Basis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute frozen preconditioners at the current kernel; q(f) does not change.
 
-        :param kernel: the kernel.
-        :param floor: see `OrthogonalBasis.refresh`; unused where the prior covariance itself
-            scales.
+        `floor` is as in `OrthogonalBasis.refresh`.
         """
 
     # --- streams
@@ -217,7 +214,6 @@ class InducingBasis(Basis):
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(f) for Gaussian noise in closed form, and the bound there.
 
-        :param kernel: the prior covariance of f.
         :param data: inputs, observations less the mean function, and the noise variance.
         :raises ModelError: unless the basis defines it.
         """
@@ -236,8 +232,6 @@ class InducingBasis(Basis):
     def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
         """Write `optimal_parameters` at the same kernel to all Parameters, or to none.
 
-        :param kernel: the prior covariance of f, as in `optimal_parameters`.
-        :param optimum: written by `write_optimum`.
         :raises NumericalError: for an optimum that is not finite; nothing changes.
         """
         check_optimum(optimum)

@@ -1,9 +1,8 @@
 """A mean on all training inputs, orthogonal to the inducing points beta.
 
-See `orthogonal_mean.py` for q(f), here with gamma = X. As in Cheng & Boots 2017 (arXiv:1711.10127)
-the mean has more points than the covariance: with all N and Gaussian noise, the best mean is the
-exact posterior mean. No N x N matrix is stored. Coefficients come from linear solvers,
-`optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`, not gradient steps.
+See `orthogonal_mean.py` for q(f), here with gamma = X. With all N points and Gaussian noise, the
+best mean is the exact posterior mean. Coefficients come from linear solvers without an N x N
+matrix, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`.
 """
 
 from __future__ import annotations
@@ -100,8 +99,6 @@ def orthogonal_basis(
 
     :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param mean_scaling: as in `OrthogonalBasis`, and so is `mean_subsample`.
-    :param options: of both bases: `whiten`, `q_mu`, `q_sqrt`.
     :raises UnknownOptionError: for another word than "data", or an unknown scaling.
     :raises DataError: for a subsample of a mean on all data, and as the two bases.
     """

@@ -1,7 +1,7 @@
-"""The orthogonally decoupled basis: mean points gamma, orthogonal to the inducing points beta.
+"""Mean points gamma, orthogonal to the inducing points beta.
 
-See `orthogonal_mean.py` for q(f). Here gamma can move, its kernel matrices are stored, and the norm
-a^T C_g a may be estimated from rows of C_g a = K_g a - K_gb w (D25).
+See `orthogonal_mean.py` for q(f). Here gamma can move, and the norm a^T C_g a may be estimated from
+rows of C_g a = K_g a - K_gb w (D25).
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 class OrthogonalBasis(OrthogonalMeanBasis):
     """q(f) with mean points gamma orthogonal to the inducing points beta.
 
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable. For a mean on all
-        training inputs see `MeanOnDataBasis`.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened"; in the last a
         gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
-    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points;
-        None computes it in full.
+    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
@@ -92,14 +90,12 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; same q(f).
 
-        :param kernel: the kernel.
+        Adam steps equally far in every coordinate: a random walk where C is near zero, which lets
+        K_gamma a grow without effect on q(f), until a small move of points or kernel lowers the
+        bound by thousands of nats. A floor bounds this.
+
         :param floor: scale by C + floor * K_gamma instead of C, plus floor times the diagonal of
             K_gamma where gamma moves.
-
-        Adam steps equally far in every coordinate, whatever its gradient: a random walk where C is
-        near zero. K_gamma a would grow a hundredfold without effect on q(f), until a small move of
-        points or kernel lowers the bound by thousands of nats. The floor bounds the effect of a
-        unit of each coordinate on K_gamma a and on a coefficient.
         """
         gamma = self.gamma
         moves = bool(gamma.trainable_variables)

@@ -1,9 +1,8 @@
 """A coupled Gaussian on beta plus a mean orthogonal to it, for two bases.
 
-`OrthogonalBasis` and `MeanOnDataBasis` share this q(f): Salimbeni, Cheng, Boots & Deisenroth 2018
-(arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x, gamma_i) a_i to the mean, C the
-residual prior covariance given beta. K_b^-1 K_bg is never formed; kernel matrices of gamma only
-multiply a or w:
+Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add
+sum_i C(x, gamma_i) a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is
+never formed:
 
     t = L_b^-1 K_bg a,   w = L_b^-T t
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)
@@ -59,12 +58,8 @@ class OrthogonalState(NamedTuple):
 class OrthogonalMeanBasis(InducingBasis):
     """Base class of bases with a mean orthogonal to beta.
 
-    A subclass defines the sum of kernels (`mean_sum`) and its norm (`_norm`).
-
-    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param q_mu: mean at beta [M_beta, L]; zeros if None.
-    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
+    A subclass defines the sum of kernels (`mean_sum`) and its norm (`_norm`). Parameters as in
+    `MeanOnDataBasis`; beta is [M_beta, D].
     """
 
     state_type = OrthogonalState

@@ -1,19 +1,17 @@
 """Other parameters of a basis's q(f); they change nothing unless written back.
 
 **Natural and expectation parameters** of the orthogonal and the hybrid basis: equations (12), (13)
-and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Both bases have the moments (a, m, S), a the
-coefficients of gamma and m, S mean and covariance of q(f(beta)), and differ by the constant matrix
-W:
+and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). With moments (a, m, S), a the coefficients of
+gamma, m and S mean and covariance of q(f(beta)), they differ by the constant matrix W:
 
 | | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
 |---|---|---|
 | natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
 | expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
 
-The paper has (D39) as m_g = K_g a + K_gb a_b with m = K_b a_b + K_bg a, which is equal. The log
-partition function is A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b = j_b + W
-j_g (D60); its gradient in the natural parameters is the expectation parameters. C_g has jitter
-throughout, so the maps are mutually inverse up to round-off.
+The log partition function is A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b =
+j_b + W j_g (D60); its gradient in the natural parameters is the expectation parameters. C_g has
+jitter throughout, so the maps are mutually inverse up to round-off.
 
 **The two covariances of a `DecoupledBasis`**: inverse (Cheng & Boots 2017) and coupled, S = (K_b^-1
 + B)^-1 and B = S^-1 - K_b^-1 (D8). B = C C^T is positive semi-definite, so the inverse form has S
@@ -154,10 +152,8 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
     """Maps between moments, natural and expectation parameters of a basis at a kernel.
 
     :param basis: an `OrthogonalBasis` or a `HybridBasis`.
-    :param kernel: the prior covariance of f.
     :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
-    :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain
-        beta, so it has no such parameters (appendix C.1 of the paper).
+    :raises ModelError: for another basis.
     :raises NumericalError: if K_beta or C_g is not positive definite.
 
     Example::
@@ -191,11 +187,8 @@ def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
 
 
 def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
-    """Write moments (a, m, S) to the Parameters of a basis.
-
-    :param basis: as for `legendre_pair`.
-    :param kernel: the prior covariance of f.
-    :param moments: a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta].
+    """Write moments a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta] to a basis's
+    Parameters.
     :raises DataError: for arrays of other shapes, or not finite.
     :raises NumericalError: for a covariance that is not positive definite; nothing changes.
     :raises ModelError: for another basis.
@@ -226,10 +219,10 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
 def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> DecoupledBasis:
     """A new `DecoupledBasis` of the same q(f), with the other parameters of its covariance.
 
+    Cost: L M_beta^3.
+
     :param basis: a `DecoupledBasis`; its points are shared, its coefficients copied.
-    :param kernel: the prior covariance of f, at which the two are equal.
-    :param covariance: "inverse" or "coupled", of the new basis.
-    :return: the new basis. Cost: L M_beta^3.
+    :param covariance: "inverse" or "coupled".
     :raises ModelError: for another basis.
     :raises UnknownOptionError: for another covariance.
     :raises DataError: for "inverse", unless S <= K_beta up to round-off.

@@ -1,8 +1,7 @@
 """The dual basis: q(f) by multipliers alpha and lambda per observation and latent.
 
-They belong to the constraints that tie means and variances at the observations to q(f); Khan 2014,
-Theorem 4.1. With u = f - m_0 there, prior covariance K, Lambda = diag(lambda), and v the diagonal
-of V, (V7), (V10):
+They belong to the constraints that tie the moments at the observations to q(f); Khan 2014, Theorem
+4.1. With u = f - m_0 there, Lambda = diag(lambda), and v the diagonal of V, (V7), (V10):
 
     E u = -K alpha,   V = (K^-1 + Lambda)^-1
     KL = 1/2 [log|I + K Lambda| - lambda^T v + alpha^T K alpha]
@@ -32,10 +31,10 @@ class DualBasis(Basis):
     Cost per latent: 2/3 N^3 and N^2 memory, or with "weight" N p^2 + p^3 / 3 and N p memory.
 
     :param points: the inputs X [N, D], which stay fixed.
-    :param num_latent_gps: the number of latents L, independent under q.
+    :param num_latent_gps: L, independent under q.
     :param form: "function" computes with K [N, N], for any kernel; "weight" with p x p and N x p
         matrices, for linear kernels of p weights.
-    :param weight_sites: the number of first weights whose prior is a site, for "weight"; their
+    :param weight_sites: number of first weights whose prior is a site, for "weight"; their
         multipliers follow the N of the observations.
     :param alpha: [N, L]; by default zeros.
     :param lam: lambda [N, L], of any sign while V exists; by default zeros. If both are zero, q is

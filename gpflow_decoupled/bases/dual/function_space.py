@@ -175,8 +175,8 @@ class FunctionSpace(Geometry):
     def _covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
         """V [L, N, N] to six digits, enough for a Newton step.
 
-        Lambda^1/2 V Lambda^1/2 = I - B^-1 costs N^3 / 3, a quarter of `covariance`, but loses
-        digits for tiny lambda v.
+        Lambda^1/2 V Lambda^1/2 = I - B^-1 costs a quarter of `covariance`, but loses digits for
+        tiny lambda v.
         """
 
         def from_inverse() -> tf.Tensor:

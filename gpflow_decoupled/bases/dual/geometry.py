@@ -63,10 +63,7 @@ class DualState(NamedTuple):
 
 
 class Geometry(abc.ABC):
-    """Linear algebra of q(f) = N(m_0 - K alpha, (K^-1 + diag lambda)^-1), in one of two spaces.
-
-    :param points: the inputs of the observations X [N, D].
-    """
+    """Linear algebra of q(f) = N(m_0 - K alpha, (K^-1 + diag lambda)^-1), for inputs X [N, D]."""
 
     form: str
     """The form, "function" or "weight"."""
@@ -104,8 +101,7 @@ class Geometry(abc.ABC):
     def root(self, prior: tf.Tensor) -> tf.Tensor:
         """Some A [G, N, p] with K = A A^T.
 
-        :raises NumericalError: if K is not positive definite, even with a jitter of 4.5e5 machine
-            epsilons (1e-10 in float64) of its mean diagonal.
+        :raises NumericalError: if K is not positive definite, even with jitter.
         """
 
     @abc.abstractmethod
@@ -117,9 +113,8 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The alpha [N, L] with mean A t, for a root A of `root` and t = white [p, L].
-
-        :return: one alpha, or none if K has no inverse.
+        """The alpha [N, L] with mean A t, for a root A and t = white [p, L]; empty if K has no
+        inverse.
         """
 
     @abc.abstractmethod
@@ -183,7 +178,6 @@ class Geometry(abc.ABC):
         :param right: (r, s), [L, N] each.
         :param free: masks [L, N] of the free rows of x and y; the others are zero.
         :param ridge: of the scaled blocks, in machine epsilons [].
-        :return: x, y [L, N], and whether the system was positive definite [].
         """
 
     @abc.abstractmethod
@@ -192,7 +186,6 @@ class Geometry(abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Solve (I + H G)(x; y) = (r; s), the Newton system of the optimality conditions, (V27).
 
-        :param curvatures: (a, b, c), [L, N] each: blocks (a, c; c, b) of H, one per observation.
-        :param right: (r, s), [L, N] each.
-        :return: x, y [L, N], and whether the system was positive definite [].
+        Curvatures (a, b, c) [L, N] are blocks (a, c; c, b) of H; right is (r, s), [L, N] each.
+        Returns x, y [L, N], and whether the system was positive definite.
         """

@@ -32,10 +32,9 @@ from .geometry import DualState, Geometry, Pair, Triple
 class WeightSpace(Geometry):
     """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
 
-    `state_at` serves the observations; `for_predictions` extends it to other inputs.
+    `state_at` serves the observations X [N, D]; `for_predictions` extends it to other inputs.
 
-    :param points: the inputs of the observations X [N, D].
-    :param weight_sites: the number of first weights whose prior is a site.
+    :param weight_sites: number of first weights whose prior is a site.
     """
 
     form = "weight"
@@ -186,10 +185,7 @@ class WeightSpace(Geometry):
 
 
 def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
-    """The number of weights p of a linear kernel on inputs X [N, D].
-
-    :raises NotImplementedError: for a kernel that is not linear.
-    """
+    """The number of weights of a linear kernel on X [N, D]; `NotImplementedError` for others."""
     counts = []
     for part in weight_parts(kernel):
         if isinstance(part, Constant):

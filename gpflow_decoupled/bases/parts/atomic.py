@@ -12,13 +12,7 @@ import tensorflow as tf
 
 @contextmanager
 def all_or_nothing(variables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Restore the variables if the block raises anything.
-
-    Example::
-
-        with all_or_nothing(basis.variables):
-            basis.write_optimum(kernel, optimum)
-    """
+    """Restore the variables if the block raises anything."""
     before = [(variable, variable.read_value()) for variable in variables]
     try:
         yield

@@ -1,8 +1,7 @@
 """The collapsed bound of a basis without mean points, with a closed gradient.
 
-Automatic differentiation of `optimum.py`'s takes 2.6 times as long; here the gradient is one
-product of an [M, M] and an [M, N] matrix. With K = K_bb = L L^T, A = L^-1 K_bx, B = I + A A^T / s2,
-mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent, (D31):
+Automatic differentiation of `optimum.py`'s takes 2.6 times as long. With K = K_bb = L L^T, A = L^-1
+K_bx, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent, (D31):
 
     F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]
     dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2

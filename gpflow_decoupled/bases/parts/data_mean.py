@@ -21,9 +21,8 @@ from ...inputs import check_whole
 class DataMean(Module):
     """The mean sum_n k(x, x_n) a_n on all training inputs, zero until `set_data`.
 
-    Solvers set the coefficients, never Keras optimizers: they are not trainable. Rows of X may
-    repeat; their coefficients add up. Products with the kernel matrix are in blocks, without N x N
-    storage.
+    Solvers set the coefficients, which are not trainable. Rows of X may repeat. Products with the
+    kernel matrix are in blocks.
 
     :param shared: whether the latents of a multi-output kernel share the inputs.
     """
@@ -39,10 +38,7 @@ class DataMean(Module):
         self._take(np.zeros((0, num_dims)), num_latent_gps)
 
     def set_data(self, X: np.ndarray) -> None:
-        """Make the training inputs X [N, D] the mean points, with zero coefficients.
-
-        The same inputs again keep their coefficients, a good start.
-        """
+        """Make X [N, D] the mean points, with zero coefficients; the same X keeps its own."""
         if not self.has_data(X):
             self._take(X, int(self.coefficients.shape[1]))
 

@@ -26,13 +26,7 @@ from ...linalg.triangular import solve
 
 
 class Frame(NamedTuple):
-    """The factor of the prior covariance at all points of a basis, at one kernel.
-
-    Example::
-
-        frame = frame_of(kernel, basis.frame_points, free=1)
-        Phi = features_in(frame, kernel, X)  # [G, M, N]
-    """
+    """The factor of the prior covariance at all points of a basis, at one kernel."""
 
     points: tuple[InducingVariables, ...]
     """beta, or beta and gamma."""

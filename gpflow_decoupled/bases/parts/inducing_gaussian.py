@@ -35,10 +35,9 @@ def gaussian_parameters(
 ) -> tuple[Parameter, Parameter]:
     """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared.
 
-    :param mean: value of q_mu; by default zeros.
-    :param root: value of q_sqrt; by default identities.
-    :raises DataError: for arrays of other shapes or not finite, and unless L is a whole number
-        above 0.
+    :param mean: of q_mu; by default zeros.
+    :param root: of q_sqrt; by default identities.
+    :raises DataError: for arrays of other shapes or not finite, and an L below 1.
     """
     root = root_parameter(size, num_latent_gps, root, names[1])
     if mean is None:

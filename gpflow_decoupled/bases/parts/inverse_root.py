@@ -18,9 +18,8 @@ from ...linalg.triangular import solve
 def inverse_root(chol: tf.Tensor, excess: tf.Tensor) -> tf.Tensor:
     """C [L, M, M], lower triangular, with C C^T = L^-T E L^-1; about 10 M^3 per latent.
 
-    :param chol: L [G, M, M]; not differentiated, like C: coinciding eigenvalues have no gradient.
-    :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Negative eigenvalues, which are round-off,
-        count as zero. If it is not finite, C is NaN.
+    :param chol: L [G, M, M]; no gradient, as coinciding eigenvalues have none.
+    :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Negative eigenvalues count as zero.
     """
     chol, excess = tf.stop_gradient(chol), tf.stop_gradient(excess)
     finite = tf.reduce_all(

@@ -86,9 +86,7 @@ class KernelMean(Module):
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """The squared norm sum_l a_l^T C a_l, a scalar.
 
-        :param a: raw coefficients [M, L].
-        :param products: rows of C a: [m, L], or all [M, L] if `rows` is None.
-        :param rows: their indices [m].
+        Raw coefficients a are [M, L], `products` C a [M, L], or its `rows` [m].
         """
         if rows is None:
             return tf.reduce_sum(a * products)

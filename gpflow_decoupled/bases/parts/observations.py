@@ -32,9 +32,7 @@ def per_observation(
 ) -> Parameter:
     """A Parameter [N, L] without gradient training, by default zero.
 
-    :param value: [N, L], or None.
-    :raises DataError: for another shape, entries that are not finite, and unless L is a whole
-        number above 0.
+    :raises DataError: for values of another shape than [N, L] or not finite, and an L below 1.
     """
     check_whole(1, num_latent_gps=latents)
     shape = (num_data, latents)

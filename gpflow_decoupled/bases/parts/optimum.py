@@ -9,11 +9,9 @@ mean function:
         - tr(K - Q_beta) / (2 s2)                                                  (D31), (D32)
 
 F is a lower bound at any a. With gamma = X its quadratic term is CGLB's (Artemev, Burt & van der
-Wilk 2021, arXiv:2102.08314), whose whole bound is tighter: N/2 log(1 + tr(K - Q_beta) / (N s2)) for
-the last term, but not E_q log p(y | f) - KL of such a q.
-
-A basis fits its mean points (`fit_mean_points`), then its Gaussian parts (`with_gaussians`). The
-optimum is differentiable in kernel, points and noise.
+Wilk 2021, arXiv:2102.08314), whose last term is the tighter N/2 log(1 + tr(K - Q_beta) / (N s2)). A
+basis fits its mean points, then its Gaussian parts; the optimum is differentiable in kernel, points
+and noise.
 """
 
 from __future__ import annotations
@@ -134,9 +132,8 @@ def fit_mean_points(operator: MeanOperator, A: tf.Tensor | None, data: Regressio
 def with_gaussians(
     kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor], fit: MeanFit
 ) -> OptimalParameters:
-    """Complete the optimum by Gaussian parts: means jointly (D30), covariances one by one (D26).
-
-    :param parts: whitened features [G, M, N] of each part.
+    """Complete the optimum by Gaussian parts with features [G, M, N]: means (D30), covariances
+    (D26).
     """
     means = best_means(parts, fit.rest, data.noise)
     for mean, part in zip(means, parts):
@@ -190,11 +187,7 @@ def collapsed_bound(
     precisions: Sequence[tf.Tensor],
     fit: MeanFit,
 ) -> tf.Tensor:
-    """The bound (D31), or (D33) of several parts, a scalar in nats.
-
-    :param parts: whitened features [G, M, N] of each Gaussian part.
-    :param precisions: `best_precision` of each.
-    """
+    """The bound (D31), or (D33) of several parts with features [G, M, N], a scalar in nats."""
     prior, count = (
         prior_variance(kernel, data.X, full_cov=False),
         tf.cast(tf.size(fit.rest), fit.rest.dtype),

@@ -90,9 +90,8 @@ class MeanScaling(Module):
         """Recompute T at the current C and freeze it; a does not change. M^3 / 3 if whitened.
 
         :param scaled: the Parameter a~ [M, L], which is rewritten.
-        :param matrix: returns C [G, M, M].
-        :param diagonal: returns the diagonal of C [G, M].
-        :param minuend: if C is a difference A - B, returns the diagonal [G, M] of A, which sets the
+        :param matrix: returns C [G, M, M]; `diagonal` its diagonal [G, M].
+        :param minuend: if C is a difference A - B, returns the diagonal [G, M] of A, for the
             jitter.
         :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
