@@ -1,12 +1,11 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
-Read `laplace.py`, then `sites/__init__.py`. There is one file per class (`bernoulli_logit.py`,
+Read `laplace.py`, then `sites/__init__.py`. Each class has its file (`bernoulli_logit.py`,
 `bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`,
-`categorical_logit.py`), independent of the sites. `sites/` describes the site of every
-likelihood, GPflow's included: expected losses for the Lagrangian dual, log densities with Fourier
-transforms for affine-independent inference, valid labels; `lookup.py` finds them and `declare_site`
-adds one. `support.py` and `labels.py` check labels, `parameters.py` Parameters; `nodes.py` changes
-the nodes of a quadrature, and `moments.py` has predictive moments.
+`categorical_logit.py`). `sites/` describes the site of every likelihood, GPflow's included:
+expected losses, Fourier transforms, valid labels; `lookup.py` finds them and `declare_site` adds
+one. `support.py` and `labels.py` check labels, `parameters.py` Parameters; `nodes.py` changes the
+nodes of a quadrature, `moments.py` has predictive moments.
 """
 
 from ..expectations.projections import Site

@@ -19,9 +19,8 @@ _LEAST_VARIANCE = 1e-16
 class BernoulliLogit(ScalarLikelihood):
     """Binary labels with a logistic link: p(y = 1 | f) = 1 / (1 + e^-f) for labels 0 and 1.
 
-    Log-concave. Expected log densities, predictive probabilities and log densities are accurate to
-    1e-12 at every variance. GPflow's `Bernoulli(invlink=tf.sigmoid)` has 20 nodes, and overflows
-    beyond |f| = 37.
+    Log-concave. Expectations and predictions are accurate to 1e-12 at every variance; GPflow's
+    `Bernoulli(invlink=tf.sigmoid)` has 20 nodes, and overflows beyond |f| = 37.
 
     :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic
         pieces: "piecewise", the best, at most 1.43e-4 nats low; "piecewise_convex", with a convex

@@ -21,8 +21,8 @@ class BernoulliProbit(ScalarLikelihood):
     0.999]. Predictions are closed forms. Expected log densities take 40 Gauss-Hermite nodes,
     accurate to 1e-8 at a standard deviation of f of 2, 2e-4 at 5, 0.01 at 10.
 
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
-        more nodes.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more
+        nodes.
 
     Example::
 

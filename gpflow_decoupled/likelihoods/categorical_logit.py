@@ -18,19 +18,19 @@ from ..summaries import short_repr
 class CategoricalLogit(Likelihood):
     """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), C latents.
 
-    Deterministic, so natural gradients, sites, a mean on all data and L-BFGS apply. GPflow's
-    `Softmax` has the same density and takes 100 draws per expectation.
+    Deterministic, so natural gradients, sites, a mean on all data and L-BFGS apply; GPflow's
+    `Softmax` takes 100 draws per expectation.
 
     Expected log densities are a closed-form lower bound (Knowles & Minka, NIPS 2011), so the ELBO
     stays a bound: E log sum_k exp(f_k) <= 1/2 sum_k a_k^2 v_k + log sum_k exp(m_k + (1 - 2 a_k) v_k
     / 2). It is concave in the means; exact at variance 0, and for equal means 0.04 nats low at
     variance 1, 0.26 at 3, 1.3 at 10. Predictive probabilities are exact to 1e-8 up to variances of
-    300, for rare classes too. Cost: N C for the bound, 2 N C T^2 for predictions, T about 200 at a
-    variance of 1, 300 at 10, 700 at 100.
+    300. Cost: N C for the bound, 2 N C T^2 for predictions, T about 200 at a variance of 1, 300 at
+    10, 700 at 100.
 
     :param num_classes: C, at least 2; labels are 0 to C - 1.
     :param kwargs: passed on to `gpflow.likelihoods.Likelihood`.
-    :raises DataError: unless `num_classes` is a whole number of at least 2.
+    :raises DataError: for fewer than 2 classes.
 
     Example::
 

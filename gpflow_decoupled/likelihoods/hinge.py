@@ -20,13 +20,9 @@ class Hinge(ScalarLikelihood):
     """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
     exp(-loss) does not sum to 1 over the labels y = 0, 1: bounds do not compare with other
-    likelihoods, nor choose the scale. Log-concave; expected losses are closed forms.
-
-    Observations a few standard deviations of f away from the margin s f = 1 have no curvature:
-    their multipliers lambda in an `LCLGP` are almost zero, and they do not narrow the posterior.
-
-    `predict_y` and `predict_log_density` normalise exp(-loss) over both labels, as Sollich 2002:
-    class probabilities that increase in f and are 1/2 at f = 0, but are not used in training.
+    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. Observations
+    far from the margin s f = 1 have no curvature and do not narrow the posterior. `predict_y` and
+    `predict_log_density` normalise exp(-loss) over both labels, as Sollich 2002; training does not.
 
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
 
@@ -75,8 +71,7 @@ class Hinge(ScalarLikelihood):
 def expected_hinge_loss(h: tf.Tensor, sigma: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
     """E max(0, 1 - s f), f ~ N(h, sigma^2), s = `sign` of -1 or 1, sigma > 0; [...] broadcast.
 
-    (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, (V32), computed as the expectation of
-    (|f - s| + 1 - s f) / 2.
+    (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, (V32).
     """
     two = tf.constant(2.0, h.dtype)
     return (

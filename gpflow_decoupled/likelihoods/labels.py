@@ -16,9 +16,8 @@ from .support import classes
 def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     """Refuse labels outside of the support of a likelihood.
 
-    :param likelihood: any likelihood; without a declared support it accepts every number.
     :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column selects the likelihood.
-    :raises DataError: for any entry outside, with the first one, the support and the count.
+    :raises DataError: for any entry outside, with the first one and the count.
 
     Example::
 
@@ -49,19 +48,12 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
 
 
 def index_columns(likelihood: gl.Likelihood) -> int:
-    """Count the columns at the end of Y that are no outputs.
-
-    :param likelihood: any likelihood. The last column of a `SwitchedLikelihood` says which of its
-        likelihoods a row belongs to; all others have none.
-    """
+    """Count the columns at the end of Y that are no outputs: one for a `SwitchedLikelihood`."""
     return int(isinstance(likelihood, gl.SwitchedLikelihood))
 
 
 def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
-    """Return the number of columns that Y must have, or None if it is not determined.
-
-    :param likelihood: any likelihood.
-    :param num_outputs: P, the number of outputs of the model.
+    """Return the number of columns of Y for P = `num_outputs`, or None if undetermined.
 
     Example::
 

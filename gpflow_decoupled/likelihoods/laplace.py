@@ -25,8 +25,8 @@ _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 class Laplace(ScalarLikelihood):
     """Laplace noise: p(y | f) = exp(-|y - f| / b) / (2 b) with the scale b.
 
-    More robust to outliers than Gaussian noise, and log-concave, so that q is unique. Expectations
-    and predictions are closed forms.
+    More robust to outliers than Gaussian noise, and log-concave. Expectations and predictions are
+    closed forms.
 
     :param scale: b, above 0: a number, or one per observation [N, 1]; the noise variance is 2 b^2.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.

@@ -24,8 +24,7 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     :param likelihood: with one latent function per observation, and a declared loss.
     :param Y: labels [N, L].
     :raises DataError: for labels outside of the support, Parameters that are functions of the
-        inputs or not positive, and likelihoods without a declared loss, with the way to declare
-        one.
+        inputs or not positive, and likelihoods without a declared loss.
 
     Example::
 
@@ -67,12 +66,11 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     """Return log p(y_n | f_n) as functions of f_n, for affine-independent inference.
 
-    :param likelihood: any with one latent function per observation. Logit, Laplace and Gaussian
-        have closed Fourier transforms, for the route "frequency_sum"; others use "spectral" or
+    :param likelihood: with one latent function per observation. Logit, Laplace and Gaussian have
+        closed Fourier transforms, for the route "frequency_sum"; others use "spectral" or
         "lattice".
     :param Y: labels [N].
-    :raises DataError: for several latents per observation, and Parameters that are functions of the
-        inputs.
+    :raises DataError: for several latents, and Parameters that are functions of the inputs.
 
     Example::
 

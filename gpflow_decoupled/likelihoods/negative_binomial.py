@@ -20,13 +20,12 @@ _LIMIT = 80.0
 class NegativeBinomial(ScalarLikelihood):
     """Counts of mean m = e^f and variance m + m^2 / size.
 
-    Log-concave in f; Poisson as `size` grows. Predictive moments are closed forms. Expected and
-    predictive log densities take 40 Gauss-Hermite nodes, accurate to 1e-8 at a standard deviation
-    of f of 2, and to 1e-3 at 5.
+    Log-concave in f; Poisson as `size` grows. Predictive moments are closed forms; log densities
+    take 40 Gauss-Hermite nodes, accurate to 1e-8 at a standard deviation of f of 2, 1e-3 at 5.
 
     :param size: above 0; smaller means more dispersion.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
-        more nodes.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more
+        nodes.
     :raises DataError: if `size` is not a positive number.
 
     Example::

@@ -30,14 +30,7 @@ def nodes_of(likelihood: gl.Likelihood) -> int | None:
 
 
 def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
-    """A copy with another number of nodes, sharing all Parameters; the likelihood itself where it
-    has none.
-
-    Example::
-
-        better = with_nodes(likelihood, 100)
-        better.variational_expectations(X, mean, variance, Y)
-    """
+    """A copy with another number of nodes, if any, sharing all Parameters."""
     if nodes_of(likelihood) is None:
         return likelihood
     other = copy.copy(likelihood)

@@ -22,10 +22,9 @@ _NODES = 40
 class Ordinal(gl.ScalarLikelihood):
     """Grades 0, 1, ..., K with p(y > k) = Phi((f - e_k) / sigma), bin edges e_0 < ... < e_{K-1}.
 
-    Chu & Ghahramani (2005), log-concave in f and accurate in the tails. GPflow's `Ordinal` gives
-    NaN for extreme grades and moments, and adds 1e-6 to every probability. Predictions are closed
-    forms; expected log densities take 40 Gauss-Hermite nodes, accurate to 1e-7 where the standard
-    deviation of f is 2 sigma, 1e-4 at 4 sigma.
+    Chu & Ghahramani (2005), log-concave in f and accurate in the tails, where GPflow's `Ordinal`
+    gives NaN. Predictions are closed forms; expected log densities take 40 Gauss-Hermite nodes,
+    accurate to 1e-7 where the standard deviation of f is 2 sigma, 1e-4 at 4 sigma.
 
     :param bin_edges: e [K], increasing: at f = e_k grades up to k have probability 1/2.
     :param sigma: the standard deviation of the noise on f, above 0.

@@ -29,10 +29,8 @@ def constant_parameter(
 ) -> tf.Tensor:
     """Return a Parameter as a tensor that broadcasts to [N, L].
 
-    :param parameter: a Parameter, a number or an array; functions of the inputs are refused.
     :param positive: require values above 0.
-    :raises DataError: for a function of the inputs, which a site cannot evaluate; outside of
-        `tf.function` also for values that are not finite, or not above 0 if `positive`.
+    :raises DataError: for a function of the inputs, and values that are not finite or not above 0.
     """
     if isinstance(parameter, Function):
         raise DataError(
@@ -78,12 +76,7 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
 
 
 def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
-    """The noise variance [] of a `Gaussian` with a single Parameter, else None.
-
-    Example::
-
-        single_noise_variance(gpflow.likelihoods.Gaussian(scale=0.3))  # 0.09
-    """
+    """The noise variance [] of a `Gaussian` with a single Parameter, else None."""
     if not isinstance(likelihood, Gaussian):
         return None
     parameter = likelihood.scale if likelihood.variance is None else likelihood.variance
@@ -94,13 +87,7 @@ def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
 
 
 def extreme_parameters(likelihood: Likelihood) -> str:
-    """A sentence on Parameters so extreme or non-finite that densities may overflow, or "".
-
-    Example::
-
-        likelihood = gpflow.likelihoods.StudentT(scale=1e-200)
-        extreme_parameters(likelihood)  # "Out of range is scale = 1.e-200 of the ..."
-    """
+    """A sentence on Parameters so extreme or non-finite that densities may overflow, or ""."""
     extreme = [
         f"{name.lstrip('.')} = {np.array2string(np.asarray(value), precision=4, threshold=6)}"
         for name, value in parameter_dict(likelihood).items()

@@ -1,11 +1,10 @@
 """The site of one observation: its contribution to a bound, given the law of its latent.
 
 Read `site_loss.py` (expectations under a Gaussian), `description.py` (`SiteDescription`),
-`laplace_site.py` as an example, and `registry.py` (class of likelihoods -> description);
-`lookup.py`, one folder up, has the functions that others call. Each family is one file
-(`gaussian_site`, `laplace_site`, `logit_site`, `probit_site`, `student_t_site`, `log_linear_site`,
-`negative_binomial_site`); `quadrature_loss.py` serves likelihoods without closed forms,
-`prior_sites.py` priors of weights.
+`laplace_site.py` as an example, and `registry.py` (class of likelihoods -> description). Each
+family is one file (`gaussian_site`, `laplace_site`, `logit_site`, `probit_site`, `student_t_site`,
+`log_linear_site`, `negative_binomial_site`); `quadrature_loss.py` serves likelihoods without closed
+forms, `prior_sites.py` priors of weights.
 
 Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md):
 

@@ -1,9 +1,8 @@
 """The description of the sites of one likelihood.
 
-A site is the factor p(y_n | f_n). The Lagrangian dual needs f(h, sigma) = -E log p(y | eta) under a
-Gaussian with derivatives, a `SiteLoss`; affine-independent inference needs log p(y | f) and perhaps
-the Fourier transform of its second derivative, an `expectations.projections.Site`. A
-`SiteDescription` builds both from a likelihood and its labels, and says which labels are valid.
+A site is the factor p(y_n | f_n). The Lagrangian dual needs its expected loss, a `SiteLoss`;
+affine-independent inference log p(y | f) and perhaps a Fourier transform, an
+`expectations.projections.Site`. A `SiteDescription` builds both from a likelihood and its labels.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ DensityBuilder = Callable[[Any, tf.Tensor], Site]
 def check_one_latent(likelihood: gl.Likelihood) -> None:
     """Refuse likelihoods that are not a product of sites.
 
-    :raises DataError: unless there are one latent function and one density per observation.
+    :raises DataError: unless there is one latent and one density per observation.
     """
     if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(
         likelihood, gl.SwitchedLikelihood
@@ -56,8 +55,7 @@ def check_one_latent(likelihood: gl.Likelihood) -> None:
 def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
     """Return the site of any likelihood at labels Y [N], from its log density.
 
-    It has no Fourier transform: routes "spectral" or "lattice". Scalar Parameters become columns
-    [N], so that gradients reach them.
+    It has no Fourier transform. Scalar Parameters become columns [N], so that gradients reach them.
     """
     found = {
         name: value for name, value in vars(likelihood).items() if isinstance(value, Parameter)

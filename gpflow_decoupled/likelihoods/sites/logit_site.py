@@ -30,8 +30,7 @@ from .site_loss import Expansion, SiteLoss
 class LogitLoss(SiteLoss):
     """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h.
 
-    eta ~ N(h, sigma^2). Accurate to 1e-12 at every sigma. For y = 1 it is E log(1 + e^eta) at -h,
-    without cancellation.
+    eta ~ N(h, sigma^2). Accurate to 1e-12 at every sigma.
 
     :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; no Parameters.
     :param Y: labels y [N, L] of 0 and 1.
@@ -110,8 +109,7 @@ class PiecewiseLogitLoss(LogitLoss):
 class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
     """A convex upper bound on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats high each.
 
-    Jointly convex in (h, sigma) and non-decreasing in sigma, so the Lagrangian ascends as with
-    `LogitLoss`.
+    Jointly convex in (h, sigma) and non-decreasing in sigma, so the Lagrangian ascends.
 
     :param likelihood: `BernoulliLogit("piecewise_convex")`.
     :param Y: labels y [N, L] of 0 and 1.

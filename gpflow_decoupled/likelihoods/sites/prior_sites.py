@@ -34,9 +34,8 @@ tfd = tfp.distributions
 def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
     """Return the site log p(w_d) of weights with independent priors.
 
-    :param prior: a scalar TFP distribution of batch shape [] or [p]. Laplace and normal priors have
-        a closed Fourier transform; others take the route "spectral" or "lattice", and, except for
-        Student-t, need batch shape [].
+    :param prior: a scalar TFP distribution of batch shape [] or [p]; other than Laplace, normal and
+        Student-t only []. Laplace and normal priors have a closed Fourier transform.
     :param count: p, the number of weights.
     :raises DataError: for an unsupported batch shape.
 
@@ -65,16 +64,7 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
 
 
 class StackedLoss(SiteLoss):
-    """Stack several losses by rows.
-
-    :param parts: the losses, [N_i, L] each; arrays of the stack are [N, L], N the sum of the N_i.
-
-    Example::
-
-        loss = StackedLoss(
-            site_loss(likelihood, Y), LaplaceLoss(Laplace(0.5), tf.zeros([p, 1]))
-        )
-    """
+    """Stack losses [N_i, L] by rows."""
 
     def __init__(self, *parts: SiteLoss) -> None:
         super().__init__(tf.concat([part.Y for part in parts], axis=0))
@@ -125,15 +115,9 @@ class LossWithPriors(SiteLoss):
 
     Arrays are [N + p, L]. In the rows of weights f is convex minus a quadratic, f_hh >= -1 / tau^2.
 
-    :param observations: the losses of the observations [N, L].
-    :param priors: the expected losses -E log p(w_d) of the weights [p, L]; their labels are the
-        locations mu.
+    :param observations: their losses [N, L].
+    :param priors: expected losses of the weights [p, L], whose labels are the locations mu.
     :param precision: returns 1 / tau^2 [p] of N(mu, tau^2), the model's priors.
-
-    Example::
-
-        priors = LaplaceLoss(Laplace(0.5), tf.zeros([p, 1]))
-        loss = LossWithPriors(site_loss(likelihood, Y), priors, lambda: kernel.variance)
     """
 
     def __init__(

@@ -29,15 +29,13 @@ Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
-    Nodes and weights are the likelihood's, 20 unless it was given a `quadrature`: f is minus its
-    `variational_expectations`, even in sigma, convex where l is, with exact derivatives. Fixed
-    nodes are too sparse where sigma is several times the likelihood's width. Give `centre` and
-    `width` of the bend of l, and nodes follow the narrower of Gaussian and likelihood
-    (`expectations.peaked`), for errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a
-    width.
+    Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, convex
+    where l is, with exact derivatives. Fixed nodes are too sparse where sigma is several times the
+    likelihood's width. Give `centre` and `width` of the bend of l, and nodes follow the narrower of
+    Gaussian and likelihood (`expectations.peaked`), for errors near 1e-9 nats. Cost: N L Q
+    evaluations of l; Q = 128 with a width.
 
-    :param likelihood: with one latent function per observation, and Parameters that are not
-        functions of the inputs.
+    :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
     :param lower: lower end of S, the range of l'; a number, an array [N, L], or a function without
         arguments if it depends on Parameters.
@@ -48,8 +46,7 @@ class QuadratureLoss(SiteLoss):
     :param width: distance of the nearest complex singularity of l from the real line, likewise; by
         default nodes are fixed.
     :param centre: its place on the real line, likewise; by default zero.
-    :raises DataError: for several latents per observation, disordered ends, or a negative
-        curvature.
+    :raises DataError: for several latents, disordered ends, or a negative curvature.
 
     Example, the likelihood p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f -
     y) between -1 and 1, and is infinite at y + i pi/2::

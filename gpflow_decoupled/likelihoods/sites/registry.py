@@ -63,12 +63,12 @@ def declare_site(
 ) -> None:
     """Declare the sites of a class of likelihoods, and of subclasses with its log density.
 
-    Omitted arguments keep their earlier declaration. An undeclared likelihood works wherever
-    expected log densities suffice, and in `AffineIndependentGP`, by the route "spectral".
+    Omitted arguments keep their earlier declaration. Without one, a likelihood works wherever
+    expected log densities suffice, and in `AffineIndependentGP` by the route "spectral".
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param loss: (likelihood, Y [N, L]) -> its `SiteLoss`, for `LCLGP`; a `QuadratureLoss` serves
-        most. Built once: whatever depends on Parameters must be a function.
+        most.
     :param density: (likelihood, Y [N]) -> its log density as a `Site` with a closed Fourier
         transform, for the route "frequency_sum" of `AffineIndependentGP`.
     :param support: valid labels; by default every number.
@@ -100,7 +100,7 @@ def site_description(likelihood: gl.Likelihood) -> SiteDescription:
     """Return the description of a likelihood's sites.
 
     Loss and density come from the nearest class with the same log density, the support from the
-    nearest class that has one; undeclared likelihoods have their log density only.
+    nearest with one.
     """
     kinds = [kind for kind in type(likelihood).__mro__ if kind in _DESCRIPTIONS]
     found = [_DESCRIPTIONS[kind](likelihood) for kind in kinds]

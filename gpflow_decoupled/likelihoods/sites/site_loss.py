@@ -12,11 +12,9 @@ The Lagrangian dual needs, per site, the maximum over (h, sigma) of (V15), `dual
 
     -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
 
-with multipliers alpha, lambda of the site's mean and variance, the deviation sigma_k where the dual
-was linearised, and a penalty rho.
-
-Source: Khan 2014, section 4, with the standard deviation for the variance: f is then even in sigma,
-and jointly convex in (h, sigma) for log-concave likelihoods.
+with multipliers alpha, lambda, the deviation sigma_k where the dual was linearised, and a penalty
+rho. Khan 2014, section 4, has the variance for the standard deviation; f is even in sigma, and
+jointly convex in (h, sigma) for log-concave likelihoods.
 """
 
 from __future__ import annotations
@@ -106,12 +104,7 @@ class Maximiser(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Gaussians N(centre, 1 / precision) whose expected losses are subtracted, (V30).
-
-    Example::
-
-        loss, precision, centre = site_loss.reference
-    """
+    """Gaussians N(centre, 1 / precision) whose expected losses are subtracted, (V30)."""
 
     loss: SiteLoss
     """The loss without them."""
@@ -138,7 +131,7 @@ class SiteLoss(ABC):
     """Expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of labels Y [N, L].
 
     Column l of Y belongs to latent l. Values are differentiable in h, sigma and the likelihood's
-    Parameters, which each call reads anew.
+    Parameters.
 
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].
@@ -201,19 +194,13 @@ class SiteLoss(ABC):
 
     @abstractmethod
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L] in nats.
-
-        :param h: means [N, L].
-        :param sigma: standard deviations [N, L]; f is even in them.
+        """The loss f [N, L] in nats at means h and standard deviations sigma [N, L], of any
+        sign.
         """
 
     @abstractmethod
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives in h and sigma, [N, L] each.
-
-        :param h: means [N, L].
-        :param sigma: standard deviations [N, L], of any sign.
-        """
+        """The loss and its derivatives in h and sigma, [N, L] each; arguments as `value`."""
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
         """A start of Newton's method: h [N, L] with f_h about alpha [N, L] for small sigma."""
@@ -224,8 +211,7 @@ class SiteLoss(ABC):
     ) -> Maximiser | None:
         """Return the maximum of `dual_objective` in closed form, or None if there is none.
 
-        :param alpha: multipliers of the means [N, L], inside S.
-        :param lam: multipliers of the variances [N, L].
+        :param alpha: multipliers of the means [N, L], inside S; `lam` of the variances [N, L].
         :param sigma_k: standard deviations where the dual was linearised [N, L].
         :param rho: weights of the penalty [N, L], at least 0; above 0 if `needs_penalty`.
         """
@@ -249,15 +235,7 @@ def dual_objective(
 ) -> tf.Tensor:
     """(V15) with a proximal term in h, at one (h, sigma) per observation; all [N, L].
 
-    :param value: the loss f(h, sigma).
-    :param h: means.
-    :param sigma: standard deviations, of any sign.
-    :param alpha: multipliers of the means.
-    :param lam: multipliers of the variances.
-    :param sigma_k: standard deviations where the dual was linearised.
-    :param rho: weights of the term -1/2 (sigma - sigma_k)^2.
-    :param kappa: weights of the term -1/2 (h - h_k)^2; None is zero.
-    :param h_k: means where the dual was linearised; needed with `kappa`.
+    `kappa` weighs -1/2 (h - h_k)^2; the other symbols are the module's.
     """
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
     objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)
