@@ -26,17 +26,14 @@ _COPIES = 3
 class BlockBase(Base):
     """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
 
-    The number of variables is fixed, k = n_1 + n_2 + ..., the first axis of theta: [k, P], and [k,
-    1, P] with frequencies [N, k, T]. P is the largest number of shapes; unused columns of a row are
-    0. Costs are the families'.
-
-    With A of structure "lu" the pivots assign columns to blocks; with "full", each family first
-    takes the columns with the largest predicted gain.
+    The number of variables is fixed, k = n_1 + n_2 + ...: theta is [k, P], or [k, 1, P] with
+    frequencies [N, k, T], P the largest number of shapes, with zeros in unused columns. With A of
+    structure "lu" the pivots assign columns to blocks; with "full", predicted gains.
 
     :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
         than `BlockBase`, or a scalar TFP distribution.
-    :raises DataError: for no blocks, a malformed or empty block, nested blocks, and later for a
-        number of variables other than k.
+    :raises DataError: for no, malformed, empty or nested blocks, and later for another number of
+        variables than k.
     :raises UnknownOptionError: for an unknown name.
 
     Example::

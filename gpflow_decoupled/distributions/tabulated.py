@@ -25,9 +25,8 @@ _PADDING = 16
 class TabulatedBase(Base):
     """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    The density must be smooth, with finite variance. `check` refuses shapes that move mass off the
-    grid. The characteristic function, with error about 1e-8, costs an FFT of 16 times `points` per
-    variable. There is no cdf.
+    The density must be smooth. The characteristic function, with error about 1e-8, costs an FFT of
+    16 times `points` per variable. There is no cdf.
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
     :param default: the shapes [P] to start from; empty if there is nothing to learn.
@@ -126,8 +125,8 @@ class TabulatedBase(Base):
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
         """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution.
 
-        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate the transform of u and two
-        derivatives; Hermite interpolation and a phase do the rest.
+        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate the transform and two
+        derivatives, for Hermite interpolation.
         """
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))

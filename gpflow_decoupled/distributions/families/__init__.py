@@ -1,9 +1,9 @@
 """Exponential families in natural and expectation parameters, for factor graphs.
 
-Read `family` (the contract `Family`) and `gamma` (the simplest example) first; there is one file
-per family (`beta`, `categorical`, `dirichlet`, `gaussian`, `inverse_gamma`). `log_prob` defines a
-family from a log density, draws and statistics, with the solves of `fisher`. `concentrations` has
-functions of Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
+Read `family` (the contract `Family`) and `gamma` (the simplest) first; each family has a file
+(`beta`, `categorical`, `dirichlet`, `gaussian`, `inverse_gamma`). `log_prob` defines a family from
+a log density, with the solves of `fisher`; `concentrations` has functions of Dirichlet
+concentrations.
 """
 
 from .beta import Beta

@@ -15,9 +15,8 @@ from .family import Family, Natural, as_float
 class Categorical(Family):
     """One of K classes, as a one-hot vector z [..., K]: lambda = (logits [..., K],).
 
-    The expectation parameters are the class probabilities. The family is overcomplete: a constant
-    added to the logits changes nothing, so messages may be unnormalised log weights. Samples are
-    not differentiable.
+    mu are the class probabilities. A constant added to the logits changes nothing, so messages may
+    be unnormalised log weights. Samples are not differentiable.
 
     Example::
 

@@ -12,8 +12,7 @@ from ...special.trigamma import trigamma, trigamma_defect
 def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
     """Log partition function sum_k log Gamma(c_k) - log Gamma(sum_k c_k) of Dirichlet densities.
 
-    :param c: concentrations [..., K], above 0.
-    :return: [...], in nats.
+    For concentrations c [..., K] above 0; [...] in nats.
 
     Example::
 
@@ -23,10 +22,10 @@ def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
-    """E log theta = psi(c) - psi(sum_k c_k) of Dirichlet densities, psi the digamma function.
+    """E log theta = psi(c) - psi(sum_k c_k) [..., K] of Dirichlet densities, psi the digamma
+    function.
 
-    :param c: concentrations [..., K], above 0.
-    :return: [..., K].
+    For concentrations c [..., K] above 0.
 
     Example::
 
@@ -36,15 +35,11 @@ def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_fisher_solve(c: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-    """Solve I(c) x = g with the Fisher matrix I(c) = diag psi'(c) - psi'(c_0) of a Dirichlet.
+    """Solve I(c) x = g with the Fisher matrix of a Dirichlet, for c and g [..., K].
 
-    By the Sherman-Morrison formula; its denominator over psi'(c_0) is r(c_0) - sum_k r(c_k), r(x) =
-    x - 1 / psi'(x), which keeps its digits for large concentrations. Cost: K per member of the
-    batch.
-
-    :param c: concentrations [..., K], above 0; c_0 is their sum.
-    :param g: [..., K].
-    :return: [..., K].
+    I(c) = diag psi'(c) - psi'(c_0), c_0 the sum. The Sherman-Morrison formula's denominator over
+    psi'(c_0) is r(c_0) - sum_k r(c_k), r(x) = x - 1 / psi'(x), which keeps its digits for large
+    concentrations.
 
     Example::
 

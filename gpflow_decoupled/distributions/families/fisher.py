@@ -1,7 +1,7 @@
 """Products and solves with a Fisher matrix that has no formula.
 
-The Fisher matrix I(lambda) = grad^2 A(lambda) is also the covariance of the statistics phi(z).
-Either gives a product with a vector u for a few evaluations, without forming I:
+I(lambda) = grad^2 A(lambda) is also the covariance of the statistics phi(z). Either gives products
+with a vector u, without forming I:
 
 | product | needs | error |
 |---|---|---|
@@ -33,13 +33,7 @@ _UNSOLVED = 1e-3
 def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
     """Return u -> I(lambda) u, second derivatives of A along u, (C61); four evaluations of A each.
 
-    :param log_partition: A(lambda) [...] in nats, for lambda of any batch.
-    :param natural: lambda, one tensor per statistic.
-
-    Example::
-
-        product = hessian_product(Gamma().log_partition, natural)
-        product((tf.ones([]), tf.zeros([])))  # the first column of I(lambda)
+    A(lambda) [...] is in nats; lambda has one tensor per statistic.
     """
 
     def product(u: Natural) -> Natural:
@@ -58,15 +52,7 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
 def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     """Return u -> Cov(phi) u with the covariance of draws, (C62); S D for D statistics.
 
-    Source: Salimans & Knowles 2013.
-
-    :param statistics: phi(z_s), one tensor [S, ...] per statistic.
-
-    Example::
-
-        product = covariance_product(
-            family.sufficient(family.sample(natural, 1000)), family.ranks
-        )
+    Salimans & Knowles 2013; `statistics` are phi(z_s), one tensor [S, ...] each.
     """
     centred = tuple(part - tf.reduce_mean(part, axis=0) for part in statistics)
 
@@ -102,15 +88,9 @@ def solve(
 ) -> Natural:
     """Solve I(lambda) x = g by conjugate gradients, with step lengths per member of the batch.
 
-    :param product: the Fisher matrix times a vector of the shapes of lambda.
-    :param diagonal: a positive estimate of its diagonal, the preconditioner.
-    :param iterations: limit. Members left with over a thousandth of their gradient become NaN,
-        which optimizers report.
-    :return: x, of the shapes of lambda. Cost: a product per iteration.
-
-    Example::
-
-        x = solve(product, scales(statistics), gradient, family.ranks, 1e-10, 200)
+    :param diagonal: a positive estimate of the diagonal, the preconditioner.
+    :param iterations: limit. Members left with over a thousandth of their gradient become NaN.
+    :return: x, of the shapes of lambda.
     """
     shapes = [tf.shape(part) for part in gradient]
     rows = tf.reduce_prod(shapes[0][: len(gradient[0].shape) - ranks[0]])

@@ -31,8 +31,8 @@ _DIGITS = 1e4
 class LogProbFamily(Family):
     """A family from `log_prob`, `sample`, `sufficient`, `statistics`, `ranks` of a subclass.
 
-    The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), normalised, without a factor that
-    depends on z alone. Then, at any z of the support:
+    The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), without a factor of z alone. Then,
+    at any z of the support:
 
     | quantity | by | cost |
     |---|---|---|
@@ -40,15 +40,14 @@ class LogProbFamily(Family):
     | mu = grad A | automatic differentiation | about three densities |
     | I(lambda)^-1 g | conjugate gradients, I u = grad <grad A, u> | four densities per iteration |
 
-    No D x D matrix is formed for D statistics. A symmetric matrix statistic also needs `tangent`.
-    If `log_prob` cannot be differentiated twice, set `draws`: the covariance of their statistics
-    replaces the Fisher matrix, with error O(1 / sqrt(draws)) and bias O(D / draws).
+    A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
+    set `draws`: the covariance of their statistics replaces the Fisher matrix, with error O(1 /
+    sqrt(draws)) and bias O(D / draws).
 
     :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
     :param iterations: limit of conjugate-gradient iterations per solve; members not solved to a
         thousandth become NaN.
-    :param tolerance: on the residual, relative to the gradient; default 1e4 machine epsilons, or
-        1e-6 with `draws`.
+    :param tolerance: relative residual; default 1e4 machine epsilons, or 1e-6 with `draws`.
     :raises DataError: for counts below their minimum.
 
     Example, angles with a von Mises density::
@@ -89,9 +88,8 @@ class LogProbFamily(Family):
         """Draws [n, ..., event], differentiable in lambda if `reparameterized`."""
 
     def natural(self, *parameters: npt.ArrayLike) -> Natural:
-        """Return the natural parameters, one array for each of `statistics`.
-
-        A subclass may take usual parameters instead, and return lambda.
+        """Return the natural parameters, one array per statistic; a subclass may take usual
+        parameters.
 
         :raises DataError: for another number of arrays, or non-finite entries.
         """
@@ -129,11 +127,7 @@ class LogProbFamily(Family):
         )
 
     def anchor(self, natural: Natural) -> tf.Tensor:
-        """A point [..., event] of the support; by default a draw that is a function of lambda.
-
-        A subclass may return another, such as the mode. Statistics and density must be finite
-        there.
-        """
+        """A point [..., event] of the support; by default a draw that is a function of lambda."""
         return tf.stop_gradient(self.sample(natural, 1, seed=tf.constant(_ANCHOR, tf.int32))[0])
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
@@ -149,9 +143,8 @@ class LogProbFamily(Family):
         return self.tangent(tuple(tape.gradient(value, natural, unconnected_gradients="zero")))
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for unsolved members.
-
-        :raises DataError: for fewer draws than statistics, whose covariance would be singular.
+        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for unsolved
+        members.
         """
         drawn = self.sufficient(
             self.sample(natural, self._draws or _SCALING, seed=tf.constant(_DRAWS, tf.int32))

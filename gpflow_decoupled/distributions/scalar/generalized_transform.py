@@ -29,7 +29,7 @@ _PANEL = 16
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
     """E cos(omega v) for a density ~ exp(-|v|^power), 0.9 <= power <= 6; shapes [...] broadcast.
 
-    One table is computed per entry of `power`: use [D, 1] for power and [N, D, T] for omega.
+    One table per entry of `power`: use [D, 1] for power and [N, D, T] for omega.
     """
     size = tf.abs(omega) + tf.zeros_like(power)
     inside = tf.minimum(size, _LAST)

@@ -66,16 +66,12 @@ def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor
 class SkewNormal(tfp.distributions.Distribution):
     """The skew normal, density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale.
 
-    theta = 0 is normal; the skewness lies in (-0.9953, 0.9953). Log density, cdf, moments, entropy,
-    samples and `characteristic` are differentiable in all parameters, which broadcast to the batch
-    shape [...].
+    theta = 0 is normal; the skewness lies in (-0.9953, 0.9953). Everything is differentiable in all
+    parameters, which broadcast to the batch shape [...].
 
     :param loc: the location, the mean only for theta = 0.
     :param scale: the scale, above 0.
     :param theta: the shape, with the sign of the skewness.
-    :param validate_args: as for any TFP distribution.
-    :param allow_nan_stats: as for any TFP distribution.
-    :param name: as for any TFP distribution.
 
     Example::
 
