@@ -13,10 +13,9 @@
 | the same, v > 300 | `wide_softmax` | 1e-8 | 30,000 C |
 | E log sum_k exp f_k, an upper bound | `log_sum_exp` | 0.04 nats at variance 1 | C |
 
-GPflow's quadrature serves all other likelihoods. Read `projections` first (alpha, beta, v, the
-sites g), then `fourier` (the interface of the three routes), one route, and `site_integrals` (how a
-model chooses). `axis_products` has products of characteristic functions and sums in blocks that fit
-in memory; `decay` finds sums that end too early.
+GPflow's quadrature serves all other likelihoods. Read `projections` first, then `fourier` (the
+interface of three routes), one route, and `site_integrals` (how a model chooses). `axis_products`
+has products and sums in blocks; `decay` finds sums that end too early.
 """
 
 __all__: list[str] = []

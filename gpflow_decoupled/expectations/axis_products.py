@@ -12,8 +12,7 @@ import tensorflow as tf
 def product(factors: tf.Tensor) -> tf.Tensor:
     """Product over axis 1 of [N, D, T], real or complex: [N, T].
 
-    The gradient multiplies the factors before and after each one, (A16), so it is right at zeros;
-    the gradient of `tf.math.cumprod` is not.
+    The gradient (A16) is right at zeros, unlike `tf.math.cumprod`'s.
     """
 
     @tf.custom_gradient
@@ -40,11 +39,8 @@ def map_blocks(
 ) -> tf.Tensor:
     """Return function(*per_site, *shared) [N], computed in blocks of rows.
 
-    The gradient recomputes each block and reaches only the tensors passed here. XLA compiles only
-    the case of one block.
-
-    :param function: row n of its result may depend only on row n of `per_site`, and `shared`.
-    :param rows: rows per block.
+    The gradient recomputes each block and reaches only the tensors passed here; row n depends on
+    row n of `per_site` alone. XLA compiles only the case of one block.
     """
     per_site, shared = list(per_site), list(shared)
     N = per_site[0].shape[0]

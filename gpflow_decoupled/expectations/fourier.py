@@ -6,8 +6,8 @@
 | "spectral" | characteristic function, any g | 1e-9 at 1024 points; fourth order at kinks |
 | "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
-By default the first route that base distribution and site allow. Source: Challis & Barber 2012 for
-the lattice; docs/mathematics/affine.md derives the rest.
+By default the first route that base distribution and site allow. Challis & Barber 2012 for the
+lattice.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ ROUTES = {
 def choose_route(variables: Variables, site: Site, route: str | None = None) -> str:
     """Return `route`, or the first of `ROUTES` that base distribution and site allow.
 
-    :raises DataError: if the route needs a function that is not known.
+    :raises DataError: if the route needs an unknown function.
     :raises UnknownOptionError: if there is no such route.
     """
     if route is not None:
@@ -138,15 +138,11 @@ def expectation(
 ) -> tf.Tensor:
     """Return E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and site parameters.
 
-    Minus infinity, always a lower bound for a log likelihood, where g_n grows faster than the
-    density of y_n falls.
-
-    :param variables: functions of the base distribution.
-    :param site: the functions g_n.
+    Minus infinity, still a lower bound of a log likelihood, where g_n outgrows the density of y_n.
     :param R: half range of the grid in standard deviations of y_n; `widen` enlarges a lattice.
     :param route: one of `ROUTES`; by default the first possible one.
     :param size: number of frequencies or points; by default the route's.
-    :param memory: bytes for the value and gradient of a block of sites.
+    :param memory: bytes per block of sites.
     """
     name = choose_route(variables, site, route)
     return ROUTES[name].evaluate(variables, y, site, R, size or ROUTES[name].size, memory)
@@ -163,8 +159,7 @@ def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
 def widen(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
     """Double R, at most six times, until every site has at most 1e-7 of its mass outside; a scalar.
 
-    Polynomial tails need more: use a characteristic function for them. In single precision, where
-    cdfs are less accurate, the limit is 1e-5.
+    Polynomial tails need a characteristic function instead. In single precision the limit is 1e-5.
     """
     limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
 

@@ -35,10 +35,9 @@ def frequency_sum_expectation(
 ) -> tf.Tensor:
     """Return E g_n(y_n) [N] by (A11), differentiable in y's arrays and the site's parameters.
 
-    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param site: sites with `kernel` and `gauss`.
-    :param T: number of frequencies, laid out for `y.scale` by (A13) and not differentiated. 64 give
-        1e-10 for light tails, R <= 10; T must grow in proportion to R.
+    :param characteristic: at omega [n, D, T], for theta [D, 1, P].
+    :param T: number of frequencies, laid out by (A13). 64 give 1e-10 for light tails, R <= 10; T
+        must grow in proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
     :raises DataError: for a site without transform, or fewer than two frequencies.
     """
@@ -84,8 +83,8 @@ def _rule(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return frequencies and weights [n, T], and the mean of y minus the site's centre [n].
 
-    A trapezoid rule by (A13), or Gauss-Legendre nodes up to the site's `cutoff`; not
-    differentiated. The distance is clipped to where y has mass: the sum is periodic in it.
+    By (A13), or Gauss-Legendre nodes up to the site's `cutoff`; not differentiated. The distance is
+    clipped to where y has mass, as the sum is periodic.
     """
     if site.cutoff is not None:
         nodes, weights = (

@@ -1,10 +1,10 @@
 """The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, corrected).
 
-1. The masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
-2. The masses of y are the convolution of its D terms, by FFT on a ring of 2 K places.
+1. Masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
+2. Their convolution, by FFT on a ring of 2 K places, has the masses of y.
 3. E g(y) is the sum of masses times g at the centres of the cells.
 
-Rounding to cells adds width^2 / 12 of variance per term: the values are rescaled. At kinks g is
+Rounding to cells adds width^2 / 12 of variance per term, so values are rescaled. At kinks g is
 averaged over the cell, (A9), which keeps the result smooth.
 """
 
@@ -33,10 +33,8 @@ _FAR = 1e8
 def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K: int) -> tf.Tensor:
     """Masses [n, D, K] of alpha_d v_d in cells at (k - K/2) step, (A8); outer cells are open.
 
-    :param cdf: cdfs at v [n, D, K - 1], for theta [D, 1, P].
-    :param alpha: [n, D]; where it is zero, all mass is in the cell around zero.
-    :param theta: the shapes [D, P].
-    :param step: the width [n] of the cells.
+    `cdf` takes v [n, D, K - 1], for theta [D, 1, P]; alpha is [n, D], where zero all mass is in one
+    cell; theta [D, P], step [n].
     """
     small = tf.sqrt(tf.constant(tiny(alpha), alpha.dtype))
     sign = tf.where(alpha < 0.0, -tf.ones_like(alpha), tf.ones_like(alpha))
@@ -118,13 +116,10 @@ def lattice_expectation(
     """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
     The error falls at least 16-fold when K grows fourfold. Minus infinity where the lattice ends
-    before g times the density has decayed.
+    before g times the density has decayed. The lattice is centred on beta, R standard deviations
+    wide to each side.
 
-    :param cdf: cdfs at v [n, D, K - 1], for theta [D, 1, P].
-    :param y: the projections. The lattice is centred on beta with a width from `y.scale`, not
-        differentiated.
-    :param site: the functions g_n.
-    :param R: half width of the lattice, in standard deviations of y.
+    :param cdf: at v [n, D, K - 1], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
     :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """

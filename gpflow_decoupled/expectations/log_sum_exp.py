@@ -4,9 +4,8 @@ For any a [C], Knowles & Minka (NIPS 2011), the diagonal case of (T5):
 
     E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
 
-The best a is the softmax of its own t: log a_k + v_k a_k = m_k + v_k / 2 - A, where A makes the a_k
-sum to one. So w_k = v_k a_k is Wright's omega function of log v_k + m_k + v_k / 2 - A, and A is the
-root of a decreasing convex function.
+The best a is the softmax of its own t, with w_k = v_k a_k Wright's omega function of log v_k + m_k
++ v_k / 2 - A; A, the root of a decreasing convex function, makes the a_k sum to one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,10 @@ _FARTHEST = -80.0
 
 
 def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """Return the bound [...] on E log sum_k exp(f_k), in nats.
+    """Return the bound [...] on E log sum_k exp(f_k) in nats, for m, v [..., C].
 
-    Its derivatives are taken at fixed a, which is exact for the best a: with s = softmax(t), s in
-    the mean and 1/2 [s_k (1 - s_k) + (s_k - a_k)^2] >= 0 in the variance.
-
-    :param mean: m [..., C].
-    :param variance: v [..., C], non-negative.
+    Derivatives are at fixed a, exact for the best a: with s = softmax(t), s in the mean and 1/2
+    [s_k (1 - s_k) + (s_k - a_k)^2] >= 0 in the variance.
     """
     a = best_tilt(mean, variance)
     t = mean + (0.5 - a) * variance
@@ -43,13 +39,9 @@ def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """Return the a [..., C] of the lowest bound; rows sum to one; no gradient.
+    """Return the a [..., C] of the lowest bound for m, v [..., C]; no gradient.
 
-    Newton's method for A from max_k (m_k - v_k / 2), where sum a >= 1: the sum is convex and
-    decreasing in A, so no step overshoots.
-
-    :param mean: m [..., C].
-    :param variance: v [..., C], non-negative.
+    Newton's method for A from max_k (m_k - v_k / 2), where no step overshoots.
     """
     mean, variance = tf.stop_gradient(mean), tf.stop_gradient(variance)
     v = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype))

@@ -28,20 +28,12 @@ def peaked_rule(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return nodes z and weights w [Q, ...] with sum_q w_q g(m + spread z_q) = E g(y) to 1e-9.
 
-    Here y ~ N(m, spread^2), and g is smooth on the scale of `width` at `centre`, or of the distance
-    from there: its nearest complex singularity lies at about centre + i width. Nodes and weights
-    are constants, so derivatives of the sum are sums of derivatives of g, equally exact.
+    Here y ~ N(m, spread^2), and the nearest complex singularity of g lies at about centre + i
+    width, or farther. Nodes and weights are constants, so derivatives are equally exact.
 
-    :param m: means [...].
-    :param spread: standard deviations [...]; of a negative one the nodes are reversed.
-    :param centre: where g bends [...].
-    :param width: width of the bend [...], above 0.
+    :param m: means [...]; `spread` standard deviations [...], of a negative one nodes are reversed.
+    :param centre: where g bends [...]; `width` of the bend [...], above 0.
     :return: z and w with Q = max(128, `hermite`).
-
-    Example::
-
-        z, w = peaked_rule(m, spread, y, 0.02 * tf.ones_like(y))
-        tf.reduce_sum(w * tf.math.log1p(tf.square((m + spread * z - y) / 0.02)), axis=0)
     """
     m, spread, centre, width = (tf.stop_gradient(part) for part in (m, spread, centre, width))
     lead = [-1] + [1] * len(m.shape)

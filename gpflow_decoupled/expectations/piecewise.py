@@ -1,14 +1,9 @@
 """Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations.
 
-Marlin, Khan & Murphy 2011. All pieces have the same gap epsilon above the function.
-
-The best bound has the smallest gap for R pieces: on each interval, the best uniform approximation
-(Remez' algorithm) raised by its error. It jumps by epsilon at the knots, so its expectation (V5) is
-not convex in mean h and standard deviation sigma.
-
-In the convex bound, (V28), each piece meets the function at both ends, with its slope at the outer
-one. It is continuous, its slope only jumps upwards, and its expectation is convex; the gap is about
-twice as large.
+Marlin, Khan & Murphy 2011. All pieces have the same gap epsilon above the function. The best bound
+has the smallest gap for R pieces, by Remez' algorithm; it jumps at the knots, so its expectation
+(V5) is not convex in mean h and standard deviation sigma. In the convex bound, (V28), each piece
+meets the function at both ends, with its slope at the outer one; the gap is about twice as large.
 """
 
 from __future__ import annotations
@@ -105,10 +100,8 @@ def _excess(gap: float, inner: int, fit: _Fit) -> float:
 
 
 def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """Coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap, and the gap.
-
-    Remez' algorithm: 1) the quadratic whose error alternates at four points; 2) the extremes of its
-    error as new points.
+    """Coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap, and the
+    gap.
     """
     middle, half = 0.5 * (left + right), 0.5 * (right - left)
     x = np.array([-1.0, -0.5, 0.5, 1.0])  # Chebyshev's alternation
@@ -131,8 +124,8 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
     """The quadratic of the convex bound on an interval left of 0, and its gap.
 
-    It lies above: the third derivative is positive there, and the difference is that times (x -
-    left)^2 (right - x) / 6.
+    It lies above: the difference is the third derivative, positive there, times (x - left)^2 (right
+    - x) / 6.
     """
     length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
     a = (np.logaddexp(0.0, right) - at_left - slope * length) / length**2  # (V28)

@@ -61,7 +61,7 @@ class Projections(NamedTuple):
 class Site(NamedTuple):
     """The log density g_n(y) of each observation, as functions of y and of parameters [N].
 
-    g(y) = smooth(y) + slope |y - place|, with place and slope from `kink`. Only the route
+    g(y) = smooth(y) + slope |y - place|, with place and slope from `kink`. The route
     "frequency_sum" uses `kernel`, `gauss`, `centre`, `width` and `cutoff`. Parameters follow y as
     [n, 1].
     """

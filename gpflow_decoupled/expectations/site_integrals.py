@@ -54,8 +54,7 @@ class Integration(NamedTuple):
         """Return these settings after checking them.
 
         :raises UnknownOptionError: if there is no such route.
-        :raises DataError: for numbers out of range, or a route that this base distribution
-            excludes.
+        :raises DataError: for numbers out of range, or a route that this base excludes.
         """
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
@@ -133,10 +132,7 @@ def _variables(base: Base) -> Variables:
 def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Tensor:
     """Return E g_n(y_n) [N], in nats.
 
-    Minus infinity where it does not exist: sites that grow exponentially, such as Poisson, under a
-    base distribution with heavy tails.
-
-    :param site: the functions g_n.
+    Minus infinity where it does not exist, as for Poisson sites under heavy tails.
     """
     if base.name == "normal" and how.route == "auto":
         # y is normal: closed form where the site has one, else one variable in the place of D

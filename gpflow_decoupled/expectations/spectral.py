@@ -55,11 +55,9 @@ def spectral_density(
     """Return values y_k and the density of y there, [N, K] each, by (A10).
 
     The error is the mass beyond R standard deviations plus the characteristic function beyond pi /
-    step. Small negative densities are rounding errors.
+    step.
 
-    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections; the grid follows `y.scale`, not differentiated.
-    :param R: half width of the grid, in standard deviations of y.
+    :param characteristic: at omega [n, D, T], for theta [D, 1, P].
     """
     check_points(K)
     check_projections(y)
@@ -102,13 +100,11 @@ def spectral_expectation(
 ) -> tf.Tensor:
     """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
-    Minus infinity where the grid ends before g times the density has decayed.
+    Minus infinity where the grid ends before g times the density has decayed. The grid is centred
+    on beta, R standard deviations wide to each side; kinks are corrected to the fourth order of the
+    step.
 
-    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections. The grid is centred on beta with a width from `y.scale`, not
-        differentiated.
-    :param site: the functions g_n. Kinks are corrected to the fourth order of the step.
-    :param R: half width of the grid, in standard deviations of y.
+    :param characteristic: at omega [n, D, T], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
     :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """

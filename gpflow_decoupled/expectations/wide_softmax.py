@@ -1,16 +1,14 @@
-"""The expectation of a softmax for rows with very wide Gaussians, by sums whose steps grow.
+"""The expectation of a softmax for very wide Gaussians, by sums whose steps grow.
 
-(V34) of `softmax` for one row at a time. Where F_k is the distribution function of f_k + e_k,
+(V34) of `softmax` for one row at a time,
 
     E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,
 
-and the product is zero below t_0 = max_k (m_k - 8 sigma_k) - 3.5. A Gaussian that still rises at a
-distance d above t_0 has a standard deviation of d / 16 or more, or the integrand falls as e^-d. So
-the scale on which the integrand varies grows with d, and t = t_0 + A sinh(u / A) with equal steps
-of u resolves narrow and wide latents together: 512 points reach standard deviations of 1e5.
-
-F_k itself is a trapezoid sum over the Gumbel variable e, F_k(t) = E_e Phi((t - m_k - e) / sigma_k),
-or Gauss-Hermite quadrature over f_k where sigma_k is less than the step.
+where the product is zero below t_0 = max_k (m_k - 8 sigma_k) - 3.5. A Gaussian that still rises at
+a distance d above t_0 has a standard deviation of d / 16 or more, so the integrand's scale grows
+with d, and t = t_0 + A sinh(u / A) with equal steps of u resolves narrow and wide latents: 512
+points reach standard deviations of 1e5. F_k itself is a trapezoid sum over the Gumbel variable e,
+F_k(t) = E_e Phi((t - m_k - e) / sigma_k), or Gauss-Hermite quadrature over f_k.
 """
 
 from __future__ import annotations
@@ -43,11 +41,7 @@ _AT_ONCE = 2**6
 def wide_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k), v_k > 0.
 
-    :param mean: m [N, C].
-    :param variance: v [N, C].
-
-    Accurate to 1e-8 for variances up to 1e20, also where those of one row differ. Cost: about 1 ms
-    for each entry.
+    Accurate to 1e-8 for variances v [N, C] up to 1e20; m is [N, C]. Cost: about 1 ms per entry.
     """
 
     @tf.custom_gradient
@@ -77,9 +71,7 @@ def _by_blocks(function: Callable[..., list[tf.Tensor]], *arrays: tf.Tensor) -> 
 
 
 def _gradients(mean: tf.Tensor, variance: tf.Tensor, upstream: tf.Tensor) -> list[tf.Tensor]:
-    """Of sum upstream * E softmax(f) in m and v, with everything computed again: what the sums
-    hold is too much to be kept.
-    """
+    """Gradients of sum upstream * E softmax(f) in m and v, recomputed to save memory."""
     with tf.GradientTape() as tape:
         tape.watch([mean, variance])
         (p,) = _of_rows(mean, variance)
