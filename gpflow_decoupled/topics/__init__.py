@@ -2,10 +2,9 @@
 
 Read `lda.py`, `topic_model.py` (shared methods), `fitting/document_passes.py`, `fitting/local.py`,
 `proportions/dirichlet_proportions.py` in this order. `ctm.py` is the second model; `estimator.py`
-has scikit-learn's methods, `topic_settings.py` and `counts.py` check inputs, `scores.py` has the
-held-out score. `fitting/` (passes over documents) and `proportions/` (posteriors of topic
-proportions) build on `words.py` (assignment of words to topics), `document_blocks.py` (documents in
-rectangles), `documents.py`, `dirichlet_functions.py` and `dirichlet_priors.py`.
+has scikit-learn's methods, `topic_settings.py` and `counts.py` check inputs, `scores.py` scores.
+`fitting/` and `proportions/` build on `words.py` (words to topics), `document_blocks.py`,
+`documents.py`, `dirichlet_functions.py` and `dirichlet_priors.py`.
 """
 
 from .counts import split_words

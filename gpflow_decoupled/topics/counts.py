@@ -23,13 +23,12 @@ def check_counts(
 ) -> sp.csr_matrix:
     """Return counts [D, V] as a CSR matrix without zeros or repeated cells.
 
-    Counts may be fractions (weights). Single precision is kept; everything else becomes GPflow's
-    default float. Copied unless X is such a matrix.
+    Counts may be fractions. Single precision is kept; everything else becomes GPflow's default
+    float.
 
-    :param X: counts [D, V].
     :param empty: accept documents without words.
-    :raises DataError: unless X is a matrix of finite, non-negative numbers, for documents without
-        words (the first is named), and for another vocabulary than the fit's.
+    :raises DataError: for other than finite, non-negative numbers, documents without words, and
+        another vocabulary than the fit's.
     """
     try:
         counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
@@ -68,11 +67,10 @@ def split_words(
     """Split the words of each document at random, for `perplexity(observed, held_out)`.
 
     :param X: counts [D, V], whole numbers.
-    :param share: the probability with which an occurrence of a word is observed.
-    :param seed: of the draws.
-    :return: observed and held-out counts, CSR matrices [D', V]; documents with an empty part are
-        dropped.
-    :raises DataError: for fractional counts, a share outside of (0, 1), and if no document is left.
+    :param share: probability that an occurrence of a word is observed.
+    :return: observed and held-out counts, CSR matrices [D', V], without documents with an empty
+        part.
+    :raises DataError: for fractional counts, a share outside (0, 1), and if no document is left.
 
     Example::
 

@@ -42,20 +42,19 @@ class CorrelatedTopicModel(TopicModel):
     """Topics with correlated proportions; methods as `LatentDirichletAllocation`.
 
     A local step of a document with W distinct words costs W K, plus K^3 for a Gaussian or K^2 for a
-    Dirichlet posterior; "gaussian" stores D K^2 numbers. Unlisted arguments are as for
+    Dirichlet posterior; "gaussian" stores D K^2 numbers. Other arguments as
     `LatentDirichletAllocation`.
 
     :param num_topics: K.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.
     :param posterior: "gaussian", q(eta_d) = N(m, V); "diagonal", with a diagonal V; or "dirichlet",
-        q(theta_d) = Dir(c), each document one of latent Dirichlet allocation, in closed form.
+        q(theta_d) = Dir(c), in closed form.
     :param learn_prior: learn mu_0 and Sigma_0, which otherwise stay 0 and `prior_variance` times I.
     :param prior_variance: the diagonal of Sigma_0 at the start, and of its prior's mode.
     :param prior_documents: n_0, the weight of Sigma_0's inverse-Wishart prior in documents of
-        covariance `prior_variance` times I; 0 for no prior, else above 2 K. Bound and score include
-        its log density.
+        covariance `prior_variance` times I; 0 for no prior, else above 2 K.
     :param start_passes: passes of `LatentDirichletAllocation` that find the first topics; 0 is
-        slower, and ends at a worse optimum.
+        slower and worse.
 
     Example::
 

@@ -23,12 +23,7 @@ def log_normalizer(c: np.ndarray) -> np.ndarray:
 def minus_kl(
     prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None
 ) -> np.ndarray:
-    """-KL[Dir(c) || Dir(prior)] in nats [...].
-
-    :param prior: [K] or a scalar.
-    :param c: [..., K].
-    :param mean_log: `expected_log(c)`, if known.
-    """
+    """-KL[Dir(c) || Dir(prior)] in nats [...], for c [..., K] and a prior [K] or scalar."""
     mean_log = expected_log(c) if mean_log is None else mean_log
     prior = np.broadcast_to(np.asarray(prior), c.shape[-1:])
     return log_normalizer(c) - log_normalizer(prior) + ((prior - c) * mean_log).sum(-1)  # (T3)
@@ -37,8 +32,7 @@ def minus_kl(
 def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
     """I(c)^-1 g [..., K] in O(K), with the Fisher matrix I(c) of Dir(c).
 
-    :param c: [..., K].
-    :param g: [..., K].
+    For c, g [..., K].
     """
     inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
     total, _ = polygammas(c.sum(-1, keepdims=True))
@@ -53,8 +47,8 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp(x - max x) [..., K] and the maximum over the last axis [...].
 
-    Values below e^-318 of the largest (e^-39 in single precision) are raised to it, so products of
-    two stay normal numbers.
+    Values below e^-318 of the largest (e^-39 in single precision) are raised to it, so that
+    products of two stay normal numbers.
     """
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)

@@ -44,10 +44,7 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
 def best_prior(prior: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
     """The alpha [K] that maximises sum_d E log Dir(theta_d | alpha), by halved Newton steps.
 
-    The Hessian is -D times the Fisher matrix of Dir(alpha): O(K) per step, (C35).
-
-    :param prior: the start [K].
-    :param mean_log: E log theta_d [D, K].
+    O(K) per step, (C35); the start and the result are [K], E log theta_d [D, K].
     """
     target = mean_log.mean(0, dtype=float)
     alpha = np.clip(np.array(prior, dtype=float), LEAST, MOST)

@@ -29,11 +29,10 @@ class Block(NamedTuple):
 def split_into_blocks(
     counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0
 ) -> list[Block]:
-    """Split documents into blocks of at least one, those with few distinct words first.
+    """Split documents of counts [D, V] into blocks, those with few distinct words first.
 
-    :param counts: [D, V].
-    :param numbers_per_word: numbers that the local step stores per distinct word, K.
-    :param numbers_per_document: numbers that it stores per document besides.
+    :param numbers_per_word: stored by the local step per distinct word, K.
+    :param numbers_per_document: stored per document besides.
     """
     lengths = np.diff(counts.indptr)
     order = np.argsort(lengths, kind="stable")

@@ -13,9 +13,7 @@ _CELLS = 1 << 14
 def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_matrix) -> float:
     """Mean of log sum_k theta_dk beta_kw over held-out words, in nats per word.
 
-    :param proportions: E theta_d [D, K].
-    :param topics: E beta_k [K, V].
-    :param held_out: counts of the words [D, V].
+    Proportions are [D, K], topics [K, V], counts [D, V].
     """
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     words = np.ascontiguousarray(topics.T)

@@ -54,16 +54,15 @@ class TopicModel(Estimator):
     def fit(self, X: Counts, y: object = None) -> TopicModel:
         """Fit to counts, from scratch.
 
-        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of
-        q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds" and
-        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate.
+        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (of q(theta_d),
+        arrays [D, ...]), `bound_` (nats), `history_` ("pass", "seconds" and "bound") and
+        `stop_reason_`. With method="stochastic" the bound is an estimate.
 
         :param X: counts [D, V], dense or sparse.
-        :return: the model.
         :raises DataError: for invalid counts or settings, before any work.
         :raises UnknownOptionError: for an unknown option.
         :raises NumericalError: if the prior of a correlated model is so wide that its precision is
-            lost in round-off.
+            lost.
         """
         self._check()
         counts = check_counts(X)
@@ -78,9 +77,8 @@ class TopicModel(Estimator):
     def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
         """Make one stochastic step on a minibatch, with the best eta if learned; continues a fit.
 
-        :param X: counts [B, V] from a corpus of `num_documents`, or, if None, of all documents so
+        :param X: counts [B, V] of a corpus of `num_documents`, or, if None, of all documents so
             far.
-        :return: the model.
         :raises DataError: as `fit`, and for another vocabulary than the fitted one.
         """
         self._check()
@@ -110,11 +108,9 @@ class TopicModel(Estimator):
     def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
         """exp(-score per word), of the words of X or of held-out words of the same documents.
 
-        Without `held_out` the score is the bound of these documents given q(beta), without the
-        divergence of the topics, which belongs to the documents of the fit: it does not depend on
-        how many documents are scored. It depends on the priors and compares models of one kind.
-        With it, proportions come from X and a held-out word w scores log sum_k E theta_dk E
-        beta_kw, which compares any models.
+        Without `held_out` the score is the bound given q(beta), which depends on the priors and
+        compares models of one kind. With it, proportions come from X and a held-out word w scores
+        log sum_k E theta_dk E beta_kw, which compares any models.
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
@@ -151,15 +147,10 @@ class TopicModel(Estimator):
     ) -> list[list[str]]:
         """The `n` most probable words of each topic, most probable first: K lists.
 
-        :param vocabulary: the V words in the order of the counts' columns, or columns by word:
-            `get_feature_names_out()` or `vocabulary_` of scikit-learn's `CountVectorizer`.
+        :param vocabulary: the V words by column, or columns by word: `get_feature_names_out()` or
+            `vocabulary_` of scikit-learn's `CountVectorizer`.
         :param n: how many words, at most V.
-        :raises DataError: for another number of words, columns other than 0, ..., V - 1, and an `n`
-            out of range.
-
-        Example::
-
-            model.top_words(vectorizer.get_feature_names_out(), 5)
+        :raises DataError: for another vocabulary or columns, and an `n` out of range.
         """
         topics = self.topics_
         if isinstance(vocabulary, str):

@@ -65,10 +65,8 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: float) -> np.ndarray:
-    """Return a prior as an array [size].
+    """Return a prior, a number, an array [size] or None for the default, as an array [size].
 
-    :param value: a number, an array [size], or None for the default.
-    :param default: the number for None.
     :raises DataError: unless all are finite and above 0.
     """
     try:

@@ -88,8 +88,7 @@ class Words(NamedTuple):
     def assign(self, weights: np.ndarray, shift: np.ndarray) -> Assignment:
         """Return the sums at the best phi.
 
-        :param weights: of the topics in each document [b, K], divided by the largest.
-        :param shift: logarithm of that largest [b], nats.
+        Weights of the topics [b, K] are divided by the largest, whose logarithm is `shift` [b].
         """
         totals = self.totals(weights)
         ratios = self.counts / totals

@@ -1,8 +1,7 @@
 """Fitting of topic models: passes of local steps and updates of the topics.
 
-Read `document_passes.py` (all documents or minibatches), `local.py` (the local step for any family
-of proportions), `shared.py` (topics, priors and their updates) and `history.py` (record, progress
-bar) in this order.
+Read `document_passes.py` (all documents or minibatches), `local.py` (the local step), `shared.py`
+(topics, priors and their updates) and `history.py` in this order.
 """
 
 __all__: list[str] = []

@@ -37,12 +37,10 @@ def fit_batch(
 ) -> tuple[Progress, PerDocument, str]:
     """Update on all documents (T2) until the bound settles.
 
-    Local states carry over. In the first `fresh_passes` every document also starts afresh and keeps
-    the better result.
+    Local states carry over. In the first `fresh_passes` each document also starts afresh and keeps
+    the better result. Counts are [D, V].
 
-    :param counts: [D, V].
-    :param history: receives a row per pass.
-    :return: the progress, the local states of all documents, and the reason for stopping.
+    :return: the progress, the local states, and the reason for stopping.
     """
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
     blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)
@@ -66,7 +64,7 @@ def fit_stochastic(
 ) -> tuple[Progress, PerDocument, str]:
     """Step (T4) on shuffled minibatches, `max_passes` times through all documents.
 
-    A document's local step starts at its last result. Arguments and result as for `fit_batch`.
+    A document's local step starts at its last result. Arguments and result as `fit_batch`.
     """
     generator, now = np.random.default_rng(settings.seed), begun
     state = now.shared.proportions.start(counts.shape[0], counts.dtype)
@@ -90,8 +88,7 @@ def minibatch_step(
 ) -> tuple[Shared, Local]:
     """Make one step (T4) on a minibatch.
 
-    :param counts: documents of the minibatch [B, V].
-    :param state: the start of their local step, arrays [B, ...].
+    :param counts: of the minibatch [B, V]; `state`, the start of the local step, arrays [B, ...].
     :param scale: documents of the corpus per document of the minibatch.
     """
     # the local step sees only the words that occur, so that its cost does not grow with the

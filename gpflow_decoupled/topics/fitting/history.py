@@ -12,10 +12,7 @@ from tqdm.auto import tqdm
 
 
 class History:
-    """Passes, seconds and bounds of a fit; a context manager that closes the progress bar.
-
-    :param passes: the largest number of passes.
-    """
+    """Passes, seconds and bounds of a fit; a context manager that closes the progress bar."""
 
     def __init__(self, passes: int, show: bool) -> None:
         self._rows: list[tuple[float, float, float]] = []

@@ -49,12 +49,8 @@ def local_step(
     """Move q(theta_d) of all documents to its optimum at fixed topics.
 
     A step costs the non-zero counts times K. The assignments phi [D, V, K] are never stored: their
-    sums over documents are products of sparse ratios [D, V] with weights [D, K].
-
-    :param counts: [D, V].
-    :param blocks: the documents of `counts` in blocks.
-    :param state: the start, arrays [D, ...].
-    :param fallback: another state, taken by documents whose bound is better there.
+    sums are products of sparse ratios [D, V] with weights [D, K]. States are arrays [D, ...];
+    documents take `fallback` where their bound is better there.
     """
     state = copied(state)
     bounds = np.empty(counts.shape[0])

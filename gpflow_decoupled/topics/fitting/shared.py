@@ -34,9 +34,8 @@ class Shared(NamedTuple):
 
 
 def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) -> np.ndarray:
-    """The topics' parameters lambda [K, V] before the first pass.
+    """The topics' parameters lambda [K, V] before the first pass, from counts [D, V].
 
-    :param counts: [D, V].
     :param start: "documents" for one document's counts per topic plus draws of Gamma(100, 1/100),
         "random" for draws alone.
     """
@@ -72,9 +71,9 @@ def stochastic_update(
 ) -> Shared:
     """Make a natural-gradient step from a minibatch.
 
-    :param columns: its words [V'], the columns of its statistics.
+    :param columns: words [V'] of the statistics.
     :param scale: documents of the corpus per document of the minibatch.
-    :param rho: the step size, in (0, 1].
+    :param rho: in (0, 1].
     """
     components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(
         shared.components.dtype

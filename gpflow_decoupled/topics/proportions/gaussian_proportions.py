@@ -1,13 +1,11 @@
 """Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation, (T5)-(T7).
 
-A document's state is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound on
-E log sum_k exp eta_k (see `lse`), which keeps F a bound on log p. With gradient g and Hessian H <=
-0 of (T6), a step of size rho is (T7)
+A document's state is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound in
+`lse`. With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
 
     V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
 
-V^-1 averages positive definite matrices. It is in double precision, because H vanishes along equal
-moves of all eta_k.
+V^-1 is in double precision, because H vanishes along equal moves of all eta_k.
 """
 
 from __future__ import annotations
@@ -58,14 +56,10 @@ class GaussianEvaluation(NamedTuple):
 
 
 class GaussianProportions(NamedTuple):
-    """The prior eta_d ~ N(mu_0, Sigma_0), theta_d = softmax(eta_d).
+    """Gaussian proportions theta_d = softmax(eta_d).
 
-    :param mu: mu_0 [K].
-    :param Sigma: Sigma_0 [K, K].
-    :param learn: learn mu_0 and Sigma_0.
-    :param prior: of Sigma_0, or None.
-    :param scatter: S [K, K] of the documents behind Sigma_0, see `CovarianceMoments`; None at the
-        start.
+    The prior eta_d ~ N(mu_0, Sigma_0), mu_0 [K], Sigma_0 [K, K]; `scatter` is S [K, K] of the
+    documents behind Sigma_0, see `CovarianceMoments`.
     """
 
     mu: np.ndarray

@@ -20,12 +20,7 @@ from scipy.special import multigammaln
 
 
 class CovariancePrior(NamedTuple):
-    """The prior of Sigma_0, proper for n_0 > 2 K.
-
-    Example::
-
-        CovariancePrior(500.0, np.eye(3)).best(scatter, 1000)  # (1000 scatter + 500 I) / 1500
-    """
+    """The prior of Sigma_0, proper for n_0 > 2 K."""
 
     documents: float
     """n_0"""
@@ -70,10 +65,7 @@ def moved(
 ) -> CovarianceMoments:
     """Step by `rate` in the moments of the documents; return them with their best Sigma_0.
 
-    :param mu: the documents' mean [K].
-    :param second: their second moment [K, K], about zero.
-    :param rate: in (0, 1]; 1 forgets `now`.
-    :param prior: of Sigma_0, or None.
+    The documents have mean mu [K] and second moment [K, K] about zero; a rate of 1 forgets `now`.
     """
     second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second
     mu = (1.0 - rate) * now.mu + rate * mu

@@ -1,9 +1,8 @@
 """Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9).
 
-The prior is the non-conjugate factor. Its site in each document is Dirichlet with natural
-parameters lambda, so the posterior is latent Dirichlet allocation's with pseudo-prior alpha_d = 1 +
-lambda. With the site lambda^(c) at the current c (T9) and expected words per topic e(c), a
-natural-gradient step of size rho is
+The site of the prior in each document is Dirichlet with natural parameters lambda, so the posterior
+is latent Dirichlet allocation's with pseudo-prior alpha_d = 1 + lambda. With the site lambda^(c) at
+the current c (T9) and expected words per topic e(c), a natural-gradient step of size rho is
 
     c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
 """
@@ -52,11 +51,8 @@ class LogisticDirichletEvaluation(NamedTuple):
 class LogisticDirichlet(NamedTuple):
     """Gaussian log-ratios log(theta_k / theta_K), k < K.
 
-    :param mu: mu_0 [K - 1].
-    :param Sigma: Sigma_0 [K - 1, K - 1].
-    :param prior: of Sigma, or None.
-    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `CovarianceMoments`; None at
-        the start.
+    mu_0 is [K - 1], Sigma_0 [K - 1, K - 1], `scatter` S [K - 1, K - 1] of the documents behind
+    Sigma_0.
     """
 
     mu: np.ndarray

@@ -1,12 +1,10 @@
 """An upper bound of E log-sum-exp under a Gaussian, and points for other expectations.
 
-For any a, E log sum_k exp(eta_k) = a^T m + E log sum_k exp(eta_k - a^T eta); by Jensen's inequality
-(Knowles & Minka, NIPS 2011)
+For any a, by Jensen's inequality (Knowles & Minka, NIPS 2011)
 
     E lse <= log sum_k exp(t_k) + 1/2 a^T V a,   t = m + 1/2 diag V - V a
 
-The best a solves a = softmax(t). A constant added to all eta_k does not change the bound's gap, and
-its curvature in m is (T6) with a for softmax(eta).
+The best a solves a = softmax(t); the curvature in m is (T6) with a for softmax(eta).
 """
 
 from __future__ import annotations
@@ -25,9 +23,7 @@ def tilted_bound(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bound on E log sum_k exp eta_k [b], and its slope in m, softmax(t) [b, K].
 
-    :param mean: m [b, K].
-    :param covariance: V [b, K, K], or its diagonal [b, K].
-    :param tilt: a [b, K], whose rows sum to 1.
+    m and the tilt a, whose rows sum to 1, are [b, K]; V [b, K, K], or its diagonal [b, K].
     """
     if covariance.ndim == 2:
         variance, product = covariance, covariance * tilt
@@ -54,10 +50,7 @@ def best_tilt(mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray) -> np.
 
 
 def normal_points(num: int, size: int, seed: int = 0) -> np.ndarray:
-    """Points [num, size] with mean 0, covariance I, third moments 0: normal draws and negatives.
-
-    num / 2 must be at least `size`.
-    """
+    """Points [num, size] with mean 0, covariance I, third moments 0: normal draws and negatives."""
     half = np.random.default_rng(seed).standard_normal((num // 2, size))
     root = np.linalg.cholesky(half.T @ half / len(half))
     half = np.linalg.solve(root, half.T).T

@@ -41,12 +41,9 @@ def ascend(
 ) -> State:
     """Step until expected words per topic change by less than `tolerance`, averaged over topics.
 
-    A step that would lower a document's bound is refused and its step size divided by four; each
-    accepted step doubles it, up to 1.
-
-    :param state: arrays [b, ...].
-    :param tolerance: for a full step; the change is divided by the step size.
-    :param max_steps: the largest number.
+    A step that would lower a document's bound is refused and its size divided by four; each
+    accepted step doubles it, up to 1. States are arrays [b, ...]; the change is divided by the step
+    size.
     """
     state, now = copied(state), family.evaluate(words, state)
     active, rho = np.arange(len(now.bound)), np.ones(len(now.bound))
