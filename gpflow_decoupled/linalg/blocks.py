@@ -19,21 +19,14 @@ def map_rows(
     signature: object,
     fill: bool = False,
 ) -> Result:
-    """A function of rows, by blocks of the same number of rows each.
-
-    The last block is filled up with copies of the last row.
+    """Apply a function of rows by blocks of equal size; the last is filled with copies of a row.
 
     :param function: of arrays [b, ...]; returns a tensor [b, ...], or a tuple of them.
-    :param arrays: [B, ...] each, with B of at least 1.
-    :param size: the most rows of a block.
-    :param signature: the type of each result, or a `tf.TensorSpec`, in the structure of the result.
-    :param fill: give all blocks of all calls `size` rows. A matrix product then rounds the result
-        of one row in the same way, whatever the other rows are.
-    :return: the results, [B, ...] each. Memory: that of one block, where nothing is differentiated.
-
-    Example::
-
-        squares = map_rows(lambda x: x**2, (tf.range(10),), 4, tf.int32)
+    :param arrays: [B, ...] each.
+    :param signature: type or `tf.TensorSpec` of each result.
+    :param fill: give all blocks of all calls `size` rows, so that a row's rounding errors do not
+        depend on other rows.
+    :return: the results, [B, ...] each.
     """
     known = None if arrays[0].shape[0] is None else int(arrays[0].shape[0])
     total = tf.shape(arrays[0])[0] if known is None else known

@@ -1,7 +1,7 @@
 """Cholesky factorisation, jitter and diagnosis; no other module factorises a matrix.
 
-TensorFlow returns NaN for a matrix that is not positive definite, without an error. Every factor
-therefore comes with a boolean, which the training loop reads on the host.
+TensorFlow returns NaN for a matrix that is not positive definite. Every factor therefore comes with
+a boolean, which the training loop reads on the host.
 """
 
 from __future__ import annotations
@@ -27,13 +27,7 @@ _FIXES = (
 
 
 class CholeskyFactor(NamedTuple):
-    """A Cholesky factor and whether the factorisation succeeded.
-
-    Example::
-
-        factor = cholesky(matrix)
-        log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor.chol)))
-    """
+    """A Cholesky factor and whether the factorisation succeeded."""
 
     chol: tf.Tensor
     """[..., M, M], lower triangular."""
@@ -42,14 +36,10 @@ class CholeskyFactor(NamedTuple):
 
 
 def jitter(diagonal: tf.Tensor) -> tf.Tensor:
-    """Return the number to add to the diagonal of each matrix before it is factorised.
+    """Return the jitter [..., 1] for matrices with diagonals [..., M].
 
-    The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal. In float64
-    this is usually GPflow's; in float32, where GPflow's is below round-off, it scales with the
-    matrix.
-
-    :param diagonal: the diagonals [..., M].
-    :return: [..., 1].
+    The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal; in float64
+    usually GPflow's.
     """
     # a constant of the derivative, as GPflow's jitter is
     scale = tf.reduce_mean(tf.stop_gradient(diagonal), axis=-1, keepdims=True)
@@ -61,14 +51,8 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
     """Add `jitter` to the diagonal of a matrix.
 
     :param matrix: [..., M, M].
-    :param minuend: if `matrix` is a difference A - B, the matrix A [..., M, M]: round-off, and so
-        the jitter, scales with its diagonal.
-    :return: [..., M, M].
-
-    Example::
-
-        K = add_jitter(kernel(Z))
-        residual = add_jitter(K - tf.matmul(A, A, transpose_a=True), minuend=K)
+    :param minuend: A [..., M, M] if `matrix` is a difference A - B: round-off, and so the jitter,
+        scales with its diagonal.
     """
     diagonal = tf.linalg.diag_part(matrix)
     size = diagonal if minuend is None else tf.linalg.diag_part(minuend)
@@ -80,12 +64,7 @@ def cholesky(matrix: tf.Tensor) -> CholeskyFactor:
 
     The gradient takes two triangular solves with M right-hand sides; TensorFlow's forms an inverse.
 
-    :param matrix: [..., M, M]; only the lower triangle is read.
-    :return: the factor [..., M, M] and its status. Cost: M^3 / 3 per matrix.
-
-    Example::
-
-        chol, ok = cholesky(add_jitter(kernel(Z)))
+    Only the lower triangle of the matrix [..., M, M] is read; M^3 / 3 each.
     """
     chol = _cholesky(matrix)
     return CholeskyFactor(
@@ -111,15 +90,7 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalError:
     """Build the error for a failed factorisation: size, least diagonal, condition, likely fixes.
 
-    :param matrix: the values [..., M, M] that were factorised.
-    :return: the error, for the caller to raise. Cost: the eigenvalues of the matrix.
-
-    Example::
-
-        K = add_jitter(kernel(Z))
-        chol, ok = cholesky(K)
-        if not ok:
-            raise diagnose("k(Z, Z)", K.numpy())
+    Computes the eigenvalues of the matrix [..., M, M].
     """
     matrix = np.asarray(matrix, dtype=np.float64)
     size = matrix.shape[-1]

@@ -1,8 +1,7 @@
 """Preconditioned conjugate gradients for unknowns in several blocks or several latents.
 
 SciPy's and TensorFlow's take one flat vector and do not report negative curvature.
-`conjugate_gradients` runs the whole iteration, also inside a `tf.function`; `begin` and `advance`
-run it stepwise.
+`conjugate_gradients` also runs inside a `tf.function`; `begin` and `advance` run it stepwise.
 """
 
 from __future__ import annotations
@@ -86,14 +85,13 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve apply(x) = right, starting at zero.
 
-    :param apply: the matrix product, from blocks as `precondition` returns to blocks as `right`.
-    :param precondition: the preconditioner. It may return extra blocks (say, a product that `apply`
-        and `inner` share), which then travel with every direction and with x.
+    :param apply: the matrix product.
+    :param precondition: the preconditioner. Extra blocks that it returns (say, a product that
+        `apply` and `inner` share) travel with every direction and with x.
     :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent
-        systems in blocks [L, N], each with its own step lengths.
+        systems in blocks [L, N].
     :param tolerance: on the root of `norm`, relative to the right-hand side.
-    :param iterations: the largest number of steps.
-    :param norm: squared size of a residual; by default its inner product with the preconditioned
+    :param norm: squared size of a residual; by default its `inner` with the preconditioned
         residual.
     """
     first = begin(precondition, right, inner)

@@ -41,8 +41,8 @@ def coupled_solve(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return (x, y, ok) of the system above; 2/3 N^3 per latent, and N^2 per iteration.
 
-    :param P: [G, N, N], where G is 1 or L.
-    :param Q: [L, N, N]. The vectors a, b, c, r, s are [L, N].
+    P is [G, N, N], G of 1 or L, Q [L, N, N], and the vectors are [L, N].
+
     :param free: masks [L, N] of the free rows of x and y; the others are zero.
     :param ridge: added to the unit diagonals of the scaled blocks, in machine epsilons [].
     :return: x, y [L, N], and whether both scaled blocks were positive definite [].

@@ -41,11 +41,8 @@ def coupled_solve_of_roots(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return (x, y, ok) of the system above; 3 N p^2 per latent and iteration.
 
-    :param A: [G, N, p], where G is 1 or L.
-    :param T: [L, p, N]. The vectors a, b, c, r, s are [L, N].
-    :param free: masks [L, N] of the free rows of x and y; the others are zero.
-    :param ridge: added to the unit diagonals of the scaled blocks, in machine epsilons [].
-    :return: x, y [L, N], and whether the scaled preconditioner was positive definite [].
+    A is [G, N, p], G of 1 or L, T [L, p, N], and the vectors are [L, N]. Other arguments as
+    `coupled_solve`; `ok` concerns the scaled preconditioner.
     """
     # 1) Scale both blocks to a unit diagonal.
     half_squares = 0.5 * tf.square(tf.reduce_sum(tf.square(T), axis=-2))

@@ -7,8 +7,7 @@ For N(m, S) per latent function, with L latents of M variables:
 | mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
 | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
 
-Nothing here adds jitter: a natural-gradient step of size one would no longer be exact. Costs are
-M^3 per latent.
+No jitter is added: a natural-gradient step of size one stays exact. Costs are M^3 per latent.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ from .triangular import inverse, lower_root_gram
 def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
     """Multiply one matrix and one column per latent; cost M K L.
 
-    :param matrix: [L, M, K], or [1, M, K] if all latents share it.
-    :param vectors: [K, L].
-    :param adjoint: use the transposed matrices: `vectors` is [M, L], the result [K, L].
-    :return: [M, L].
+    Matrices are [L, M, K], or [1, M, K] if shared, `vectors` [K, L], and the result [M, L]; if
+    `adjoint`, which transposes the matrices, [M, L] and [K, L].
     """
     if matrix.shape[0] == 1:
         return tf.matmul(tf.squeeze(matrix, 0), vectors, transpose_a=adjoint)
@@ -41,9 +38,7 @@ def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = Fals
 def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
     """Return KL[N(m, S) || N(0, I)] in nats, summed over the latents, as in (D2), (D4); L M^2.
 
-    :param mean: m [M, L].
-    :param root: [L, M, M], lower triangular with S = root root^T.
-    :return: a scalar.
+    m is [M, L], the lower triangular root of S [L, M, M].
     """
     # log det S = 2 sum log |root_ii|; the sign of a column of the root is free
     log_diagonal = tf.math.log(tf.abs(tf.linalg.diag_part(root)))
@@ -70,8 +65,7 @@ def precision_factor(precision: tf.Tensor) -> CholeskyFactor:
 def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
     """Return the lower root [L, M, M] of S, with positive diagonal, from `precision_factor`.
 
-    With P = S^-1 and J P J = F F^T, P = U U^T for the upper triangular U = J F J, so U^-T = J F^-T
-    J is a lower root of S.
+    With P = S^-1 and J P J = F F^T, the lower root of S is J F^-T J.
     """
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 

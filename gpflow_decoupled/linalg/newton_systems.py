@@ -3,8 +3,8 @@
     G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a block (a, c; c, b) per observation
 
 I + H G is self-adjoint in <u, w> = u^T G w, the inner product of the conjugate gradients here. The
-first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. Since K (I + Lambda K)^-1 = V,
-every direction carries its product with G, and neither K nor a factorisation is needed.
+first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. As K (I + Lambda K)^-1 = V,
+neither K nor a factorisation is needed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ def stationary_solve(
     """Return (x, y, ok) of the system above, [L, N] each; 2 N^2 per latent and iteration.
 
     :param V: [L, N, N]; with `root`, T [L, p, N] with V = T^T T, at 4 N p + 2 N p^2.
-    :param lam: the precisions lambda [L, N], the diagonal of Lambda.
+    :param lam: lambda [L, N], the diagonal of Lambda; r and s are [L, N].
     :param H: (a, b, c), [L, N] each.
-    :param r: [L, N].
-    :param s: [L, N].
     :return: x, y, and whether G + G H G was positive definite and the tolerance reached [].
     """
     a, b, c = H

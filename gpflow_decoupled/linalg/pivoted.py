@@ -6,8 +6,8 @@ r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with th
 | $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
 
-Each step pivots on the largest residual. For a kernel matrix this is the prior variance given the
-values at the pivots: greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020).
+Each step pivots on the largest residual, for a kernel matrix the variance given the values at the
+pivots (Burt, Rasmussen, van der Wilk, JMLR 2020).
 """
 
 from __future__ import annotations
@@ -49,17 +49,15 @@ def pivoted_cholesky(
 ) -> PivotedCholesky:
     """Factorise a positive semi-definite K [N, N] at low rank, with greedy pivots.
 
-    Residuals only decrease, so the best of a few candidates is the best of all rows while it
-    exceeds every residual left out: columns are read and the factor updated in blocks, with the
-    same pivots as column by column.
+    Columns are read, and the factor updated, in blocks of candidates, with the same pivots as
+    column by column.
 
-    :param diagonal: the diagonal [N] of K; its dtype is used throughout.
+    :param diagonal: the diagonal [N] of K.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.
     :param rank: the largest number of pivots.
     :param tolerance: stop when the largest residual is at most this; by default 100 machine
         epsilons of the largest diagonal entry.
-    :return: pivots, factor, residual. Time N r^2, r columns of K and a few small blocks; memory N
-        r.
+    :return: pivots, factor, residual. Time N r^2, memory N r.
     :raises ValueError: for a rank below one.
     :raises NumericalError: if K has NaN or infinite entries.
     """
@@ -117,7 +115,7 @@ def _greedy(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pivot a small matrix [c, c] while the residual is at least `least` and above `tolerance`.
 
-    :return: the pivots [b], and the Cholesky factor [b, b] of matrix[pivots][:, pivots].
+    Returns the pivots [b], and the Cholesky factor [b, b] at them.
     """
     residual = residual.copy()
     factor = np.zeros((len(matrix), min(rank, len(matrix))), matrix.dtype)

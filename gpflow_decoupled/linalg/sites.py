@@ -1,9 +1,8 @@
 """A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site.
 
-Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). Sites with positive tau enter through the
-factor L_B of B = I + W^1/2 K W^1/2 (C10). The m sites I with negative tau are added afterwards
-through C = I - n V_II n, n = |tau|^1/2, positive definite exactly if K^-1 + W is. K may be
-singular.
+Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). Positive tau enter through the factor L_B
+of B = I + W^1/2 K W^1/2 (C10), the m sites I with negative tau afterwards through C = I - n V_II n,
+n = |tau|^1/2, positive definite exactly if K^-1 + W is. K may be singular.
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ class SitePosterior(NamedTuple):
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
     """Combine a prior K [G, N, N] with sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. Rows are picked by a
-    product with a selection matrix, perhaps empty, because TensorFlow cannot differentiate branches
-    here; under XLA it has N rows, at six times the operations.
+    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. Rows are picked by
+    products with a selection matrix, because TensorFlow cannot differentiate branches here.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))
@@ -130,7 +128,7 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
     """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N].
 
-    It equals nu - tau u, which cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
+    nu - tau u cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
     """
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))

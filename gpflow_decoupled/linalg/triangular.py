@@ -1,8 +1,8 @@
 """Solves and products with lower triangular matrices, faster than TensorFlow's.
 
 TensorFlow's triangular solve runs on one core, and its products compute zeros. Here right-hand
-sides are split over the cores, and products run by blocks of rows. Costs are fractions of a full
-product, 2 M^2 N for [M, M] times [M, N]. Batch dimensions broadcast; all is differentiable.
+sides are split over the cores, and products run by blocks. Costs are fractions of a full product, 2
+M^2 N for [M, M] times [M, N].
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ Span = tuple[int | tf.Tensor, int | tf.Tensor | None]
 def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
     """Solve L X = R, or L^T X = R if `adjoint`; cost M^2 N.
 
-    :param chol: L [..., M, M], lower triangular.
-    :param rhs: R [..., M, N].
-    :return: X [..., M, N].
+    L is [..., M, M], lower triangular, R and X [..., M, N].
     """
     return _solve_adjoint(chol, rhs) if adjoint else _solve(chol, rhs)
 

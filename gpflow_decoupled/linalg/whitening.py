@@ -10,9 +10,8 @@ of X with half of its diagonal. Solves with L depend on K through X alone:
 2. Each `whiten` adds its share to the gradient of the tangent.
 3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
 
-The gradient through dL would take one more triangular product per factorisation: solve with
-`whiten`, not with the factor. A tangent of lower precision gives L^-1 R computed in full precision
-and rounded once, with gradients in the lower one.
+Solve with `whiten`, not with the factor, whose gradient takes one more product. A tangent of lower
+precision gives L^-1 R rounded once, with gradients in the lower one.
 """
 
 from __future__ import annotations
@@ -61,10 +60,9 @@ def whiten(
     """Return L^-1 R, or L^-T R if `adjoint`; cost M^2 N.
 
     :param chol: L [..., M, M], from a `Whitener`.
-    :param tangent: the `Whitener`'s tangent [..., M, M], perhaps cast to a lower precision, the
-        dtype of result and gradient; None treats the factor as a constant.
+    :param tangent: its tangent [..., M, M], perhaps cast to a lower precision, the dtype of result
+        and gradient; None treats the factor as a constant.
     :param rhs: R [..., M, N].
-    :return: [..., M, N].
     """
     if tangent is None:
         return solve_frozen(chol, rhs, adjoint)

@@ -33,9 +33,8 @@ class LowRank(NamedTuple):
 def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
     """Prepare (R R^T + D)^-1; N r^2 + r^3 / 3.
 
-    :param factor: R [..., N, r].
-    :param diagonal: D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
-        Cholesky is zero at its pivots: add noise or jitter to it.
+    For R [..., N, r], D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
+    Cholesky is zero at its pivots: add noise or jitter.
     """
     diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:-1])
     scaled = factor / diagonal[..., None]
@@ -47,8 +46,7 @@ def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
 def woodbury_solve(state: LowRank, rhs: tf.Tensor) -> tf.Tensor:
     """Return (R R^T + D)^-1 z.
 
-    :param rhs: z [..., N], or columns [..., N, P], recognised by the extra dimension.
-    :return: the shape of `rhs`; (N r + r^2) P.
+    z is [..., N], or columns [..., N, P]; (N r + r^2) P.
     """
     one_column = len(rhs.shape) < len(state.scaled.shape)
     z = rhs[..., None] if one_column else rhs
