@@ -1,8 +1,7 @@
 """Sums over the blocks of an N x M matrix that is never stored.
 
-`sweep` is one loop in operations that TensorFlow's runtime and XLA share; its trip counts are
-tensors, so one compiled loop serves all chunks. `in_chunks` runs it in chunks of about 0.1 s,
-between which an interrupt or a progress report gets through.
+`sweep` is one loop in operations that TensorFlow's runtime and XLA share; one compiled loop serves
+all chunks of `in_chunks`, which take about 0.1 s and let an interrupt or a progress report through.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ def sweep(
     """Sum over columns [blocks, B, p] and over rows [blocks, C, q], for a range of row blocks.
 
     :param visit: the share of one block in both sums.
-    :param rows: [blocks, B, P].
-    :param columns: [blocks, C, Q].
+    :param rows: [blocks, B, P]; `columns` [blocks, C, Q].
     :param bounds: first block of rows, the one after the last, and the number of column blocks.
     :param same: rows and columns are the same points; only blocks with column >= row are visited.
     :param widths: p and q; q = 0 if `visit` gives no sums of columns.
@@ -145,10 +143,7 @@ def chunks(
     same: bool,
     share: tuple[int, int] | None = None,
 ) -> list[Chunk]:
-    """Cut blocks of rows into chunks of at most about 1e8 entries, at least one block each.
-
-    :param share: the first block of rows and the one after the last; None is all.
-    """
+    """Cut blocks of rows into chunks of at most about 1e8 entries, at least one block each."""
     begin, end = (0, rows) if share is None else share
     found, first, entries = [], begin, 0
     for index in range(begin, end):
@@ -197,9 +192,8 @@ def in_chunks(
 ) -> Sums:
     """Sum `run` over all chunks, in a fixed order.
 
-    :param progress: called after every chunk with the share of entries done, in the caller's
-        thread.
-    :param threads: chunks at a time. An interrupt waits for those that have begun.
+    :param progress: called after every chunk with the share of entries done.
+    :param threads: chunks at a time; an interrupt waits for them.
     """
     whole, done, sums = sum(part.entries for part in parts), 0, None
     for part, found in zip(parts, _results(run, parts, min(threads, len(parts)))):

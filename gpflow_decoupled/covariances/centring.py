@@ -1,9 +1,8 @@
-"""Covariances whose accuracy does not depend on where the origin of the inputs is.
+"""Covariances whose accuracy does not depend on the origin of the inputs.
 
-|x - z|^2 = |x|^2 - 2 x z + |z|^2 loses all digits where x and z are far from the origin beside
-their distance: seconds of a clock, coordinates of a map. Stationary kernels do not depend on the
-origin, so that a point of the data is subtracted from all of them first, before they are divided by
-lengthscales. The difference of two floats of about one size is exact.
+The form |x|^2 - 2 x z + |z|^2 of |x - z|^2 loses all digits where x and z are far from the origin
+beside their distance, as seconds of a clock. So a point of the data is subtracted first, before
+division by lengthscales.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def is_centred(kernel: Kernel) -> bool:
 def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
     """X [..., N, D] and Z [..., M, D] less the first row of Z, or of X where Z is None.
 
-    Not less the mean, which overflows for inputs of order 1e308. An empty array has no first row,
-    and a sum of no rows is zero.
+    The mean would overflow for inputs of order 1e308.
     """
     of = X if Z is None else Z
     origin = tf.stop_gradient(tf.reduce_sum(of[..., :1, :], axis=-2, keepdims=True))
@@ -65,16 +63,9 @@ def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | N
 
 
 def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.Tensor:
-    """k(X, Z) [N, M], or k(X, X), as `kernel(X, Z)` computes it for centred inputs.
+    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs.
 
-    :param kernel: any kernel; parts of sums and products that are not stationary get the inputs
-        unchanged.
-    :param X: [..., N, D].
-    :param Z: [M, D], or None for X.
-
-    Example::
-
-        K = covariance(gpflow.kernels.Matern52() + gpflow.kernels.Linear(), X)
+    Parts of sums and products that are not stationary get the inputs unchanged.
     """
     if type(kernel) in _COMBINED:
         parts = (covariance(part, X, Z) for part in kernel.kernels)

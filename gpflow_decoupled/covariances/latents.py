@@ -1,7 +1,7 @@
 """Gram matrices for a single kernel, separate kernels and separate inducing variables alike.
 
 The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
-do, so that factorisations are done once, else G = L.
+do, else L.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ MULTIOUTPUT_INDUCING = (
 def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
     """Return (kernel, inducing variable, ...) per latent, or one such tuple if all are shared.
 
-    :raises NotImplementedError: for fully correlated outputs, where one set of inducing points
-        stands for all outputs jointly.
+    :raises NotImplementedError: for fully correlated outputs.
     :raises DataError: if kernel and inducing variables have different numbers of latents.
     """
     if isinstance(kernel, MultioutputKernel):
@@ -82,8 +81,7 @@ def positive_gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 def positive_variances(variances: tf.Tensor) -> tf.Tensor:
     """Raise vanishing prior variances [G, N] to 1e-4 machine epsilons of the largest one.
 
-    A linear kernel has zero variance at the origin, and derivatives of a loss are divided by the
-    standard deviation.
+    A linear kernel has zero variance at the origin, and derivatives are divided by the deviation.
     """
     largest = tf.reduce_max(tf.stop_gradient(variances), axis=-1, keepdims=True)
     least = (
@@ -96,8 +94,7 @@ def positive_variances(variances: tf.Tensor) -> tf.Tensor:
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`.
 
-    `inducing.Weights` needs none: its prior covariance is positive definite, and jitter would add
-    noise to every prediction.
+    `inducing.Weights` needs none, and jitter would add noise to every prediction.
     """
     K = gram(kernel, points)
     needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
@@ -138,9 +135,7 @@ def _stack(matrices: list) -> tf.Tensor:
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
-    """k(points, X) or k(points, points): for plain points and kernels that are known here, from
-    centred inputs; else by GPflow's dispatch.
-    """
+    """k(points, X) or k(points, points), from centred inputs where known, else by GPflow."""
     if type(points) is InducingPoints:
         fast = stationary_gram(kernel, points.Z, X)
         if fast is not None:
@@ -151,10 +146,8 @@ def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None)
 
 
 def inducing_gram(points: InducingVariables, kernel: Kernel) -> tf.Tensor:
-    """Kuu [M, M] by GPflow's dispatch, as a matrix where it is a `LinearOperator`.
-
-    Variational Fourier features (Hensman, Durrande & Solin 2018) have one. Its structure is not
-    used: a basis factorises [M, M] once a step, in M^3.
+    """Kuu [M, M] by GPflow's dispatch, made dense: variational Fourier features have a
+    `LinearOperator`.
     """
     found = Kuu(points, kernel)
     return found.to_dense() if isinstance(found, tf.linalg.LinearOperator) else found

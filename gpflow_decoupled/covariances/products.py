@@ -1,8 +1,8 @@
 """Products K(X, Z) V with a kernel matrix that is never stored.
 
-Blocks are computed, multiplied and discarded in the processor's cache: memory is linear in N and M.
-The gradient computes them again. `kernel_product` stores small matrices, and uses fused blocks for
-smooth stationary kernels and strips of rows for all others.
+Blocks are computed, multiplied and discarded in the processor's cache, and again for the gradient.
+`kernel_product` stores small matrices, and uses fused blocks for smooth stationary kernels and
+strips of rows for all others.
 """
 
 from __future__ import annotations
@@ -55,34 +55,27 @@ def kernel_product(
 ) -> tf.Tensor:
     """Return K(X, Z) V [N, R] in the dtype of V without storing K.
 
-    N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, in the kernel's
-    parameters, X, Z and V, for about 2.5 times the cost. Run eagerly, Ctrl-C ends it within some
-    tenths of a second.
+    N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, for about 2.5 times the
+    cost. Run eagerly, Ctrl-C ends it within some tenths of a second.
 
-    :param kernel: any kernel. SquaredExponential, Matern32 and Matern52 have fused blocks; others,
-        and sums and products, are called on strips of rows in their own dtype.
+    :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others are called on
+        strips of rows in their own dtype.
     :param X: [N, D].
     :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
     :param whole: store the whole matrix, in the dtype of X.
-    :param dtype: tf.float32 for two to three times faster blocks of a stationary kernel, at a
-        relative error of about 1e-6; sums keep the dtype of V. Default: the dtype of X. Ignored for
-        small matrices.
+    :param dtype: tf.float32 for two to three times faster fused blocks, at a relative error of
+        about 1e-6; sums keep the dtype of V. Default: the dtype of X.
     :param block: rows and columns of a block (rows only if Z is None). Default: the fastest
         measured, or a stored matrix below a million entries.
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
-    :param xla: compile the blocks with XLA. Default: if eager and XLA works; False in a
-        `tf.function`, for a graph that any TensorFlow can load.
+    :param xla: compile the blocks with XLA. Default: if eager and XLA works.
     :param group: if eager, the replicas that share the matrix and its gradient, with bitwise equal
-        results. All workers make the same call. A product sends 8 N R bytes, its gradient 8 N (D +
-        R), or other kernels' Parameter gradients too. Small matrices are not shared.
+        results. A product sends 8 N R bytes, its gradient 8 N (D + R), or other kernels' Parameter
+        gradients too.
     :raises WorkerError: if another worker of the group fails or is gone.
     :raises DataError: if V is not [M, R] with a static R.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
-
-    Example::
-
-        K_v = kernel_product(gpflow.kernels.Matern32(), X, None, v[:, None], dtype=tf.float32)
     """
     X, V = tf.convert_to_tensor(X), tf.convert_to_tensor(V)
     Z = None if Z is None else tf.convert_to_tensor(Z)
@@ -153,17 +146,11 @@ def gram_product(
 
     One product with L columns if latents share kernel and points, else one each.
 
-    :param points: M inducing variables; other than plain points, they use GPflow's covariance [M,
-        N].
+    :param points: M inducing variables; other than plain points use GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points`.
     :param a: [M, L].
     :param rows: indices [m] into plain points X, for the rows [m, L] only.
-    :param whole: see `kernel_product`; likewise `dtype`, `block`, `progress`, `xla`, `group`.
     :raises NotImplementedError: if GPflow has no covariance between the two inducing variables.
-
-    Example::
-
-        mean = gram_product(kernel, gamma, X, a_gamma)
     """
     variables = (points, X) if isinstance(X, InducingVariables) else (points,)
     latents = split_latents(kernel, *variables)
@@ -199,12 +186,7 @@ def gram_product(
 
 
 def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
-    """Return True if `gram_product` of plain points with themselves honours its `dtype`.
-
-    Example::
-
-        dtype = tf.float32 if follows_dtype(kernel, points) else None
-    """
+    """Return True if `gram_product` of plain points with themselves honours its `dtype`."""
     latents = split_latents(kernel, points)
     return any(type(one) in PROFILES and left.num_inducing**2 > _SMALL for one, left in latents)
 
@@ -212,12 +194,7 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """Return the noise kernels' variance at N points: diag k(X, X) minus k(x, x') at x' = x.
 
-    :return: [N, 1], or [N, L] if latents differ; costs N rows of 256 kernel evaluations.
-
-    Example::
-
-        rows = gram_product(kernel, points, X[:5], a)  # X of `points`
-        rows += diagonal_excess(kernel, points)[:5] * a[:5]
+    Returns [N, 1], or [N, L] if latents differ; costs N rows of 256 kernel evaluations.
     """
     columns = [
         _excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)

@@ -41,19 +41,13 @@ def strip_product(
 ) -> tf.Tensor:
     """Return K(X, Z) V [N, R], storing at most `entries` of K (or one row) at a time.
 
-    Differentiable once; the gradient computes every strip again. Gradients reach only variables of
-    the kernel, such as GPflow's Parameters.
+    Differentiable once; the gradient computes every strip again, and reaches only variables of the
+    kernel.
 
-    :param X: [N, D].
-    :param Z: [M, D], or None for X; the diagonal is then `kernel(X, full_cov=False)`, free of
-        rounding.
-    :param V: [M, R].
-    :param progress: called, if eager, with the share done.
-    :param group: if eager, the replicas that share out the rows, see `kernel_product`.
+    X is [N, D], V [M, R], Z [M, D], or None for X with the exact diagonal `kernel(X,
+    full_cov=False)`.
 
-    Example::
-
-        strip_product(gpflow.kernels.Matern12(), X, None, V, entries=1_000_000)
+    :param group: if eager, the replicas that share the rows, see `kernel_product`.
     """
 
     @tf.custom_gradient
