@@ -2,9 +2,8 @@
 
 Read `certificate` first: it evaluates the `bounds`, inverses of `binary_kl`, at the error rates of
 `classifiers` and the KL of `divergence`. `conditions` checks that the prior does not depend on the
-data; `split` and `model_selection` choose hyperparameters so that it does not.
-`gaussian_certificate` certifies any Gaussian posterior of weights, for example from
-`laplace_posterior`.
+data; `split` and `model_selection` choose such hyperparameters. `gaussian_certificate` certifies
+Gaussian weights, say of `laplace_posterior`.
 """
 
 from .binary_kl import binary_kl, inverse_binary_kl

@@ -15,11 +15,7 @@ _HALVINGS = 60
 def binary_kl(q: ArrayLike, p: ArrayLike) -> np.ndarray:
     """kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)) in nats, between Bernoullis.
 
-    Infinite where p = 0 < q, and where p = 1 > q.
-
-    :param q: probabilities [...] of the first distribution.
-    :param p: probabilities [...] of the second distribution.
-    :return: [...], the broadcast shape.
+    Infinite where p = 0 < q, and where p = 1 > q; probabilities [...] broadcast.
 
     Example::
 
@@ -32,12 +28,10 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> np.ndarray:
 def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
     """The largest p with kl(q || p) <= c.
 
-    By bisection to round-off, with the upper end of the last interval, so that a bound stays a
-    bound.
+    By bisection to round-off, at the upper end, so that a bound stays a bound.
 
     :param q: probabilities [...] in [0, 1].
     :param c: divergences [...] in nats, non-negative.
-    :return: probabilities [...], the broadcast shape; NaN where an argument is.
 
     Example::
 

@@ -1,7 +1,8 @@
 """Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class.
 
-Each is a function of the sample's error rate, KL[Q || P] of posterior Q and prior P, the sample
-size n and delta, and holds with probability 1 - delta over samples, for all Q at once.
+Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size n
+[...] and the failure probability `delta` [...] over samples, each holds with probability 1 - delta
+for all Q at once.
 
 | bound | source | relation |
 |---|---|---|
@@ -10,11 +11,10 @@ size n and delta, and holds with probability 1 - delta over samples, for all Q a
 | `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
 | `mcallester` | McAllester, COLT 1999 | the first of these bounds |
 
-`hoeffding` is the union bound over finitely many classifiers, for comparison. All raise `DataError`
-for a risk outside [0, 1], a negative or infinite divergence, an n that is no whole number above 0,
-a delta outside (0, 1), and NaN.
-
-Maurer proves his bound for n >= 8; for smaller n the sum that he bounds by 2 sqrt(n) is below it.
+`hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for a risk
+outside [0, 1], a negative or infinite divergence, an n that is no whole number above 0, a delta
+outside (0, 1), and NaN. Maurer proves his bound for n >= 8; for smaller n his sum is below 2
+sqrt(n).
 """
 
 from __future__ import annotations
@@ -51,11 +51,7 @@ def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """Maurer's bound, `seeger` with 2 sqrt(n) for n + 1.
 
-    :param risk: Gibbs error rate [...] on the sample.
-    :param kl: KL[Q || P] in nats [...].
-    :param n: sample size [...].
-    :param delta: failure probability [...] over samples.
-    :return: the bound on the risk [...].
+    Arguments [...] as `seeger`.
 
     Example::
 
@@ -68,11 +64,7 @@ def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """The relaxation of `maurer` by Pinsker's inequality kl(q || p) >= 2 (q - p)^2.
 
-    :param risk: Gibbs error rate [...] on the sample.
-    :param kl: KL[Q || P] in nats [...].
-    :param n: sample size [...].
-    :param delta: failure probability [...] over samples.
-    :return: the bound on the risk [...], at most 1.
+    Arguments [...] as `seeger`; at most 1.
 
     Example::
 
@@ -87,11 +79,7 @@ def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarra
 def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """McAllester's bound risk + sqrt((kl + log(1 / delta) + log n + 2) / (2 n - 1)).
 
-    :param risk: Gibbs error rate [...] on the sample.
-    :param kl: KL[Q || P] in nats [...].
-    :param n: sample size [...].
-    :param delta: failure probability [...] over samples.
-    :return: the bound on the risk [...], at most 1.
+    Arguments [...] as `seeger`; at most 1.
 
     Example::
 
@@ -106,14 +94,12 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
 def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for finitely many classifiers.
 
-    Each of K classifiers gets delta / K, or delta P(h) under a prior P, so kl = log K, or log(1 /
-    P(h)), the KL[Q || P] of a posterior on one member. With kl = log K it holds for any posterior
-    over K members, but not with the KL of a spread posterior.
+    Each of K classifiers gets delta / K, or delta P(h) under a prior P. With kl = log K it holds
+    for any posterior over K members, but not with the KL of a spread posterior.
 
     :param risk: error rate [...] on the sample.
     :param kl: log K, or log(1 / P(h)), in nats [...], fixed before the sample.
-    :param n: sample size [...].
-    :param delta: failure probability [...] over samples.
+    :param n: sample size [...]; `delta` failure probability [...] over samples.
     :return: the bound on the risk [...], at most 1; a two-sided bound has log(2 / delta).
 
     Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963.

@@ -20,8 +20,8 @@ from .divergence import divergence
 class PacBayesCertificate:
     """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier.
 
-    Each bound holds with probability 1 - delta over samples if the prior is independent of the
-    sample; Seeger's, Maurer's and Pinsker's hold together with that probability.
+    Each holds with probability 1 - delta over samples if the prior is independent of the sample;
+    Seeger's, Maurer's and Pinsker's hold together.
 
     Example::
 
@@ -60,7 +60,7 @@ class PacBayesCertificate:
     def bayes_bound(self) -> float:
         """Bound on the risks of the Bayes and voting classifiers, twice the Gibbs bound.
 
-        Where one of the two errs, a posterior draw errs with probability at least 1/2.
+        Where one errs, a posterior draw errs with probability at least 1/2.
         """
         return min(1.0, 2.0 * self.bound)
 
@@ -116,12 +116,11 @@ def pac_bayes_certificate(
     """Bound the error rate of a binary classifier on new data, from its training data.
 
     The prior P has the model's kernel and mean function. The posterior Q may depend on the sample
-    in any way, inducing inputs included. The bounds are useful only if KL[Q || P] is small compared
-    with N.
+    in any way. The bounds are useful only if KL[Q || P] is small compared with N.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
-    :param data: inputs X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by model
+    :param data: X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by model
         results.
     :param delta: failure probability of the bounds over samples, in (0, 1).
     :param hyperparameters: origin of kernel and mean function: "fixed" before the sample, learned
@@ -129,9 +128,8 @@ def pac_bayes_certificate(
         is trainable, else unknown, with a warning.
     :param learned_on: the other data X [N', D], Y [N', 1] of a split, searched for rows of `data`.
     :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
-    :return: a `PacBayesCertificate`. Cost: prediction at N points and one `prior_kl`.
-    :raises DataError: for unusable data, a delta outside (0, 1), and a likelihood not of two
-        classes.
+    :return: cost: prediction at N points and one `prior_kl`.
+    :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
     :raises ModelError: for a posterior that is no Gaussian process with a known KL[Q || P].
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
@@ -156,14 +154,8 @@ def certificate_of(
 ) -> PacBayesCertificate:
     """Return the certificate of error rates on n observations and KL[Q || P] in nats.
 
-    :param kl: KL[Q || P] in nats.
-    :param settings: J; each bound is at delta / J, so that all J certificates hold together.
-    :param origin: the origin of the prior, a key of `conditions.ORIGINS`.
-
-    Example::
-
-        errors = ClassifierErrors(0.08, 0.05, 0.05)
-        certificate_of(errors, 9.0, 500, 0.05, 1, "fixed").maurer  # 0.1655
+    :param settings: J; each bound is at delta / J, so that all J hold together.
+    :param origin: a key of `conditions.ORIGINS`.
     """
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}

@@ -86,10 +86,9 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
 
     :param model: with one latent function, Gaussian marginals and a symmetric likelihood of two
         classes.
-    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1; training or test data.
-    :return: three rates. Cost: prediction at N points.
-    :raises DataError: for unusable data, and a likelihood not of two classes.
-    :raises ModelError: for anything but a GP model, and for marginals that are not Gaussian.
+    :param data: X [N, D] and labels Y [N, 1], 0 or 1.
+    :raises DataError: for unusable data, and another likelihood.
+    :raises ModelError: for anything but a GP model with Gaussian marginals.
 
     Example::
 
@@ -104,13 +103,7 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
 def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) -> ClassifierErrors:
     """Return the three error rates from Gaussian marginals of f.
 
-    :param mean: mu [N].
-    :param deviation: sqrt v [N], non-negative.
-    :param Y: labels [N, 1], 0 or 1.
-
-    Example::
-
-        errors_of_marginals(np.array([1.0]), np.array([2.0]), np.array([[1.0]])).gibbs  # 0.3085
+    mean and deviation are [N], labels Y [N, 1], 0 or 1.
     """
     signed = (2.0 * Y[:, 0] - 1.0) * mean
     ratio = _ratio(signed, deviation)
@@ -169,10 +162,10 @@ def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def check_classifier(model: GPModel) -> None:
     """Refuse a model without the three classifiers.
 
-    They need one latent function with Gaussian marginals and a symmetric likelihood of two classes:
-    p(1 | f) = p(0 | -f), increasing in f.
+    They need one latent function with Gaussian marginals and a symmetric likelihood: p(1 | f) = p(0
+    | -f), increasing in f.
 
-    :raises ModelError: for anything but a GP model, and for marginals that are not Gaussian.
+    :raises ModelError: for anything but a GP model with Gaussian marginals.
     :raises DataError: for another number of latents, or another likelihood.
     """
     if not isinstance(model, GPModel):
@@ -233,7 +226,7 @@ def _columns(model: GPModel) -> int | None:
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """mean / deviation [N]; for a zero deviation infinite with the sign of the mean.
 
-    Minus infinity where both are zero, because an undecided point counts as an error.
+    Minus infinity where both are zero: an undecided point is an error.
     """
     certain = deviation == 0.0
     return np.where(

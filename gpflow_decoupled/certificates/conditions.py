@@ -1,8 +1,7 @@
 """The assumption of a certificate, that the prior is independent of the sample.
 
-The bounds hold for every posterior Q, with learned inducing inputs too, but not if the prior P
-(kernel and mean function) was learned on the sample. Checked as far as model and data allow, else
-stated by the caller.
+The bounds hold for every posterior Q, but not if the prior P (kernel and mean function) was learned
+on the sample. Checked as far as possible, else stated by the caller.
 """
 
 from __future__ import annotations
@@ -59,13 +58,7 @@ def prior_origin(
 ) -> str:
     """Return the origin of the prior: as stated, unless the data contradict it.
 
-    :param model: its kernel and mean function are the prior.
-    :param data: the sample X [N, D], Y [N, 1].
-    :param stated: "fixed", "split" or "same-data". None: fixed if nothing is trainable, else
-        unknown, with a warning.
-    :param learned_on: the data X [N', D], Y [N', 1] that gave the hyperparameters; no row may be in
-        the sample.
-    :return: a key of `ORIGINS`.
+    X is [N, D], Y [N, 1]; other arguments as `pac_bayes_certificate`. Returns a key of `ORIGINS`.
     :raises UnknownOptionError: for another statement.
     :raises DataError: if `learned_on` does not have the columns of `data`.
     """

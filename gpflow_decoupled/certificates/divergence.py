@@ -1,9 +1,8 @@
 """The exact KL[Q || P] of a model with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`.
 
-P is the GP with the model's kernel and mean function, or the distribution of f under the Laplace
-priors of a linear model. Q keeps P's conditional of f given finitely many values, so the KL of the
-processes is the KL of these values, `prior_kl`. Inducing inputs do not occur in P. Jitter is small
-noise of the inducing values under P and Q alike.
+P is the GP with the model's kernel and mean function, or f under the Laplace priors of a linear
+model. Q keeps P's conditional of f given finitely many values, so the KL of the processes is the KL
+of these values, `prior_kl`. noise of the inducing values under P and Q alike.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ def divergence(model: GPModel) -> float:
 
 
 def _of_basis(basis: Basis, kernel: Kernel) -> float:
-    """KL of a basis; where it subsamples, in blocks of rows.
-
-    The estimate (D25) averages over rows, so its average over all blocks, weighted by size, is
-    exact.
-    """
+    """KL of a basis; the estimate (D25), averaged over all blocks of rows, is exact."""
     mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
     if mean is None or mean.subsample is None:
         return float(basis.prior_kl(basis.factor(kernel)))

@@ -1,8 +1,7 @@
 """Certificates of a Gaussian posterior of weights, given by mean and covariance.
 
-f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V), for example a Laplace
-approximation or a last layer. Values of a GP at the sample are weights with identity features and
-prior covariance k(X, X).
+f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V), for example a last
+layer. Values of a GP at the sample are weights with identity features.
 """
 
 from __future__ import annotations
@@ -43,17 +42,15 @@ def certify_gaussian(
 ) -> PacBayesCertificate:
     """Bound the error rate of a linear classifier with Gaussian weights on new data.
 
-    :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1,
-        independent draws.
+    :param data: features X [N, p] and labels Y [N, 1], 0 or 1, independent draws.
     :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
     :param prior: mean [p] and covariance [p, p] of P, which must not.
     :param delta: failure probability of the bounds over samples, in (0, 1).
     :param hyperparameters: origin of the prior: "fixed" before the sample, learned on another part
         of a "split", or on the "same-data", with a warning.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
-    :return: a `PacBayesCertificate`. Cost: N p^2 + p^3.
-    :raises DataError: for wrong shapes, non-finite entries, labels other than 0 and 1, asymmetric
-        covariances, and a delta outside (0, 1).
+    :return: cost: N p^2 + p^3.
+    :raises DataError: for unusable arrays, asymmetric covariances, and a delta outside (0, 1).
     :raises NumericalError: for a covariance that is not positive definite.
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
@@ -78,13 +75,7 @@ def gaussian_divergence(
 ) -> float:
     """KL[N(m, V) || N(w_0, P_0)] in nats; cost p^3.
 
-    :param posterior: m [p] and V [p, p].
-    :param prior: w_0 [p] and P_0 [p, p].
-    :raises NumericalError: for a covariance that is not positive definite.
-
-    Example::
-
-        gaussian_divergence((np.ones(2), np.eye(2)), (np.zeros(2), np.eye(2)))  # 1.0
+    m and w_0 are [p], V and P_0 [p, p]; raises `NumericalError` unless these are positive definite.
     """
     (mean, cov), (centre, spread) = posterior, prior
     roots = []

@@ -38,8 +38,8 @@ _DECREMENT = 1e-20
 def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> WeightsPosterior:
     """Return the Laplace approximation of logistic regression with a Gaussian prior.
 
-    Newton in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T, with minus the Hessian I + A^T W A, A = X L_0:
-    never singular, also for fewer rows than weights, and separable classes have a mode.
+    Newton in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T: never singular, and separable classes have a
+    mode.
 
     :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1.
     :param prior: mean [p] and covariance [p, p] of the weights.

@@ -94,15 +94,13 @@ def select_by_certificate(
 ) -> CertifiedSelection[Setting]:
     """Train a model for each of J settings of the hyperparameters; choose the smallest bound.
 
-    Each is certified at delta / J, so that all hold together with probability 1 - delta (union
-    bound), the chosen one included.
+    Each is certified at delta / J (union bound).
 
     :param build: setting -> a model with this prior, trained on `data` with the prior fixed.
     :param settings: J settings, fixed before the data.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
-    :param delta: failure probability of the bounds together, over samples, in (0, 1).
+    :param delta: failure probability of the bounds together, in (0, 1).
     :param test: held-out X [N', D], Y [N', 1], whose error rates are reported only.
-    :return: the certificates and the best model. Cost: J trainings.
     :raises DataError: for no settings; other errors as for `pac_bayes_certificate`.
 
     Example::

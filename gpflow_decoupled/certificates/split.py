@@ -24,8 +24,7 @@ def split_for_certificate(
     :param seed: the seed of the split.
     :param stratify: equal class shares; the second part is then not quite an independent sample.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for arrays that are not finite numbers or of different lengths, labels other
-        than [N, 1], a fraction outside (0, 1), or an empty part.
+    :raises DataError: for unusable arrays, a fraction outside (0, 1), or an empty part.
 
     Example::
 
