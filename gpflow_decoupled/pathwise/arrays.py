@@ -29,9 +29,7 @@ def solve_draws(chol: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 def project(features: tf.Tensor, coordinates: tf.Tensor, own: bool = False) -> tf.Tensor:
     """Multiply transposed features by the coordinates of each draw.
 
-    :param features: [G, M, N], or [G, M, S N] if `own`.
-    :param coordinates: [S, L, M].
-    :return: [S, L, N].
+    Features are [G, M, N], or [G, M, S N] if `own`, coordinates [S, L, M], the result [S, L, N].
     """
     if not own:
         return tf.transpose(

@@ -22,9 +22,8 @@ from .projection import prior_coordinates
 class BasisCorrection:
     """The mean of q plus its noise, minus what S prior draws imply at the conditioning values.
 
-    :param state: the result of `basis.factor(kernel)`.
-    :param minus: whitened values eta [S, L, M] of `prior_coordinates`, per `Features.minus`.
-    :param plus: standard normal numbers [S, L, M], per `Features.plus`.
+    `minus` has whitened values eta [S, L, M] of `prior_coordinates`, `plus` standard normal numbers
+    [S, L, M].
     """
 
     kernel: Kernel
@@ -58,7 +57,8 @@ def basis_correction(
 ) -> BasisCorrection:
     """Draw the noise of q and whiten the prior draws; `basis.factor`, and S (M F + M^2).
 
-    :param X: one input [1, D], which sets the sizes of the features.
+    X is one input [1, D], which sets the sizes of the features.
+
     :raises ModelError: for a basis unknown to `prior_coordinates`.
     :raises DataError: for unsuitable inducing variables.
     """

@@ -5,9 +5,8 @@ reciprocal precisions of q(f)'s sites, with means y~),
 
     f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps        (D53)
 
-is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All draws are
-right-hand sides of one system, solved by products with K in blocks; by stochastic gradients in Lin
-et al. 2023 (arXiv:2306.11589).
+is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309; Lin et al. 2023,
+arXiv:2306.11589). All draws are right-hand sides of one system.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ from .prior import PriorDraws
 class DataCorrection:
     """k(x, X) v of S draws.
 
-    :param coefficients: v [N, L S], a latent's columns side by side.
-    :param gap: of the solve, in nats, the largest of a draw.
+    v is [N, L S], a latent's columns side by side; `gap` the largest of a draw, in nats.
     """
 
     kernel: Kernel
@@ -81,9 +79,8 @@ def data_correction(
 ) -> DataCorrection:
     """Solve (D53) for each prior draw, with noise drawn here.
 
-    :param model: with a mean on all data that was solved for.
-    :param data: X [N, D] and Y [N, P], all data.
-    :param solver: tolerance and limits of the solve.
+    X is [N, D], Y [N, P]; `solver` has tolerance and limits.
+
     :raises ModelError: for a model without a mean on all data, or not solved for with these data.
     :raises DataError: for unusable data.
     :raises NumericalError: if a matrix cannot be factorised, or a product overflows.

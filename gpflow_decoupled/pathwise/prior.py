@@ -4,7 +4,7 @@ A stationary kernel is variance E[cos(omega^T (x - x'))], omega drawn from its s
 (Bochner). F draws of omega give 2 F random features (Rahimi & Recht, "Random Features for
 Large-Scale Kernel Machines", 2007)
 
-    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
+phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
 
 For x in units of the lengthscales and z ~ N(0, I),
 
@@ -14,8 +14,7 @@ For x in units of the lengthscales and z ~ N(0, I),
 | Matern, smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom |
 | RationalQuadratic, alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha) |
 
-Linear (one feature per column) and constant kernels are exact. A sum of kernels has the features of
-all its terms.
+Linear (one feature per column) and constant kernels are exact; a sum has the features of its terms.
 """
 
 from __future__ import annotations
@@ -100,12 +99,10 @@ def draw_prior(
 
     :param kernels: per latent: SquaredExponential, Matern, RationalQuadratic, Linear, Constant or
         sums of them. Latents with the same kernel object share features, not weights.
-    :param num_dims: the number of input columns.
+    :param num_dims: columns of the inputs.
     :param num_samples: S, the number of draws.
     :param num_frequencies: F random frequencies per stationary kernel; covariance error about
         variance / sqrt(F).
-    :param rng: the source of frequencies and weights.
-    :return: the functions, to call at inputs X [N, D].
     :raises DataError: for a kernel whose spectral density is not known here.
 
     Example::

@@ -1,9 +1,9 @@
 """The whitened values at a basis's conditioning points that prior draws imply.
 
-A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, with features of
-`bases.base.Features`. For a prior draw g and eta ~ N(0, I), a function of g and fresh noise with
-cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta has the covariance of the first two terms, at all x
-jointly (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). This eta is
+A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For a prior draw g
+and eta ~ N(0, I), a function of g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T
+eta has the covariance of the first two terms, at all x jointly (Matheron's rule; Wilson et al.
+2020, arXiv:2002.09309). This eta is
 
 | the basis conditions on | eta |
 |---|---|
@@ -55,11 +55,7 @@ def prior_coordinates(
 ) -> tuple[tf.Tensor, ...]:
     """Return the whitened values eta of prior draws; register an implementation for a new basis.
 
-    :param basis: the basis, whose class selects the implementation.
-    :param state: the result of `basis.factor(kernel)`.
-    :param kernel: the kernel.
-    :param prior: S draws from the prior.
-    :param rng: the source of fresh noise.
+    :param state: of `basis.factor(kernel)`.
     :return: one array [S, L, M] per `Features.minus`, in order.
     :raises ModelError: for a basis without an implementation.
     :raises DataError: for inducing variables that are not points.

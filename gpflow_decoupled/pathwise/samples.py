@@ -50,12 +50,6 @@ class PathwiseSamples:
     They do not change when the model is trained further, are differentiable in X, and run inside
     `tf.function`.
 
-    :param prior: S draws from the prior.
-    :param correction: from prior draws to posterior draws.
-    :param kernel: a copy of the model's kernel.
-    :param mean_function: a copy of its mean function.
-    :param num_dims: D, the required number of columns; None takes any.
-
     Example::
 
         draws = pathwise_samples(model, 5)
@@ -95,13 +89,11 @@ class PathwiseSamples:
         """Evaluate the functions.
 
         N (F + M^2) + S N (F + M) per latent for F random frequencies; S N (F + M^2) + S N (F + M)
-        if each draw has its inputs. Given all N_data data: N (F + N_data) S, with the kernel
-        computed once for all draws.
+        if each draw has its inputs. Given all N_data data: N (F + N_data) S.
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
-        :raises DataError: for unusable inputs, and if X of rank 3 does not have S entries in its
-            first axis.
+        :raises DataError: for unusable inputs.
         """
         X = as_inputs(X, "X", self._num_dims, float_type(self._kernel))
         own = X.shape.rank == 3
@@ -130,38 +122,32 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    A draw can be evaluated at any inputs, at linear cost. The correction from prior to posterior is
-    exact; the prior is approximated by F random frequencies, with an error of the covariance of
-    about variance / sqrt(F) away from the data. `predict_f_samples` is exact, at N^3 for N inputs.
+    A draw can be evaluated at any inputs, at linear cost. The prior is approximated by F random
+    frequencies, with an error of the covariance of about variance / sqrt(F) away from the data;
+    `predict_f_samples` is exact, at N^3.
 
-    Without `data` the draws are of q(f), which is too wide where the mean is on all data, because
-    its covariance comes from beta. With `data` they are draws of f given all data: prior draws g
-    plus k(x, X) v with (K + D) v = y~ - g(X) - eps, for noise of variance D. Their mean is the
-    model's; their covariance is exact for Gaussian noise, and otherwise the covariance given q(f)'s
-    present sites, without those of negative precision. Latents mixed by a `LinearCoregionalization`
-    are independent, as in q(f).
+    Without `data` the draws are of q(f), which is too wide where the mean is on all data. With
+    `data` they are draws of f given all data: prior draws g plus k(x, X) v with (K + D) v = y~ -
+    g(X) - eps, for noise of variance D. Their mean is the model's; their covariance is exact for
+    Gaussian noise, otherwise given q(f)'s sites of positive precision. Mixed latents are
+    independent, as in q(f).
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
-    :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` that was run or
-        fitted with them.
-    :param solver: settings of the solve for draws given `data`; `tolerance` is the gap of each draw
-        in nats: values are within sqrt(2 gap) prior standard deviations of an exact solve, most far
-        closer. Default: `ConjugateGradients(tolerance=1e-3)`.
-    :param num_frequencies: F, the number of random frequencies of a stationary kernel.
-    :param seed: the seed of frequencies and draws, or their source.
+    :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` trained on them.
+    :param solver: settings of the solve for `data`; values are within sqrt(2 `tolerance`) prior
+        standard deviations of an exact solve. Default: `ConjugateGradients(tolerance=1e-3)`.
+    :param num_frequencies: F, for a stationary kernel.
+    :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data`: N S F, N R^2 for
-        the R points of the preconditioner, and N^2 (D + S L) per product, shared by all draws;
-        memory N (R + S L), never N^2.
-    :raises DataError: for numbers below 1, unusable data, and unsuitable kernels or inducing
-        variables.
-    :raises ModelError: for a model of another family; with `data`, for one without a mean on all
-        data, or not solved for with these data.
+        the R points of the preconditioner, and N^2 (D + S L) per product; memory N (R + S L).
+    :raises DataError: for numbers below 1, unusable data, kernels or inducing variables.
+    :raises ModelError: for a model of another family; with `data`, for one without a mean on them.
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
     :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
-    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020 (arXiv:2002.09309); given all
-    data, Lin, Antoran, Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
+    Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020 (arXiv:2002.09309); Lin, Antoran,
+    Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
 
     Example::
 
