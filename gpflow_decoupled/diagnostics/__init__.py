@@ -1,13 +1,10 @@
-"""Diagnostics: what is wrong with data, model or bound, said before a run, in it and after it.
+"""Diagnostics of data, model and bound, before, in and after a run.
 
-Before: `scales.py` compares the sizes of Y with prior and noise, `lengthscales.py` the spacing of X
-with the kernel, and `start.py` finds hyperparameters to start from. In it: `failure.py` explains a
-step that failed, and `unusable_observation.py` names the row of the data that makes a bound
-infinite. After it: `fall.py` warns of a bound that fell, and `accuracy.py` of expected log
-densities that are not accurate, with the accurate ones of `integrals.py`.
-
-Models are asked for two things, whatever their q: `model.moments(data)` and
-`model.expected_log_densities(moments, data)`. Read `accuracy.py` first.
+Before: `scales.py` compares Y with prior and noise, `lengthscales.py` X with the kernel, and
+`start.py` finds hyperparameters. In it: `failure.py` explains a failed step,
+`unusable_observation.py` names the row that makes a bound infinite. After it: `fall.py` warns of a
+bound that fell, `accuracy.py` of inaccurate expected log densities, with `integrals.py`. Models
+need `moments(data)` and `expected_log_densities(moments, data)` only. Read `accuracy.py` first.
 """
 
 from .accuracy import warn_of_quadrature

@@ -35,17 +35,14 @@ _INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
 
 
 def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None) -> None:
-    """Warn if the expected log densities in the bound of a run are not accurate at its q(f).
+    """Warn if expected log densities in the bound of a run are not accurate at its q(f).
 
-    Not checked are likelihoods with more than two latent functions per observation except
-    `MultiClass`, since finer rules have too many nodes; estimates from draws (`Softmax`,
-    `models.MonteCarlo`); and priors of weights that are not Gaussian.
+    At most 2048 observations are checked. Not checked are models without `moments`, likelihoods
+    with more than two latents per observation except `MultiClass`, estimates from draws, and priors
+    of weights that are not Gaussian. Cost: a prediction.
 
-    :param model: any model; those without `moments` and `expected_log_densities` are not checked.
     :param elbo: the bound that the run reports, in nats.
-    :param data: X [N, D] and Y [N, P], or some of the rows, for a model that does not own them.
-
-    At most 2048 observations are checked, and their error is scaled to all. Cost: a prediction.
+    :param data: X [N, D] and Y [N, P], or some rows, for a model that does not own them.
     """
     if not isinstance(model, CheckedPredictions) or not np.isfinite(elbo):
         return

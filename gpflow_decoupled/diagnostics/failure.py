@@ -27,13 +27,12 @@ def explain(
     step: int,
     likelihood: Likelihood | None = None,
 ) -> NumericalError:
-    """Return the error for a step that failed without a reason.
+    """Return the error for a failed step.
 
-    It blames, in this order: rows of the batch that are not finite, a matrix without a Cholesky
-    factor, and else the posterior precision or a gradient.
+    It blames, in this order: rows of the batch X [B, D], Y [B, P] that are not finite, a matrix
+    without a Cholesky factor, and else the posterior precision or a gradient.
 
-    :param matrices: the matrices that the step factorises, by name, where it failed.
-    :param batch: X [B, D] and Y [B, P] of the step.
+    :param matrices: those that the step factorises, by name.
     """
     for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)

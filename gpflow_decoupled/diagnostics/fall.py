@@ -28,15 +28,12 @@ def warn_of_fall(
 ) -> None:
     """Warn if a run ends far below the bound of its start, or of its best steps.
 
-    :param elbos: the bounds of the steps in nats, the first one at the start.
-    :param end: the bound at the end in nats.
-    :param exact: whether the bounds are exact, not estimates from minibatches or draws.
-    :param rising: whether every step climbs this bound, so that steps in between count.
-    :param sampled_rows: `mean_subsample` of the model, if it has one.
+    Estimates must fall by three of their standard deviations more.
 
-    Estimates must fall by three of their standard deviations more. Example::
-
-        warn_of_fall(result.history["elbo"], result.elbo, len(X), exact=True)
+    :param elbos: of the steps in nats, the first one at the start; `end` the last.
+    :param exact: the bounds are exact, not estimates from minibatches or draws.
+    :param rising: every step climbs this bound, so that steps in between count.
+    :param sampled_rows: the model's `mean_subsample`, if any.
     """
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return

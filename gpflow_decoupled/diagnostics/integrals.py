@@ -1,7 +1,7 @@
-"""Expected log densities to full accuracy, to check those from a fixed number of nodes.
+"""Expected log densities to full accuracy, as a check of quadrature with fixed nodes.
 
-All Gauss-Hermite nodes may miss a likelihood much narrower than q(f). `accurate_expectations`
-doubles the nodes and, where that changes anything, halves panels until each is resolved.
+All Gauss-Hermite nodes may miss a likelihood much narrower than q(f). Nodes are doubled and, where
+that changes anything, panels halved until each is resolved.
 """
 
 from __future__ import annotations
@@ -32,20 +32,11 @@ def accurate_expectations(
 ) -> np.ndarray | None:
     """Return E log p(y_n | f_n) [N], f_n ~ N(mean_n, variance_n), in nats, at any widths.
 
-    41 evaluations of the log density per observation, and some 500 where these do not suffice.
+    41 evaluations of the log density per observation, some 500 where these do not suffice. X is [N,
+    D], mean and variance [N, L], Y [N, P].
 
-    :param X: inputs [N, D].
-    :param mean: [N, L].
-    :param variance: [N, L].
-    :param Y: labels [N, P].
-    :return: exact to 1e-6 where each latent has its labels; elsewhere with twice the nodes, or the
-        likelihood's if over 150; None for a likelihood without nodes.
-
-    Example::
-
-        usual = likelihood.variational_expectations(X, mean, variance, Y)
-        # the error of the bound, in nats
-        np.sum(usual - accurate_expectations(likelihood, X, mean, variance, Y))
+    :return: exact to 1e-6 where each latent has its labels; elsewhere with twice the nodes; None
+        for a likelihood without nodes.
     """
     number = nodes_of(likelihood)
     if number is None:

@@ -29,15 +29,14 @@ _COMPOSITES = (Sum, Product, SeparateIndependent, LinearCoregionalization)
 
 
 def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterator[str]:
-    """Yield a sentence for lengthscales far too short for the rows of X [N, D], and for each column
-    for which they are far too long.
+    """Yield a sentence per misfit of lengthscales and rows X [N, D]: far too short, or far too
+    long.
 
-    Kernels with other parts than isotropic stationary and constant ones are not judged. Of several
-    parts all must be at fault.
+    Kernels with other parts than isotropic stationary and constant ones are not judged; of several
+    parts all must be at fault. Cost: distances of at most 50 rows to at most 50,000, and the range
+    of X.
 
     :param num_data: rows of the whole data set, of which X may be a sample.
-
-    Cost: distances of at most 50 rows to at most 50,000, and the range of X.
     """
     leaves = [leaf for leaf in _leaves(kernel) if not isinstance(leaf, Static)]
     if not leaves or not all(isinstance(leaf, IsotropicStationary) for leaf in leaves):

@@ -1,7 +1,7 @@
-"""Whether data and model are on the same scale, before anything is trained.
+"""Compare the scales of data and model, before training.
 
-`warn_of_scales` compares Y with the sizes that prior and noise can explain, and X with the
-lengthscales (`lengthscales.py`). `check_digits` refuses a noise below the round-off of the prior.
+`warn_of_scales` compares Y with prior and noise, and X with the lengthscales. `check_digits`
+refuses a noise below the round-off of the prior.
 """
 
 from __future__ import annotations
@@ -47,13 +47,8 @@ _REMEDY = (
 def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> None:
     """Warn if prior and noise cannot explain the size of Y, or lengthscales do not fit X.
 
-    :param X: inputs [N, D] of all data, or of a minibatch.
-    :param Y: observations [N, P].
-
-    Fewer than 10 rows are not judged, and constant columns are left to other warnings. From large
-    data a sample is taken. Example::
-
-        warn_of_scales(model, X, 1000.0 * Y, len(X))
+    X is [N, D], Y [N, P], all data or a minibatch. Fewer than 10 rows and constant columns are not
+    judged; large data are sampled.
     """
     if len(X) < _FEWEST:
         return
@@ -64,18 +59,10 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) 
 def check_digits(model: GPModel, X: tf.Tensor) -> None:
     """Refuse a noise variance below the round-off of the prior variance.
 
-    Sums of the two would be the larger one to the last digit: bounds and variances would be
-    round-off, and a bound may lie above the evidence.
+    Sums of the two would be round-off, and a bound may lie above the evidence. Only a single noise
+    variance of a `Gaussian` is checked, at inputs X [n, D].
 
-    :param model: before training; only a single noise variance of a `Gaussian` likelihood is
-        looked at.
-    :param X: some inputs [n, D].
-    :raises DataError: if the ratio of the two is beyond the digits of the model's type, 4.5e15 for
-        float64.
-
-    Example::
-
-        check_digits(model, tf.constant(X[:1000]))
+    :raises DataError: if the ratio is beyond the digits of the model's type, 4.5e15 for float64.
     """
     variance = single_noise_variance(model.likelihood)
     beta = getattr(getattr(model, "basis", None), "beta", None)
@@ -96,26 +83,13 @@ def check_digits(model: GPModel, X: tf.Tensor) -> None:
 def has_scale(likelihood: Likelihood) -> bool:
     """Whether Y may be shifted and scaled: True for `Gaussian`, `StudentT` and `Laplace`, False for
     counts and labels.
-
-    Example::
-
-        has_scale(gpflow.likelihoods.Poisson())  # False
     """
     return isinstance(likelihood, _PLUS_NOISE)
 
 
 def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """The variance of the noise [N, P], or its squared scale where it has no variance (`StudentT`
-    with df up to 2).
-
-    :param likelihood: one that `has_scale`.
-    :param X: inputs [N, D].
-    :param F: values of f [N, P].
-
-    Example::
-
-        # an array of 0.1, as often as Y has entries
-        noise_variance(gpflow.likelihoods.Gaussian(0.1), X, np.zeros_like(Y))
+    """Variance of the noise [N, P] at X [N, D] and F [N, P], or its squared scale if it has
+    none.
     """
     if isinstance(likelihood, StudentT) and float(likelihood.df) <= 2.0:
         return np.broadcast_to(np.square(np.asarray(likelihood.scale)), F.shape)
@@ -131,10 +105,9 @@ def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> 
 
 
 def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iterator[str]:
-    """Yield a sentence for each column of Y [N, P] far larger or smaller than the prior at X
-    [N, D]; none for labels and counts.
+    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D].
 
-    Heavy-tailed likelihoods allow for outliers: for them the median is the typical deviation.
+    Labels and counts are not judged. Under heavy tails the median is the typical deviation.
     """
     if not has_scale(model.likelihood):
         return

@@ -1,14 +1,12 @@
-"""Find hyperparameters to start from, from the data, before the first step.
+"""Find hyperparameters from the data, before the first step.
 
-Adam moves a hyperparameter by its learning rate per step: a lengthscale that starts at 1 does not
-reach 80 in an ordinary run. An exact GP on some hundred random rows finds it in a second:
+Adam moves a hyperparameter by its learning rate per step, too slowly from 1 to 80. An exact GP on
+some hundred random rows finds it in a second:
 
-1. Guess from the data: lengthscales sqrt(D) times the standard deviations of the columns, the
-   variance of Y for the kernel, a tenth of it for the noise. Keep the guess if it explains the rows
-   better than the present values.
+1. Guess: lengthscales sqrt(D) times the columns' standard deviations, the variance of Y for the
+kernel, a tenth of it for the noise. Keep the guess if it explains the rows better.
 2. Climb the log evidence of the rows by L-BFGS.
-3. Add to the noise variance the mean variance that inducing points leave unexplained, which their
-   model has to take for noise.
+3. Add to the noise the mean variance that inducing points leave unexplained.
 """
 
 from __future__ import annotations
@@ -88,26 +86,23 @@ def initialize(
     seed: int = 0,
     deadline: float = float("inf"),
 ) -> Start:
-    """Set kernel, noise and mean function to values that suit the data, before a model is built.
+    """Fit kernel, noise and mean function to some rows of the data, before a model is built.
 
     Parameters that are not trainable keep their values, and so do all if no better ones are found.
-    `select` chooses better inducing points with such a kernel. `fit(initialize="auto")` does the
-    same for a model.
+    `fit(initialize="auto")` does the same for a model.
 
     :param kernel: a kernel of one output.
-    :param likelihood: a `gpflow.likelihoods.Gaussian`. For classification, regressions on the
-        labels gave no better start.
+    :param likelihood: a `gpflow.likelihoods.Gaussian`.
     :param data: (X [N, D], Y [N, P]).
     :param mean_function: m_0(x); zero if not given.
-    :param beta: inducing points, if known; then the noise accounts for what they leave unexplained.
+    :param beta: inducing points, whose unexplained variance the noise then includes.
     :param rows: the largest number of random rows n.
     :param seed: of the rows.
-    :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
-    :return: a record of the search.
+    :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :raises ModelError: for another likelihood, and for a multi-output kernel.
     :raises DataError: for unusable data.
-    :raises NumericalError: if neither the guess nor the present values have a finite evidence;
-        nothing has changed then.
+    :raises NumericalError: if neither guess nor present values have a finite evidence; nothing
+        changes.
 
     Cost: some 100 n^3 operations. Example::
 

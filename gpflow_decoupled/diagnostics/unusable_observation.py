@@ -37,17 +37,13 @@ def unusable_observation(
 ) -> NumericalError | None:
     """Return the error for the first observation whose expected log density is not finite.
 
-    It is looked for at the given moments and at the model's q(f), and at the prior for models
-    whose runs may start there.
+    Tried are the given moments, the model's q(f), and for some models the prior.
 
-    :param model: any model; there is no answer for models without the methods `moments` and
-        `expected_log_densities`.
-    :param data: X [N, D] and Y [N, P] at which the bound was not finite; None for the data of a
-        model that owns them. Without `moments` such a model always takes its own.
+    :param data: X [N, D] and Y [N, P], or None for a model that owns them.
     :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
-    :param rows: the numbers of these rows in the whole data set [N]; counted if None.
-    :return: None if all expectations are finite, or the moments themselves are not: then the cause
-        is elsewhere.
+    :param rows: numbers of these rows in the whole data set [N]; counted if None.
+    :return: None if all expectations are finite, the moments are not, or the model has no
+        `moments`.
     """
     if not isinstance(model, CheckedPredictions):
         return None
@@ -67,12 +63,9 @@ def unusable_observation(
 
 @contextmanager
 def naming_observation(model: object, moments: Callable[[], _Pair] | None = None) -> Iterator[None]:
-    """Make a `NumericalError` that is raised inside name the observation that causes it, if one
-    does.
+    """Make a `NumericalError` raised inside name the observation that causes it, if any.
 
-    :param model: as of `unusable_observation`, with data of its own.
-    :param moments: computes the moments of f at the data where the run starts; called after an
-        error only.
+    :param moments: computes the moments of f at the start of the run; called after an error only.
     """
     try:
         yield
