@@ -1,8 +1,8 @@
 """Replicas of `tf.distribute`; with one replica nothing changes, to the last bit.
 
-`sums` serves the code of a training step, which each replica runs on its rows of a batch; `group`
-the code around a step, which each worker process runs. `row_sums` adds up passes over data of any
-size, `datasets` finds the shard of a worker, and `checks` refuses what would fail silently.
+`sums` is for code of a training step, which each replica runs on its rows; `group` for code around
+it, which each worker runs. `row_sums` adds up passes over data, `datasets` finds a worker's shard,
+`checks` refuses silent failures.
 """
 
 from .checks import (

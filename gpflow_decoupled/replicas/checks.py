@@ -51,11 +51,7 @@ def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> N
 
     :param variables: the model's, of any shapes [...].
     :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None
-        outside of a scope of several replicas with variables that no strategy mirrors.
-
-    Example::
-
-        check_strategy(tf.distribute.MirroredStrategy())
+        outside of all scopes.
     """
     if strategy is None:
         around = tf.distribute.get_strategy()
@@ -91,8 +87,7 @@ def refuse_elsewhere(
 ) -> None:
     """Refuse variables that the strategy does not mirror.
 
-    :param strategy: the strategy that trains them; None refuses nothing.
-    :param variables: by the names that users know, of any shapes [...].
+    :param variables: by the users' names, of any shapes [...].
     :raises DataError: with the name of the first one.
     """
     for name, variable in variables.items():
@@ -105,15 +100,7 @@ def apply_trainable(variables: Iterable[tf.Variable]) -> None:
 
     GPflow writes the flag to the mirrored variable, TensorFlow reads the one of its first copy.
 
-    :param variables: of a model, of any shapes [...]; unmirrored ones are untouched.
-
-    Example::
-
-        with strategy.scope():
-            kernel = gpflow.kernels.Matern52()
-            gpflow.set_trainable(kernel, False)
-        apply_trainable(kernel.variables)
-        assert not kernel.trainable_variables
+    For a model's variables of any shapes [...]; unmirrored ones are untouched.
     """
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
@@ -125,7 +112,6 @@ def apply_trainable(variables: Iterable[tf.Variable]) -> None:
 def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
     """Return the workers of the strategy that trains a model.
 
-    :param strategy: the strategy passed with it, or None.
     :raises DataError: for an unsupported strategy, or one that does not mirror the model's
         variables.
     """
@@ -144,8 +130,8 @@ def refuse_other_workers(
 ) -> None:
     """Refuse workers whose model, data or settings differ from the first worker's.
 
-    :param arrays: the data, X [N, D] and Y [N, P].
-    :param settings: JSON values, by the same names on all workers.
+    Arrays X are [N, D], Y [N, P]; settings are JSON values by name.
+
     :raises DataError: on all workers, with the first name that differs.
     """
     parameters = parameter_dict(model)
@@ -158,13 +144,7 @@ def refuse_other_workers(
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
-    """All variables of a model by name, Parameters' by the Parameter's name.
-
-    Example::
-
-        fix = "build the model inside of `with strategy.scope():`."
-        refuse_elsewhere(strategy, named_variables(model), fix)
-    """
+    """All variables of a model by name, Parameters' by the Parameter's name."""
     leaves = {
         name: getattr(leaf, "unconstrained_variable", leaf)
         for name, leaf in parameter_dict(model).items()

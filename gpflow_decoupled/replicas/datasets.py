@@ -18,15 +18,8 @@ Data = TypeVar("Data")
 def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
     """Return this worker's data: the argument, or what a function of an `InputContext` returns.
 
-    :param data: arrays, a dataset, or a function.
     :raises DataError: for a dataset that several workers would each read in full, and for an
         unsuitable function.
-
-    Example::
-
-        dataset = dataset_of(
-            lambda context: rows.shard(2, context.input_pipeline_id).batch(100), group
-        )
     """
     if isinstance(data, tf.data.Dataset) and group.workers > 1:
         raise DataError(
@@ -60,12 +53,7 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
 
 
 def starts_passes(data: object) -> bool:
-    """Return True if data are a function without arguments, which starts a pass over batches.
-
-    Example::
-
-        starts_passes(lambda: iter([(X, Y)]))  # True
-    """
+    """Return True if data are a function without arguments, which starts a pass over batches."""
     if not callable(data):
         return False
     try:

@@ -34,15 +34,7 @@ class Group:
     """All replicas of a strategy outside of `strategy.run`, or this process alone.
 
     A worker is a process with one or more replicas. All workers must make the calls that send
-    messages in the same order.
-
-    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy` (see `check_strategy`),
-        or None for one process.
-
-    Example::
-
-        group = Group(tf.distribute.MirroredStrategy())
-        step = tf.function(group.on_rows(lambda X, Y, seed: total([tf.reduce_sum(Y)])[0]))
+    messages in the same order. The strategy is as in `check_strategy`, or None.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:
@@ -83,13 +75,10 @@ class Group:
     ) -> Callable[..., Result]:
         """Return a function of a batch that each replica runs on its rows of the batch.
 
-        Replica r of R takes the rows r, r + R, ...; their numbers may differ by one.
+        Replica r of R takes the rows r, r + R, ... The function takes (X [B, D], Y [B, P], seed
+        [2]); the returned one gives the result of this process's first replica.
 
-        :param function: (X [B, D], Y [B, P], seed [2]) -> a tensor or a tuple of tensors.
-        :param of_worker: the batch belongs to this worker, whose replicas share it; else all
-            workers have the same batch.
-        :return: a function of the same arguments that returns the result of this process's first
-            replica.
+        :param of_worker: the batch belongs to this worker; else all workers have the same batch.
         """
         if self.strategy is None:
             return function
@@ -111,10 +100,7 @@ class Group:
         return all_replicas
 
     def gather(self, value: float | np.ndarray) -> np.ndarray:
-        """Return each worker's value, [workers, ...]; one message, after which all have arrived.
-
-        :param value: a number, or an array [...] of the same shape on all workers.
-        """
+        """Return each worker's value, [workers, ...]; one message, after which all have arrived."""
         own = np.zeros((self.workers, *np.shape(value)))
         own[self.number] = value
         if self.workers == 1:
@@ -138,8 +124,7 @@ class Group:
     def refuse_unlike(self, values: Mapping[str, object]) -> None:
         """Refuse workers whose values differ from the first worker's; one message.
 
-        :param values: JSON values, by the same names on all workers.
-        :raises DataError: on all workers, with the first name that differs.
+        :raises DataError: on all workers, with the first name that differs; `values` are JSON.
         """
         digests = self.gather(
             np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()])
@@ -187,11 +172,7 @@ class Group:
         them unchanged.
 
         :param function: returns tensors of the same shapes [...] on all workers; sends no messages.
-        :raises WorkerError: if it has failed on another worker, or another worker is gone.
-
-        Example::
-
-            (whole,) = group.summed(lambda: [tf.reduce_sum(rows[group.number :: group.workers])])
+        :raises WorkerError: if it failed on another worker, or one is gone.
         """
         own = list(self.together(function))
         if self.workers == 1:
@@ -217,14 +198,9 @@ class Group:
     ) -> list[np.ndarray]:
         """Evaluate a function on all rows, each worker computing its share; one message.
 
-        :param function: rows X [n, D] -> arrays [n, ...], row by row, as `model.predict_y`; sends
-            no messages.
+        :param function: rows X [n, D] -> arrays [n, ...], row by row; sends no messages.
         :param X: all rows [N, D], the same on all workers.
         :return: the arrays [N, ...], in float64 if there are several workers.
-
-        Example::
-
-            mean, variance = Group(strategy).over_rows(model.predict_y, X_new)
         """
         if len(X) < self.workers or self.workers == 1:
             return [np.asarray(part) for part in function(X)]

@@ -20,20 +20,12 @@ Sums = TypeVar("Sums")
 class RowSums(Generic[Shared, Sums]):
     """Sum the contributions of many blocks of rows, with one message at the end.
 
-    Each worker reads its blocks, perhaps in different numbers, and its replicas share their rows. A
-    single replica sends nothing.
+    Each worker reads its blocks, and its replicas share their rows. A single replica sends nothing.
 
-    :param add: (shared, sums, X [B, D], Y [B, P]) -> sums with these rows. It sends no messages,
-        and accepts blocks without rows.
+    :param add: (shared, sums, X [B, D], Y [B, P]) -> sums with these rows, perhaps none; sends no
+        messages.
     :param compile: False runs `add` eagerly.
     :param symmetric: places of symmetric matrices [..., M, M] in the sums; one triangle is sent.
-
-    Example::
-
-        squares = RowSums(
-            Group(strategy), lambda scale, sums, X, Y: (sums[0] + scale * tf.reduce_sum(Y**2),)
-        )
-        (found,) = squares(2.0, (tf.zeros([], tf.float64),), blocks)
     """
 
     def __init__(
@@ -53,8 +45,8 @@ class RowSums(Generic[Shared, Sums]):
     ) -> Sums:
         """Return the sums over all rows of all workers, bitwise the same on each.
 
-        :param shared: tensors, nested, that do not depend on the rows.
-        :param zero: sums of no rows, nested tensors of static shapes.
+        :param shared: nested tensors that do not depend on the rows.
+        :param zero: sums of no rows, of static shapes.
         :param blocks: this worker's X [B, D] and Y [B, P].
         :raises WorkerError: if another worker could not read its blocks, or is gone.
         """

@@ -1,8 +1,7 @@
 """Sums inside a training step that several replicas run on their rows of the batch.
 
-Each replica adds up its rows, and `total` adds the replicas. A term that does not depend on the
-data, such as a KL divergence, is the same on each and enters as a `share`. Messages are counted
-when a step is traced.
+`total` adds the replicas' sums. A term without data, such as a KL divergence, enters as a `share`.
+Messages are counted when a step is traced.
 """
 
 from __future__ import annotations
@@ -71,15 +70,10 @@ def fold_in_rank(seed: tf.Tensor) -> tf.Tensor:
 def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[tf.Tensor]:
     """Sum each tensor over the replicas in one message; a single replica returns them unchanged.
 
-    Not inside a loop or a branch of a graph, where TensorFlow cannot sum over replicas.
+    Not inside a loop or branch of a graph, where TensorFlow cannot sum over replicas.
 
     :param parts: tensors of one type and any shapes [...].
     :param symmetric: places of symmetric matrices [..., M, M] in `parts`; one triangle is sent.
-    :return: the sums, with the shapes of `parts`, bitwise the same on all replicas.
-
-    Example::
-
-        bound, precision = total([bound, precision], symmetric=[1])
     """
     if count() == 1 or not parts:
         return list(parts)
@@ -127,14 +121,7 @@ def note_message(replica: int, size: int) -> None:
 
 @contextmanager
 def counted() -> Iterator[list[Message]]:
-    """Collect the messages traced or sent eagerly in this block by this process's replicas.
-
-    Example::
-
-        with counted() as messages:
-            fit(model, (X, Y), steps=1, strategy=strategy)
-        print(len([one for one in messages if one.replica == 0]))
-    """
+    """Collect the messages traced or sent eagerly in this block by this process's replicas."""
     messages: list[Message] = []
     _watching.append(messages)
     try:
