@@ -29,11 +29,6 @@ class Compiled(Generic[Arguments, Result]):
 
     :param function: a function of tensors without side effects, because it may be traced twice.
     :param options: passed to `tf.function`, for example `reduce_retracing` or `input_signature`.
-
-    Example::
-
-        step = Compiled(lambda x: tf.reduce_sum(x**2), reduce_retracing=True)
-        step(tf.ones([3]))
     """
 
     def __init__(self, function: Callable[Arguments, Result], **options: object) -> None:
@@ -104,10 +99,6 @@ def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     that is not taken. Three such branches were a fifth of a small training step.
 
     :param branch: a function without arguments that returns tensors; it may write to variables.
-
-    Example::
-
-        tf.cond(factor.ok, lambda: factor.chol, rarely(lambda: shifted(matrix)))
     """
     if tf.executing_eagerly() or traced_for_xla():
         return branch
@@ -117,10 +108,6 @@ def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
 def traced_for_xla() -> bool:
     """Whether a `tf.function` with `jit_compile=True` is being traced, in which no shape may depend
     on values.
-
-    Example::
-
-        rows = tf.linalg.diag(mask) if traced_for_xla() else tf.boolean_mask(tf.eye(N), mask)
     """
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:

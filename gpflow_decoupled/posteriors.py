@@ -86,11 +86,6 @@ class BasisPosterior(AbstractPosterior):
     :param mean_function: added to the mean of the outputs; zero if not given.
     :param precompute_cache: "tensor", "variable", or "nocache" to factorise at every prediction.
     :param num_dims: D, the required number of columns; None takes any.
-
-    Example::
-
-        posterior = model.posterior()  # a BasisPosterior
-        mean, variance = posterior.predict_f(Xnew)
     """
 
     def __init__(

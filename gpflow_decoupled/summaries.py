@@ -39,24 +39,14 @@ _ROW = re.compile(r"<tr><td>.*?</tr>\n?", re.DOTALL)
 
 
 def one_line(thing: object, *words: str, **values: object) -> str:
-    """`Name(word, name=value, ...)` with arrays by shape, below 300 characters.
-
-    Example::
-
-        one_line(model, "Matern52", "Gaussian", beta=30)  # "ODVGP(Matern52, Gaussian, beta=30)"
-    """
+    """`Name(word, name=value, ...)` with arrays by shape, below 300 characters."""
     parts = [_cut(word, _LONGEST_WORD) for word in words]
     parts += [f"{name}={described(value)}" for name, value in values.items()]
     return f"{type(thing).__name__}({_cut(', '.join(parts), _LONGEST_LINE - len(type(thing).__name__))})"  # noqa: E501
 
 
 def model_line(model: GPModel, **values: object) -> str:
-    """`one_line` of a GP model: class, kernel, likelihood, and `values`.
-
-    Example::
-
-        model_line(gpflow.models.GPR(data, Matern52()))  # "GPR(Matern52, Gaussian)"
-    """
+    """`one_line` of a GP model: class, kernel, likelihood, and `values`."""
     return one_line(model, kernel_name(model.kernel), type(model.likelihood).__name__, **values)
 
 
@@ -71,12 +61,7 @@ def kernel_name(kernel: Kernel) -> str:
 
 
 def settings_line(thing: object) -> str:
-    """`Name(setting=value, ...)` of the constructor arguments that the object keeps.
-
-    Example::
-
-        settings_line(JaakkolaJordan())  # "JaakkolaJordan(tolerance=1e-08, max_steps=2000)"
-    """
+    """`Name(setting=value, ...)` of the constructor arguments that the object keeps."""
     names = [name for name in inspect.signature(type(thing)).parameters if hasattr(thing, name)]
     return one_line(thing, **{name: getattr(thing, name) for name in names})
 
@@ -131,10 +116,6 @@ def short_repr(value: object) -> str:
     """`repr` for messages: large arrays by type and shape, others in a line.
 
     NumPy's numbers are shown as Python's, whose `repr` does not depend on NumPy's version.
-
-    Example::
-
-        short_repr(-1), short_repr(np.ones([20, 1]))  # "-1", "<ndarray of shape (20, 1)>"
     """
     if isinstance(value, (np.ndarray, tf.Tensor)) or hasattr(
         value, "iloc"

@@ -27,10 +27,6 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
     :param message: complete sentences: what was found, and what to do.
     :param category: the class of the warning, by which users silence it.
-
-    Example::
-
-        warn_user("Y[:, 0] is constant: the kernel's variance will shrink to zero.")
     """
     frame = _users_frame(sys._getframe(1))
     warnings.warn_explicit(

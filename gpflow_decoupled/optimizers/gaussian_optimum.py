@@ -89,9 +89,6 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
     """X [N, D], Y [N, L] less the mean function, and noise variance, for `basis.collapsed_elbo`.
 
     Raises the `ModelError`s of `optimal_parameters`; a bound that cannot be computed is NaN.
-    Example::
-
-        bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
     """
     noise = single_noise_variance(model.likelihood)
     if noise is None:

@@ -50,10 +50,6 @@ def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Te
     :param log_weights: log pi [J], normalised.
     :param means: m [J, D].
     :param roots: lower triangular roots of S, [J, D, D].
-
-    Example::
-
-        entropy = bhattacharyya_entropy(tf.math.log([0.5, 0.5]), means, roots)
     """
     distance, log_det = _pairs(means, roots)
     own = _log_det(roots)
