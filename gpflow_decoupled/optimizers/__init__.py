@@ -1,7 +1,6 @@
 """Optimizers for the variational posterior q(f).
 
-All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both. A verb means the same
-everywhere:
+All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 
 | call | effect | models: optimizers |
 |---|---|---|
@@ -22,15 +21,15 @@ everywhere:
 | `run(number)` | a round on the hyperparameters | `NNGP`: `NeighbourRounds` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
-`minimize` does not compute the bound after the step, and works inside `tf.function`. `run` and
-`sweep` watch the bound on all data, shorten steps that lower it, and return a result. A model of
-the wrong family raises `ModelError` with the right method.
+`minimize` does not compute the bound, and works inside `tf.function`. `run` and `sweep` watch it on
+all data, shorten steps that lower it, and return a result. A model of the wrong family raises
+`ModelError` with the right method.
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
-`affine_independent`, `mixture`, `approximations` and `data_mean`. Read what they share first:
-`steps` (step sizes, negative precisions), `ascent` (the loop that halves bad steps), `results`, and
-`gpflow_decoupled.lbfgs`. `adam` is a faster Adam for `fit`, `gaussian_optimum` has closed forms for
-Gaussian noise, `neighbours` learns kernel and noise from nearest neighbours.
+`affine_independent`, `mixture`, `approximations` and `data_mean`. Read `steps`, `ascent` (the loop
+that halves bad steps), `results` and `gpflow_decoupled.lbfgs` first. `adam` is a faster Adam,
+`gaussian_optimum` has closed forms for Gaussian noise, `neighbours` learns kernel and noise from
+nearest neighbours.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

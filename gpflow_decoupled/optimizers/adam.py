@@ -1,7 +1,6 @@
 """Keras's Adam by TensorFlow's fused operation: one per variable instead of 22.
 
-At 30 inducing points and 64 rows a training step is about 600 operations of a microsecond, and Adam
-was a seventh of them. Same numbers to round-off.
+Adam was a seventh of a training step with 30 inducing points and 64 rows.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
 def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> None:
     """Apply gradients as Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
 
-    :param pairs: (gradient [...], variable) for each variable of the slots, in order.
+    `pairs` are (gradient [...], variable) for each variable of the slots, in order.
     """
     powers = dict[tf.DType, list[tf.Tensor]]()
     for (gradient, variable), first, second in zip(pairs, slots.first, slots.second):

@@ -37,10 +37,7 @@ class Climber(Protocol[Point]):
         """Return the point after `share` of step number `step` from `now`."""
 
     def accept(self, now: Point, then: Point) -> bool:
-        """Decide whether `then` replaces `now`; if so, write it to the model and record it.
-
-        Otherwise leave the model at `now`.
-        """
+        """Decide whether `then` replaces `now`; if so, write it to the model and record it."""
 
     def converged(self, now: Point) -> bool:
         """True if `now`, the start or an accepted proposal, can end the run."""
@@ -74,7 +71,8 @@ def ascend(
     2. If accepted, go on from there, and double the share up to 1.
     3. If not, halve the share. Give up below 2^-max_halvings.
 
-    :param steps: numbers of the steps, a progress bar for example; refused steps count too.
+    `steps` are numbers, a progress bar for example; refused steps count too.
+
     :return: the last point and the reason: `CONVERGED`, `STUCK` or `spent`.
     """
     now, share, refused = start, 1.0, None
@@ -103,7 +101,6 @@ def has_fallen(
 ) -> bool:
     """True if a bound in nats has fallen by more than round-off, or is not a number.
 
-    :param relative: tolerated decrease, as a share of the bound.
-    :param absolute: and in nats; the two add up.
+    Tolerated are a share `relative` of the bound plus `absolute`.
     """
     return not after >= before - (relative * abs(before) + absolute)

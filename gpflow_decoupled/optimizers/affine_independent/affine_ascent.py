@@ -1,7 +1,7 @@
 """Affine-independent KL inference: the best Gaussian q, then A, b and shapes jointly.
 
-q(w) is the density of w = A v + b in whitened coordinates, v_d independent with a standardised
-density of shape theta_d, the base distribution. The bound is (A2) of NOTATION.md.
+q(w) is the density of w = A v + b in whitened coordinates, v_d independent with the base
+distribution.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ class AffineIndependentAscent:
     :param keep_better: leave a normal base if the Gaussian has the greater bound, which happens
         only for fixed shapes or a family without a normal member.
     :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, until a
-        round gains less than the tolerance. For log-concave likelihoods the first two are concave.
-        The default is faster. Needs structure "lu".
+        round gains less than the tolerance; slower. Needs structure "lu".
     :raises DataError: for settings out of range.
 
     Example::

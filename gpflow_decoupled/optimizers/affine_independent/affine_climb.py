@@ -26,10 +26,9 @@ def climb(
 ) -> tuple[np.ndarray, float, str]:
     """Maximise from `start` [n]: the best point [n], its value, the reason for stopping.
 
-    :param function: the bound in nats and its gradient.
-    :param record: called with the best bound so far and the evaluations since the last call.
-    :param tolerance: stop when six iterations gain less, in nats.
-    :param low: lower limits [n], if any.
+    The function has the bound in nats and its gradient; `record` is called with the best bound so
+    far and the new evaluations. A climb ends when six iterations gain less than `tolerance` nats.
+
     :raises NumericalError: if the bound at the start is not finite.
     """
     found = lbfgs_ascent(

@@ -1,7 +1,7 @@
 """Coordinates of the joint L-BFGS run that whiten the Gaussian optimum.
 
-Near its optimum the bound curves in w roughly as the Gaussian's. With C a root of that covariance,
-A = C A~ and b = C b~, curvatures are similar in all directions and L-BFGS needs fewer iterations.
+The bound curves in w roughly as the Gaussian's. With C a root of that covariance, A = C A~ and b =
+C b~, curvatures are similar in all directions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from ...lbfgs import Objective
 class ClimbCoordinates:
     """The change of coordinates A = C A~, b = C b~ for the vector [n] of all variables of q.
 
-    C is lower triangular, so the left factor of the structures "lower" and "lu" stays triangular.
-
-    :param C: [D, D], lower triangular; None, for "low_rank", changes nothing.
-    :param variables: of A, b and the shapes, in the vector's order.
+    C [D, D] is lower triangular, so "lower" and "lu" stay triangular; None, for "low_rank", changes
+    nothing.
     """
 
     def __init__(

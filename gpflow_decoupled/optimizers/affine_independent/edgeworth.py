@@ -1,14 +1,14 @@
 """Initial rotation of A and shapes, by an Edgeworth expansion.
 
-At the Gaussian optimum N(b, A A^T) any rotation A Q gives the same Gaussian, but not the same q for
-non-normal v_d; and a skew-normal base has a saddle at the normal, where the gradient in the shapes
-vanishes. The bound expanded in the skewness gamma_d of each v_d is to leading order, (A18),
+At the Gaussian optimum N(b, A A^T) any rotation A Q gives the same Gaussian, but another q for
+non-normal v_d; and the gradient in a skew-normal's shapes vanishes there. The bound in the skewness
+gamma_d of each v_d is to leading order, (A18),
 
     gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
 
-with projections alpha = X A and E under the Gaussian. The best skewness is s_d, with a gain of
-sum_d s_d^2 / 12, (A19), which Q maximises. Symmetric bases use excess kurtosis, fourth powers and
-derivatives, 24 and 48 for 6 and 12. Gains of both kinds add up.
+with alpha = X A and E under the Gaussian. The best skewness is s_d, with a gain of sum_d s_d^2 /
+12, (A19), which Q maximises. Symmetric bases use excess kurtosis, fourth powers and derivatives, 24
+and 48 for 6 and 12.
 """
 
 from __future__ import annotations
@@ -121,8 +121,7 @@ def _derivatives(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N].
 
-    By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, y = m + sigma z, He the Hermite
-    polynomial.
+    By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, He the Hermite polynomial.
     """
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
@@ -146,10 +145,7 @@ def _derivatives(
 
 
 def _sorted(expansion: _Expansion) -> np.ndarray:
-    """The permutation [D, D] that moves the most gainful columns of alpha (A19) to the front.
-
-    For k = D the order stays.
-    """
+    """The permutation [D, D] that moves the most gainful columns of alpha (A19) to the front."""
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
     slopes = {order: weights[:, place] @ alpha**order for place, order in enumerate(orders)}
@@ -165,8 +161,7 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 def _rotation(expansion: _Expansion) -> np.ndarray:
     """The orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha Q.
 
-    Each sweep solves the linearised objective by a singular value decomposition, from several
-    starts because there are local maxima.
+    Sweeps of singular value decompositions, from several starts because of local maxima.
     """
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)

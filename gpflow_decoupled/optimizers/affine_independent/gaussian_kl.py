@@ -46,10 +46,8 @@ class GaussianSolution(NamedTuple):
 class GaussianProblem:
     """The bound of a Gaussian q in its mean b and root L, with gradients.
 
-    :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 for a Gaussian prior, 0 where the prior is a site.
-    :param constant: added to the bound, in nats.
-    :param integration: for sites without a closed form.
+    Features of the sites are [N, D]; `gaussian` [D] is 1 for a Gaussian prior, 0 where the prior is
+    a site.
     """
 
     def __init__(
@@ -116,11 +114,7 @@ class GaussianProblem:
     def solve(
         self, tolerance: float, max_evaluations: int, record: StageRecord
     ) -> GaussianSolution:
-        """Find the optimum, from a narrow q at the prior mean.
-
-        :param tolerance: in nats; L-BFGS ends when six iterations gain less.
-        :param record: called with every step.
-        """
+        """Find the optimum, from a narrow q at the prior mean."""
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # points where something overflows are refused

@@ -1,7 +1,7 @@
 """The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS.
 
-For concave g_n the bound is concave in (b, L) at fixed U and shapes, with one maximum while the
-signs of L's diagonal stay; likewise in (b, U) at fixed L, (A20), but not in L and U jointly.
+For concave g_n the bound is concave in (b, L) at fixed U and shapes, and in (b, U) at fixed L,
+(A20), but not jointly.
 """
 
 from __future__ import annotations
@@ -66,11 +66,8 @@ def climb_in_turns(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Climb from `start` [n]: the best point [n], the value after each turn, the reason.
 
-    :param function: the bound in nats and its gradient, of all coordinates.
-    :param turns: the coordinates that each turn of a round moves.
-    :param record: called with the best bound so far and the evaluations since the last call.
-    :param tolerance: in nats; a turn ends as `climb`, the run when a round gains less.
-    :raises NumericalError: if the bound at the start is not finite.
+    `turns` has the coordinates that each turn of a round moves; a turn ends as `climb`, the run
+    when a round gains less than `tolerance` nats.
     """
     x, bounds, done = start.copy(), [-np.inf], 0
 

@@ -17,7 +17,7 @@ from ...models import CVIGP
 
 
 class DensityExpansion(NamedTuple):
-    """l = log p(y_n | m_0 + u_n) and its derivatives at one u [N, L]."""
+    """Log densities l and derivatives at one u [N, L]."""
 
     value: tf.Tensor
     """[N, L], nats."""

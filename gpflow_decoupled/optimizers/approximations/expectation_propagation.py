@@ -14,8 +14,8 @@ variance v^ (C51).
        nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
        tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
 
-The fixed points u^ = u, v^ = v are the same for every rho and for sequential EP; as alpha goes to 0
-they become the fixed points of conjugate computation.
+The fixed points u^ = u, v^ = v do not depend on rho; as alpha goes to 0 they become conjugate
+computation's.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ class ExpectationPropagation:
     """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
     For probit labels, and others whose density depends on one latent. Variances and evidence are
-    often nearer to the truth than `ConjugateComputation`'s, while `model.elbo()` is at most as
-    high. Convergence is not guaranteed. Cost per pass and latent: 4/3 N^3, and 3 N times `nodes`
-    log densities.
+    often nearer to the truth than `ConjugateComputation`'s. Convergence is not guaranteed. Cost per
+    pass and latent: 4/3 N^3, and 3 N times `nodes` log densities.
 
     :param power: alpha in (0, 1]: 1 is EP, 1/2 symmetric in q and the tilted distribution, small
         powers approach conjugate computation.
@@ -110,8 +109,7 @@ class ExpectationPropagation:
     def run(
         self, model: CVIGP, *, steps: int = 500, tolerance: float = 1e-8, progress: bool = False
     ) -> EvidenceResult:
-        """Repeat passes until all marginals have the tilted moments; leave the model at the last
-        sites.
+        """Repeat passes until all marginals have the tilted moments.
 
         :param steps: most passes, undone ones included.
         :param tolerance: stop when no site would move its marginal's mean by more standard

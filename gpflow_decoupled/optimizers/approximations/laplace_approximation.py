@@ -6,8 +6,7 @@ Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0
     psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
     log Z = psi(u^) - 1/2 log det(I + K W)
 
-At any u the q(f) of these sites has the mean of a Newton step. In a = K^-1 u (Algorithm 3.1) K is
-not inverted.
+At any u the q(f) of these sites has the mean of a Newton step. In a = K^-1 u K is not inverted.
 """
 
 from __future__ import annotations

@@ -52,9 +52,7 @@ def tilted(
 ) -> Tilted:
     """Moments under cavities N(mean, variance): closed for the probit, else by quadrature.
 
-    :param power: alpha, above 0.
-    :param mean: of the cavities, less the mean function [N, L].
-    :param variance: of the cavities [N, L], above 0.
+    `power` is alpha; mean (less the mean function) and variance of the cavities are [N, L].
     """
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)
@@ -90,8 +88,8 @@ def _by_quadrature(
 ) -> Tilted:
     """Trapezoidal rule, on nodes that zoom in on the tilted mass.
 
-    Gauss-Hermite nodes of the cavity would miss a narrow or distant density. With a declared bend,
-    nodes are even in t, u = place + distance sinh t, as in `expectations.peaked`.
+    Gauss-Hermite nodes would miss a narrow or distant density. With a declared bend, nodes are even
+    in t, u = place + distance sinh t.
     """
     deviation = tf.sqrt(variance)
 

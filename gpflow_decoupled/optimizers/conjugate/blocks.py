@@ -32,11 +32,10 @@ class Blocks:
     Each worker reads its share of an array's blocks, and its own shard of a dataset. Reading sends
     no message.
 
-    :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`, read block by block; a
-        `tf.data.Dataset` of batches (X, Y); or a function without arguments that returns an
-        iterator of batches, called per pass.
+    :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`; a `tf.data.Dataset` of batches; or
+        a function without arguments that returns an iterator of batches, called per pass.
     :param size: rows per block of arrays.
-    :param group: the workers of the run; by default this process alone.
+    :param group: the workers of the run; by default this process.
     :raises DataError: for data of another kind, shape or type; while iterating, for empty blocks,
         entries that are not finite, and labels outside the support.
     """
@@ -80,8 +79,7 @@ class Blocks:
     def check_rows(self) -> None:
         """Check the number of rows after a pass; one message with several workers.
 
-        :raises DataError: on all workers, for no rows, or a number that differs from the model's
-            `num_data` or the last pass.
+        :raises DataError: on all workers, for no rows, or another number than `num_data` or before.
         """
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:

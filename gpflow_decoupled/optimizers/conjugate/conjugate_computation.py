@@ -10,8 +10,8 @@ site with these derivatives is (g_n - 2 h_n u_n, -2 h_n).
 
        nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
 
-a natural-gradient step on mean and covariance of q(f). On a minibatch either its sites alone move
-("local", (C20)), or all sites shrink and its sites gain N/B times as much ("global", (C19)).
+a natural-gradient step. On a minibatch either its sites alone move ("local", (C20)), or all sites
+shrink and its sites gain N/B times as much ("global", (C19)).
 """
 
 from __future__ import annotations
@@ -135,8 +135,7 @@ class ConjugateComputation(tf.Module):
     ) -> StepReport:
         """Take one step of all sites, or of some rows' sites; safe inside `tf.function`.
 
-        The bound may fall; it is not computed, as it would cost a second factorisation. `run`
-        watches it.
+        The bound may fall; `run` watches it.
 
         :param rows: indices [B] of a minibatch; None is all data. Only observations visited so far
             enter the computation.

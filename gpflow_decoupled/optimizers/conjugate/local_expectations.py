@@ -48,10 +48,9 @@ def by_sampling(
 ) -> Expectations:
     """Expectations from draws of each latent, independent across observations.
 
-    With l = log p(y | f), f = mean + sd eps, unbiased averages of g = E l' and h = E l' eps / (2
-    sd) need no second derivative. Shapes as in `by_quadrature`; `seed` is [2].
+    With l = log p(y | f), f = mean + sd eps, the averages of g = E l' and h = E l' eps / (2 sd) are
+    unbiased.
 
-    :param samples: draws per observation.
     :raises DataError: for likelihoods whose draws have no gradient, or without a density.
     """
     check_draws(model.likelihood)

@@ -11,9 +11,8 @@ Then q(u) moves, (C25):
 
     (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
 
-the natural-gradient step (D46) on all data, and (C29) for the weights of a linear model. The next
-pass gives the bound; if it fell, the step is undone. Replicas add up their blocks in one message of
-8 (L (M (M + 1) / 2 + M) + 2) bytes per pass.
+the natural-gradient step (D46) on all data. The next pass gives the bound; if it fell, the step is
+undone. Replicas send one message of 8 (L (M (M + 1) / 2 + M) + 2) bytes per pass.
 """
 
 from __future__ import annotations
@@ -77,9 +76,7 @@ def sweep(
     :param passes: most passes over the data.
     :param tolerance: stop when a full step would gain less, in nats to second order, about the
         distance to the optimum.
-    :param negative_precision: for h > 0, without log-concavity: "damp" halves the step until the
-        covariance is positive definite, and once more; "clip" uses min(h, 0); "raise" refuses the
-        step.
+    :param negative_precision: see `NaturalGradient`.
     :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows, with the model built

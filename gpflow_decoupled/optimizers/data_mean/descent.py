@@ -1,9 +1,8 @@
 """Stochastic dual descent for a mean on all data: steps on random rows.
 
 Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581),
-algorithm 1, for (K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, with the matrix H =
-I + W^1/2 K W^1/2: their algorithm for equal precisions. A step draws a batch I of B rows and, in
-terms of a, (D52)
+algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a, with H = I + W^1/2 K W^1/2. A step draws
+a batch I of B rows: (D52)
 
     u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
     v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
@@ -15,9 +14,8 @@ terms of a, (D52)
 | r | `keep` | 100 over the steps of a round, at most 1 | [] |
 | a_bar | `average` | the result | [N, L] |
 
-Full steps are stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H, from the
-preconditioner. The second term, which leads for small B, keeps a row from overshooting: it moves by
-eta N/B H_nn / (1 - rho) times its error.
+Full steps are stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H. The second
+term keeps a row from overshooting.
 """
 
 from __future__ import annotations
@@ -79,16 +77,14 @@ class DualDescent:
 
     Rounds follow until the gap is small, or epochs or time are used up:
 
-    1. A preconditioned conjugate-gradient step from the last round's end; from zero, to a multiple
-    of the preconditioner's inducing-point solution. It settles directions with H about 1, which
-    would take the descent lambda_1 (1 - rho) steps.
-    2. Steps (D52). Once an epoch (N / B steps) the visited rows give an unbiased estimate of 1/2
-    r^T W r, at least the gap; if it has grown, the step size is halved and the descent returns to
-    its best average. None of this is certified.
+    1. A preconditioned conjugate-gradient step settles directions with H about 1, for which the
+    descent is slow.
+    2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it has
+    grown, the step size is halved and the descent returns to its best average.
     3. A product in full precision certifies the average.
 
-    The result has the highest certified bound, the start included. Cost per step: B N D, and two
-    products with K per round.
+    The result has the highest certified bound. Cost per step: B N D, and two products with K per
+    round.
 
     :param tolerance: the wanted gap in nats.
     :param epochs: most passes over the rows.

@@ -19,34 +19,28 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    At the sites of q(f), for Gaussian noise the data, the mean's coefficients solve (K + W^-1) a =
-    y~. Products with K are computed in blocks; K is never stored. The run ends when a certified
-    upper bound of the gap, the distance of the bound from its maximum over the mean, is below
-    `tolerance`.
+    The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), for Gaussian noise the
+    data. K is never stored. The run ends when a certified upper bound of the gap, the distance of
+    the bound from its maximum over the mean, is below `tolerance`.
 
     For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
-    updates of the sites until a whole step gains less than `tolerance`. The gap is then the last
-    solve's, at the sites before it, and not the bound's distance from its optimum. A step that
-    would lower the bound is shortened, without a new solve. Ctrl-C ends a run with its result so
-    far, see `MeanResult.certified`.
+    updates of the sites until a step gains less than `tolerance`; the gap is then the last solve's.
+    A step that would lower the bound is shortened. Ctrl-C ends a run with its result so far.
 
     :param tolerance: in nats.
     :param max_products: limit of a solve, reported if reached.
     :param max_steps: limit of solves and shortened steps.
-    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). More
-        points take fewer products, at a cost of N R^2 per solve and N R numbers of memory.
+    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). They cost
+        N R^2 per solve and N R numbers of memory.
     :param float32: compute products in float32 and sum in float64, two to four times faster. Only
-        for SquaredExponential, Matern32 and Matern52 themselves, and where the rounding errors,
-        measured on some rows, are below a fifth of the noise variance.
-    :param certify: compute the gap from a product in full precision. False saves one or two such
-        products per solve, and the gap is an estimate from the residual of the recursion.
+        for SquaredExponential, Matern32 and Matern52 themselves, and if the measured rounding
+        errors are below a fifth of the noise variance.
+    :param certify: compute the gap from a product in full precision; False estimates it.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
-    Cost per product: N^2 D; memory N (R + L). `run(model, data, strategy=strategy)` shares products
-    among the replicas of a `tf.distribute` strategy: each computes N^2 D / replicas and sends 8 N L
-    bytes per product. Each worker computes the preconditioner, N R^2. All have the result of one
-    process up to rounding. Example::
+    Cost per product: N^2 D; memory N (R + L). With `run(..., strategy=...)` each replica computes
+    N^2 D / replicas and sends 8 N L bytes per product. Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))

@@ -23,12 +23,11 @@ class StochasticDualDescent(MeanOptimizer):
 
     Problem and result as in `ConjugateGradients`, but a step costs a batch of rows. A round is a
     step of preconditioned conjugate gradients, some epochs (passes over the rows) and a full
-    product that certifies the gap; in between, the gaps shown are estimates. The step size follows
-    from the preconditioner; where the residual grows, it is halved and the run returns to an
-    earlier average. Conjugate gradients need fewer products with a good preconditioner.
+    product that certifies the gap. Conjugate gradients need fewer products with a good
+    preconditioner.
 
     Algorithm 1 of Lin et al. 2024, "Stochastic gradient descent for Gaussian processes done right"
-    (arXiv:2310.20581), in coordinates of unit noise. The rounds are ours, for directions of small
+    (arXiv:2310.20581), in coordinates of unit noise, with rounds for directions of small
     eigenvalues.
 
     :param tolerance: largest certified gap, in nats.
@@ -36,12 +35,11 @@ class StochasticDualDescent(MeanOptimizer):
     :param correct_every: epochs of a round, which adds two products.
     :param batch_size: B, rows of a step. Small batches, down to about fifty, get further per epoch;
         large ones have less overhead.
-    :param step_size: 1 is chosen to be stable, and about 1.3 is the limit. Too long a step costs an
-        epoch per halving.
+    :param step_size: 1 is stable, and about 1.3 the limit; too long a step costs an epoch per
+        halving.
     :param momentum: Nesterov's rho, in [0, 1).
     :param max_steps: limit of solves and shortened steps.
-    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). It costs
-        N R^2 per solve and N R numbers of memory.
+    :param rank: as `ConjugateGradients`.
     :param float32: compute products in float32 and sum in float64; the certificate has full
         precision.
     :param seed: of the rows; same seed, same run.

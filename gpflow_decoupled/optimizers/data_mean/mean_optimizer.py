@@ -1,8 +1,4 @@
-"""The best mean on all data at fixed hyperparameters, for any solver of the linear systems.
-
-`MeanOptimizer` has the call and the settings of `ConjugateGradients` and `StochasticDualDescent`;
-`_Run` has the loop: one solve for Gaussian noise, else solves and updates of the sites in turn.
-"""
+"""The best mean on all data at fixed hyperparameters, for any solver of the linear systems."""
 
 from __future__ import annotations
 
@@ -43,13 +39,8 @@ from .system import MeanSystem
 class MeanOptimizer(abc.ABC):
     """Base class of optimizers for `gamma="data"`: linear solves and updates of the sites in turn.
 
-    Derived classes are frozen dataclasses with these fields, and define `solver`.
-
-    :ivar tolerance: in nats.
-    :ivar max_steps: limit of solves and shortened steps.
-    :ivar rank: R, points of the preconditioner, beta included; None is min(1000, N / 4).
-    :ivar float32: compute products in float32 and sum in float64.
-    :ivar progress: show a progress bar.
+    Derived classes are frozen dataclasses with these fields, documented in `ConjugateGradients`,
+    and define `solver`.
     """
 
     tolerance: float
@@ -100,10 +91,9 @@ class MeanOptimizer(abc.ABC):
         :param data: all data, X [N, D] and Y [N, P]. The mean points become X; if they already are,
             the run starts from their coefficients.
         :param deadline: a value of `time.perf_counter`. No product begins that would end later,
-            judged by the last, except the one that certifies the gap.
-        :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
-            model in `strategy.scope()`. All workers pass the same model, data and settings; the
-            first one's clock counts.
+            except the certificate.
+        :param strategy: a `tf.distribute` strategy whose replicas share the products, with the
+            model built in `strategy.scope()`. All workers pass the same arguments.
         :raises ModelError: for another model.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
         :raises UnknownOptionError: for a strategy, if the method has no products to share.

@@ -13,9 +13,8 @@ from ..results import RunResult
 class MeanResult(RunResult):
     """Result of `ConjugateGradients.run` and `StochasticDualDescent.run`.
 
-    A step is one linear solve: one for Gaussian noise, several where sites are updated. The arrays
-    [steps] of `history` are "step", "seconds", "elbo" (nats), "gap" (nats) and "products" (so far).
-    Example::
+    A step is one linear solve. `history` has arrays [steps] "step", "seconds", "elbo" (nats), "gap"
+    (nats) and "products" (so far). Example::
 
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))
         print(result, result.gap)

@@ -63,8 +63,7 @@ class Solve(Protocol):
     ) -> MeanSolution:
         """Solve (K + D) a = y~.
 
-        :param start: a [N, L], from a similar system, or zeros.
-        :param K_start: K a of the start [N, L].
+        :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L].
         :param deadline: a value of `time.perf_counter` after which only the certificate is
             computed.
         :raises NumericalError: if a product with the kernel matrix has overflowed.

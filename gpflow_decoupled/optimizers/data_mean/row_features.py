@@ -1,8 +1,7 @@
 """Whitened features of all rows at nested points: beta first, then points of the preconditioner.
 
-A = L^-1 k(points, X) [G, R, N], L the Cholesky factor at the points. The leading block of L
-factorises the first M points, so the first M rows of A are beta's features. A is computed and kept
-in blocks of rows of X, never in a second copy.
+A = L^-1 k(points, X) [G, R, N]. The leading block of L factorises the first M points, so the first
+M rows of A are beta's features. A is kept in blocks of rows of X.
 """
 
 from __future__ import annotations

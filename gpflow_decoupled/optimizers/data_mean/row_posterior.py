@@ -52,11 +52,7 @@ def posterior_of(
 ) -> Posterior:
     """Moments (D19), (D20), bound (D21) and derivatives of q(f); N M^2 L.
 
-    :param model: provides likelihood and mean function.
-    :param data: X [N, D], Y [N, P].
-    :param a: coefficients [N, L].
-    :param K_a: K a [N, L].
-    :param inducing: q(u), whitened.
+    X is [N, D], Y [N, P], a and K_a [N, L], `inducing` the whitened q(u).
     """
     t = projections.times(a, projections.size)
     mean = K_a + projections.transposed(inducing.mean - t)  # (D19)

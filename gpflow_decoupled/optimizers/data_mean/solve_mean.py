@@ -50,25 +50,20 @@ def solve_mean(
 ) -> MeanSolution:
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
-    A round of conjugate gradients with products in `dtype` ends with a product in full precision,
-    which certifies the gap and starts the next round. Gaps within a round come from the recursion's
-    residual, enlarged by its drift at the end, assuming no larger drift before. Workers share every
-    product; the first one's numbers and clock decide.
+    A round with products in `dtype` ends with a product in full precision, which certifies the gap
+    and starts the next round. Gaps within a round come from the recursion's residual, enlarged by
+    its drift. All products have full precision where the errors of `dtype` could outweigh the
+    system, and after a round that left most of the gap. A round starts from the highest bound so
+    far. Workers share every product; the first one decides.
 
-    All products have full precision where the errors of `dtype` could outweigh the system, and in
-    rounds after one that left most of the gap. A round starts from the highest bound so far; no
-    result is below the start by more than the tolerance.
+    An interrupt ends a round, followed by the certificate; in that product, it returns the
+    recursion's result. With several workers it is raised.
 
-    An interrupt ends a round, followed by the product in full precision; in that product, it
-    returns the recursion's result. With several workers it is raised, because the others go on.
-
-    :param start: a [N, L], from a similar system, or zeros.
+    :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L], if
+        known.
     :param tolerance: largest gap, in nats.
-    :param max_products: limit of products, plus one for the certificate.
-    :param K_start: K a of the start [N, L], if known; else it takes a product.
-    :param dtype: tf.float32 for faster products; None is the dtype of the data.
     :param deadline: a value of `time.perf_counter`. No product begins that would end later, with
-        its certificate, judged by the last.
+        its certificate.
     :param certify: False relies on the recursion's residual, and ends after the first round.
     :raises NumericalError: if the gap is not finite: a product has overflowed.
     """
@@ -125,9 +120,8 @@ class _Rounds:
         return point
 
     def round(self, before: Point, dtype: tf.DType) -> Point | None:
-        """The end of conjugate gradients with products in `dtype`.
-
-        :return: None if interrupted before the first step.
+        """Conjugate gradients with products in `dtype`; None if interrupted before the first
+        step.
         """
         now = self.iterate(before, dtype)
         if now is None:
@@ -141,10 +135,7 @@ class _Rounds:
         return found
 
     def iterate(self, before: Point, dtype: tf.DType) -> Iterate | None:
-        """Conjugate gradients until the gap is small or a limit is reached.
-
-        :return: None if interrupted before the first step.
-        """
+        """Iterate until the gap is small or a limit is reached; None if interrupted at once."""
 
         def apply(direction: Blocks) -> Blocks:
             return (self._product(direction[0], dtype),)
@@ -172,8 +163,7 @@ class _Rounds:
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
         """The residual at a [N, L] in full precision; enlarges the gaps of `now` by the drift.
 
-        :param carried: the residual [N, L] of the recursion, which drifts.
-        :return: None if interrupted.
+        `carried` [N, L] is the recursion's residual; None if interrupted.
         """
         try:
             residual = self.system.target - self._product(a, a.dtype)
@@ -227,12 +217,7 @@ def seconds_of_solves(
 ) -> tuple[float, float]:
     """Seconds of a product with K and of the rest of a solve, by the first worker's clock.
 
-    The rest is the preconditioner and the certificate in full precision; both are measured on some
-    rows.
-
-    :param X: inputs [N, D].
-    :param rank: points of the preconditioner; None as in `preconditioner_rank`.
-    :param dtype: of the products; None is the dtype of X.
+    The rest is preconditioner and certificate; all is measured on some rows of X [N, D].
     """
     rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]

@@ -13,12 +13,9 @@ y~ (D34). For any a, with the best q(u) given a and residual r = y~ - (K + D) a,
 | gap | 1/2 r^T (Q + D)^-1 r | nats |
 
 The gap bounds the distance of the bound at a from its maximum: as Q <= K, the last two terms never
-exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 uses more points in Q; the vectors it
-needs also give the gap.
-
-K(., X) a differs from the exact solution's function by at most sqrt(r^T (K + D)^-1 r) in the
-kernel's RKHS norm, thus nowhere by more than sqrt(2 gap k(x, x)). So the gap also bounds the error
-of a posterior draw, for which y~ is drawn; a system may have several such right-hand sides.
+exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 has more points in Q. The function K(.,
+X) a differs from the exact solution's nowhere by more than sqrt(2 gap k(x, x)), which also bounds
+the error of a posterior draw.
 """
 
 from __future__ import annotations
@@ -113,10 +110,7 @@ class MeanSystem:
         )  # np.max keeps what is not a number
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
-        """Best whitened mean of q(u) [M, L] given a; N M L.
-
-        It is A a + (I + A W A^T)^-1 A W r, from (D30).
-        """
+        """Best whitened mean of q(u) [M, L] given a; N M L."""
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]
         chol = self.chol[:, :size, :size]
@@ -131,11 +125,7 @@ class MeanSystem:
         return tf.matmul(chol, chol, transpose_b=True)
 
     def largest(self) -> tf.Tensor:
-        """Largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, about, by power steps; R^2 L each.
-
-        At most that of I + W^1/2 K W^1/2, and close to it if R points represent the smoothest
-        functions.
-        """
+        """Largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, about, by power steps; R^2 L each."""
         seed = tf.zeros([2], tf.int32)
         vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[
             ..., None
@@ -148,9 +138,8 @@ class MeanSystem:
     def rounding(self, dtype: tf.DType) -> float:
         """Approximate spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`.
 
-        As no eigenvalue of I + W^1/2 K W^1/2 is below 1, K' can replace K where this is well below
-        1. Power steps on some rows, whose rounding errors count as independent: the size grows with
-        the root of the number of rows.
+        K' can replace K where this is well below 1, as no eigenvalue of I + W^1/2 K W^1/2 is below
+        1. Power steps on some rows; the size grows with the root of the number of rows.
         """
         if not follows_dtype(self.kernel, self.mean.points):
             return 0.0

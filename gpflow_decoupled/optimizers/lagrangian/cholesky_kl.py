@@ -5,7 +5,7 @@ Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T: (V23)
     F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
 
 Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for
-log-concave sites, with N + N (N + 1) / 2 parameters per latent.
+log-concave sites.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Multipliers of M observations: the linearly constrained Lagrangian's q without N^3 cost.
 
-alpha and lambda are zero outside a subset, so V = (K^-1 + Lambda)^-1 differs from the prior by rank
-M. The losses of all N observations stay in the bound (V26).
+alpha and lambda are zero outside a subset; the losses of all N observations stay in the bound
+(V26).
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """The dual of a subproblem as a function of the multipliers, with gradient and bounds.
 
-K is the prior covariance at the observations, m_0 the mean function there, m and v the marginal
-means and variances of q(f), f the loss of a site, h_k and sigma_k the point where the subproblem
-touches the bound:
+K is the prior covariance, m_0 the mean function, m and v marginal means and variances of q(f), f
+the loss of a site, h_k and sigma_k the point where the subproblem touches the bound:
 
     D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                (V14)
     Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
           s_k = sigma_k / 2 + v / (2 sigma_k)                                       (V13)
 
-For log-concave sites D_k >= max Q_k and Q_k <= F, the bound. The duality gap D_k - Q_k limits the
-gain of a better solution of the subproblem.
+For log-concave sites D_k >= max Q_k and Q_k <= F, the bound. The duality gap D_k - Q_k limits what
+is left to gain.
 """
 
 from __future__ import annotations
@@ -71,9 +70,6 @@ class DualProblem:
 
     Cost per latent of `marginals`: 2/3 N^3, or N p^2 in weight space; of `point`: a few passes over
     the site losses.
-
-    :param model: its kernel matrix and mean function are read here, and by `refresh`.
-    :param compile: False runs eagerly, faster for few calls.
     """
 
     def __init__(self, model: LCLGP, compile: bool = True) -> None:
@@ -104,8 +100,8 @@ class DualProblem:
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
         """Marginals after a step of the site fixed point (V22).
 
-        Multipliers are Gaussian sites of precision lambda and natural mean b = lambda u - alpha.
-        Both move by `share` towards the derivatives of the losses; alpha may leave S.
+        Gaussian sites of precision lambda and natural mean b = lambda u - alpha move by `share`;
+        alpha may leave S.
         """
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean

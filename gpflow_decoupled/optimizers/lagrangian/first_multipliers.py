@@ -1,7 +1,7 @@
 """The first multipliers of a run: the model's, checked, or a new start if all are zero.
 
-A new start fits each observation alone (`isolated_sites`), which also works under a prior so broad
-that expectations under it overflow, and improves it by site fixed points (V22).
+A new start fits each observation alone (`isolated_sites`), also under a prior so broad that
+expectations overflow, and improves it by site fixed points (V22).
 """
 
 from __future__ import annotations
@@ -87,15 +87,14 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
-    Let t_n = +-1 be the direction in which observation n pulls its latent from the prior mean. If
-    all pulled equally, c_n = t_n (K t)_n would be the effective prior variance for the mean at n;
-    r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow the posterior there. With k =
-    K_nn, each observation maximises
+    Let t_n = +-1 be the direction in which observation n pulls its latent. If all pulled equally,
+    c_n = t_n (K t)_n would be the effective prior variance for the mean at n; r_n = sum_j K_nj^2 /
+    K_nn^2 counts the neighbours that narrow the posterior there. With k = K_nn, each observation
+    maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 
-    by Newton's method: concave for log-concave sites, exact for observations independent a priori.
-    Cost N^2 per latent.
+    by Newton's method; exact for observations independent a priori. Cost N^2 per latent.
     """
     mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)

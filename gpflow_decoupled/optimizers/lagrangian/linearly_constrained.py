@@ -1,9 +1,8 @@
 """Outer iterations of the linearly constrained Lagrangian: convex duals that lead to the best q.
 
-Khan 2014, Algorithm 1, as a minorise-maximise scheme. With sigma_k the marginal standard deviations
-at the start of an outer iteration and rho = theta lambda, the subproblem (V13) touches the bound
-from below, so its solution raises the bound: from any start for a log-concave likelihood, and with
-the terms (V20) for others.
+Khan 2014, Algorithm 1, as a minorise-maximise scheme: the subproblem (V13) with rho = theta lambda
+touches the bound from below, so its solution raises the bound, from any start for a log-concave
+likelihood, and with the terms (V20) for others.
 """
 
 from __future__ import annotations

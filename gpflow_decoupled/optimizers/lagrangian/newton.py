@@ -1,7 +1,7 @@
 """Projected Newton steps on the dual of a subproblem, within a box of multipliers (V18).
 
-The Hessian has blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and diag
-dh*/dlambda between them. The geometry of the basis solves with it.
+The Hessian has diagonal blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda,
+and diag dh*/dlambda between them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def newton_direction(
     """Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
 
     Multipliers stay at a bound that the descent would cross. Cost per latent: 2 N^3, or in weight
-    space 3 N p^2 in each of some ten iterations, and N p memory.
+    space 3 N p^2 in each of some ten iterations.
 
     :param ridge: added to the Hessian's diagonal, in machine epsilons of it []. The Hessian is
         singular where no site is curved, as for Laplace noise with sigma* at sigma_k / 2.

@@ -4,8 +4,7 @@ With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the m
 
     dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
 
-This bound is not concave, and L-BFGS is slow for a badly conditioned K, unlike the dual of
-`LinearlyConstrainedLagrangian`.
+It is not concave, and L-BFGS is slow for a badly conditioned K.
 """
 
 from __future__ import annotations

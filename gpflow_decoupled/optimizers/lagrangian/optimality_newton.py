@@ -1,8 +1,8 @@
 """Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma (V11).
 
-Fast near the solution: the Newton step of a subproblem with rho = -lambda, the sign with which the
-Lagrangian of Robinson 1972 converges quadratically. The dual may then have no minimum, but its
-Newton system has a solution. At the marginals, (V27)
+The Newton step of a subproblem with rho = -lambda, with which the Lagrangian of Robinson 1972
+converges quadratically. The dual may then have no minimum, but its Newton system has a solution:
+(V27)
 
     (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),
     G = blockdiag(K, 1/2 V * V),
@@ -44,8 +44,7 @@ def stationary_step(
 ) -> Marginals | None:
     """Marginals after the first of 1, 1/2, 1/4 of a step that does not lower the bound, or None.
 
-    :param direction: `stationary_direction` of the problem, compiled.
-    :param slack: decrease of the bound, in nats, that is round-off.
+    `slack` nats of decrease are round-off.
     """
     d_alpha, d_lam, ok = direction(at)
     if not ok:

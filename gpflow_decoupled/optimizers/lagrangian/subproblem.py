@@ -100,9 +100,9 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
     """Marginals at multipliers inside the box, with the weights' means kept as in `at`.
 
-    Without subtracted Gaussians nothing changes. Else let beta = alpha + c (h_k - mu), as in (V31).
-    At h_k the weights' beta is -X^T alpha of the observations, so scaling all beta by one number
-    keeps the weights' means.
+    Nothing changes unless the loss subtracts Gaussians. Then, with beta = alpha + c (h_k - mu) as
+    in (V31), the weights' beta at h_k is -X^T alpha of the observations, so scaling all beta by one
+    number keeps the weights' means.
     """
     if sub.precision is None or sub.centre is None:
         return at

@@ -1,7 +1,6 @@
 """The bound of an `LCLGP` whose multipliers are zero outside M of its N observations.
 
-With S the subset, alpha and lambda the multipliers of its rows, and n any observation, (V7)-(V10)
-give (V26)
+With S the subset, alpha and lambda its multipliers, and n any observation, (V26)
 
     KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2
     m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
@@ -10,8 +9,6 @@ With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed
 
     dF / dalpha = K_SN f_h - K_SS alpha
     dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS * V_SS) lambda
-
-computed without division by lambda and without an N x N matrix.
 """
 
 from __future__ import annotations
@@ -72,12 +69,8 @@ class SubsetPoint(NamedTuple):
 class SubsetBound:
     """The bound F as a function of a subset's multipliers, on all data or estimated from a batch.
 
-    Estimates are unbiased. Cost per latent for a batch of B: M^3 + 3 B M^2, with M^2 + B M memory;
-    a pass over all data goes in blocks.
-
-    :param model: the kernel matrix of the subset is formed here, once.
-    :param rows: the subset [M], distinct.
-    :param compile: False runs eagerly.
+    Estimates are unbiased. Cost per latent for a batch of B: M^3 + 3 B M^2, with M^2 + B M memory.
+    The kernel matrix of the rows [M] is formed here, once.
     """
 
     def __init__(self, model: LCLGP, rows: np.ndarray, compile: bool = True) -> None:
@@ -134,10 +127,7 @@ class SubsetBound:
         return tf.reduce_sum(loss.value), apply_per_latent(K, loss.d_h), g_lam
 
     def precision(self, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-        """Cholesky factor [L, M, M] of F's negative Hessian in alpha; N M^2 + M^3.
-
-        The Hessian is K_SS + K_SN diag(f_hh) K_NS.
-        """
+        """Cholesky factor [L, M, M] of F's negative Hessian in alpha; N M^2 + M^3."""
         state = self._head(alpha, lam)
         total = self.K + sum(self.spread(state, b) for b in self._blocks())
         return cholesky(add_jitter(total)).chol

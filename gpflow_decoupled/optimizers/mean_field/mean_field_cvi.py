@@ -1,8 +1,8 @@
 """Mean-field conjugate computation on factor graphs.
 
 Khan & Lin 2017 (arXiv:1703.04265), section 5. The joint density is a product of factors f, and q of
-one exponential family per variable z_k. Factors send messages to their variables; the natural
-parameter lambda_k of q(z_k) is the sum of its messages. A step of size rho:
+one exponential family per variable z_k, whose natural parameter lambda_k is the sum of the factors'
+messages. A step of size rho:
 
 1. Sum the messages: the natural parameters of q.
 2. For each factor, differentiate E_q log f in mu_k, the expectation parameters of q(z_k).
@@ -10,9 +10,8 @@ parameter lambda_k of q(z_k) is the sum of its messages. A step of size rho:
 
        lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
 
-A gradient in expectation parameters is a natural gradient, so this is a natural-gradient step on
-the bound. With rho = 1, variables in turn and conjugate factors it is variational message passing,
-and every step raises the bound.
+This is a natural-gradient step on the bound. With rho = 1, variables in turn and conjugate factors
+it is variational message passing.
 """
 
 from __future__ import annotations

@@ -150,10 +150,7 @@ def run_batches(
 
 
 class _Memory:
-    """Messages of a run on minibatches: for all rows, for single rows, and the blocks' parts.
-
-    A step touches the rows of its block alone, and is compiled once per block size.
-    """
+    """Messages of a run on minibatches: for all rows, for single rows, and the blocks' parts."""
 
     def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
         self.graph, self.blocks = graph, blocks

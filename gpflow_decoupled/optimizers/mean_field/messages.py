@@ -52,9 +52,6 @@ def move(
     On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
     other divided factors count `scale` = N/B times (C19). All variables share one step size, halved
     until the posterior of each exists.
-
-    :param step_size: rho [].
-    :param seed: of sampled factors [2].
     """
     # 1) the natural parameters of q, and the gradient of each factor of these variables
     naturals = graph.naturals(now.messages)
