@@ -12,7 +12,9 @@ one triangular solve more than the value, and no product of two matrices.
 
 from __future__ import annotations
 
-__all__ = ["Conditional", "conditional", "log_densities", "vacuous_noise"]
+__all__ = [
+    "Conditional", "conditional", "inverse_factor_rows", "log_densities", "vacuous_noise",
+]  # fmt: skip
 
 import math
 from typing import NamedTuple
@@ -81,6 +83,23 @@ def _conditional(joint: tf.Tensor, values: tf.Tensor) -> tuple:
         return to_joint, solved[..., :-1, :1] * to_mean[..., None, :]
 
     return (mean, tf.square(scale)), grad
+
+
+def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
+    """(-b, 1) / tau^1/2, the rows of a factor of the inverse covariance, (N8).
+
+    :param joint: as in `conditional`.
+    :return: [..., m + 1], the variable itself last. Cost: m^3 / 3 for each problem.
+
+    Example::
+
+        inverse_factor_rows(tf.constant([[4.0]]))  # 1 / 2
+    """
+    chol = cholesky(joint).chol
+    # L^T x = (0, 1): the last row of L^-1
+    last = tf.one_hot([int(joint.shape[-1]) - 1], int(joint.shape[-1]), dtype=joint.dtype)
+    last = tf.broadcast_to(last[0][:, None], tf.concat([tf.shape(joint)[:-1], [1]], axis=0))
+    return tf.linalg.triangular_solve(chol, last, adjoint=True)[..., 0]
 
 
 def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

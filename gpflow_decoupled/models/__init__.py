@@ -19,7 +19,7 @@ points: `decoupled.py`, `sparse_conjugate.py`, `dtc.py`, and `streams/` for thei
 `lcl.py`, `affine_independent/`, `neighbours/`. `linear/` (with `linear_parts.py`) has linear
 models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
 `expectations.py` and `monte_carlo.py` compute the data term, `basis_predictions.py` predictions;
-`families.py` has errors for the wrong model.
+`evidence/` has an interval for the log evidence, `families.py` errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP
@@ -27,6 +27,7 @@ from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
 from .dtc import DTC
+from .evidence import Evidence
 from .factor_graph import FactorGraph
 from .factors import Factor, SampledFactor, prior_factor
 from .full_gp import FullGP
@@ -42,9 +43,9 @@ from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
-    "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "LeaveOneOut", "MonteCarlo",
-    "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "StreamMemory", "StreamUpdate",
-    "WeightsPosterior", "prior_factor", "weights_posterior",
+    "Evidence", "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "LeaveOneOut",
+    "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "StreamMemory",
+    "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

@@ -31,9 +31,10 @@ from .checks import (
     warn_of_values,
 )
 from .expectations import variational_expectations
+from .neighbours.evidence import EvidenceOfOwnData
 
 
-class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
+class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin, abc.ABC):
     """A GP with a basis on all its data, which it owns; subclasses add `basis` and `elbo`.
 
     :param data: X [N, D], Y [N, P].

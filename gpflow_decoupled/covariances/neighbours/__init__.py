@@ -5,14 +5,16 @@ for kernels that have no distance, by prior correlation. `earlier.py` searches a
 before a given one in an ordering, which the likelihood of neighbours needs. `grams.py` has the
 covariances of many neighbourhoods at once, with their gradient written out. `conditioned.py` puts
 both together: variances of observations given their earlier neighbours, which bound log|K + D|.
+`inverse_factor.py` has a sparse factor of (K + D)^-1 from the same neighbours.
 """
 
 from .conditioned import Conditioning, conditional_variances, ordered_neighbours
 from .earlier import earlier_neighbours
 from .grams import neighbourhood_grams
 from .index import RowIndex, row_index
+from .inverse_factor import InverseFactor, inverse_factor
 
 __all__ = [
-    "Conditioning", "RowIndex", "conditional_variances", "earlier_neighbours",
-    "neighbourhood_grams", "ordered_neighbours", "row_index",
+    "Conditioning", "InverseFactor", "RowIndex", "conditional_variances", "earlier_neighbours",
+    "inverse_factor", "neighbourhood_grams", "ordered_neighbours", "row_index",
 ]  # fmt: skip

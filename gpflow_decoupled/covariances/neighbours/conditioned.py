@@ -46,23 +46,27 @@ class Conditioning(NamedTuple):
     """Row numbers [G, B, m], -1 for none; G = 1 if the latents share them, else one each."""
 
 
-def ordered_neighbours(kernel: Kernel, X: tf.Tensor, order: np.ndarray, count: int) -> np.ndarray:
-    """The nearest earlier rows of each row.
+def ordered_neighbours(
+    kernel: Kernel, X: tf.Tensor, order: np.ndarray, count: int, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """The nearest earlier rows of each row, or of some.
 
     :param kernel: of one latent function, at whose parameters the rows are near or far.
     :param X: inputs [N, D].
     :param order: all row numbers [N] in the ordering. In a random one early rows have far
         neighbours, and together with late ones show all distances.
     :param count: m.
-    :return: row numbers [N, m], int32, -1 where there are fewer than m. Cost: N^2 D, or N m log N
-        by trees in up to eight columns; not differentiable.
+    :param rows: row numbers [B]; all N if not given.
+    :return: row numbers [B, m], int32, -1 where there are fewer than m. Cost: B N D, or B m log N
+        and N log N by trees in up to eight columns; not differentiable.
     """
+    order = np.asarray(order)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rows = np.arange(len(order)) if rows is None else rows
     count = min(count, max(1, len(order) - 1))
-    sorted_X = tf.gather(X, order)
-    places = earlier_neighbours(kernel, sorted_X, sorted_X, np.arange(len(order)), count)
-    found = np.empty_like(places)
-    found[order] = np.where(places < 0, NOBODY, np.asarray(order)[np.maximum(places, 0)])
-    return found
+    found = earlier_neighbours(kernel, tf.gather(X, order), tf.gather(X, rows), rank[rows], count)
+    return np.where(found < 0, NOBODY, order[np.maximum(found, 0)]).astype(np.int32)
 
 
 def neighbourhood_covariances(

@@ -5,6 +5,7 @@ data, of which the likelihood and leave-one-out are made, `posterior.py` predict
 `conditionals.py`, which puts kernel and noise into the linear algebra of `linalg.neighbours`.
 `ordering.py` looks for neighbours, `groups.py` says which outputs share them and what the noise is,
 `observed.py` has the outputs less the mean function, `exact.py` the density of a few rows,
+`evidence.py` the interval for the evidence of all, here and in other models with Gaussian noise,
 `checks.py` what is refused.
 """
 

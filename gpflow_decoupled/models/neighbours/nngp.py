@@ -38,6 +38,7 @@ from .checks import (
     check_observed,
     check_rows,
 )
+from .evidence import EvidenceOfOwnData
 from .exact import exact_log_density
 from .groups import Group, groups_of, jitter_variances, noise_rows, noise_variances
 from .likelihood import LeaveOneOut, moments_of_rows
@@ -46,7 +47,7 @@ from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
 
 
-class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
+class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP for Gaussian noise (Vecchia 1988), which owns its data.
 
     The joint density of the observations is a product of conditionals, each observation given all
@@ -88,6 +89,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
     route: ClassVar[str] = "neighbours"
     """Of `fit`."""
+    jitter_is_noise: ClassVar[bool] = True
+    """Of `evidence`."""
 
     def __init__(
         self,

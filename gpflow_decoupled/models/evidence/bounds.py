@@ -1,0 +1,143 @@
+"""The two ends of the interval: exact for a few rows, by neighbours and points for many."""
+
+from __future__ import annotations
+
+__all__ = ["EXACT_ROWS", "Observed", "evidence_interval"]
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ...covariances.neighbours import InverseFactor, inverse_factor, ordered_neighbours
+from ...covariances.products import kernel_product
+from ...errors import NumericalError
+from ...linalg.cholesky import cholesky
+from .determinant import lanczos_log_determinant
+from .interval import Evidence, EvidenceSettings
+from .quadratic import Nystrom, Product, bound_quadratic
+
+EXACT_ROWS = 2_000
+"""Most rows whose evidence is computed exactly: the factorisation takes half a second."""
+_POINTS = 1_000
+"""Most points of Q, at most a quarter of the rows."""
+_MAX_PRODUCTS = 200
+
+
+class Observed(NamedTuple):
+    """Observations with one covariance matrix K + D; R columns are independent.
+
+    Example::
+
+        Observed(gpflow.kernels.Matern52(), X, y, tf.fill([len(X)], 0.1))
+    """
+
+    kernel: Kernel
+    X: tf.Tensor
+    """[N, D]."""
+    y: tf.Tensor
+    """[N, R]: less the mean function."""
+    noise: tf.Tensor
+    """[N]: variances, above zero."""
+
+
+class _Ends(NamedTuple):
+    """Both ends of one part's log evidence, nats, and the standard error of an estimated one."""
+
+    lower: float
+    upper: float
+    error: float
+    products: int
+
+
+def evidence_interval(parts: Sequence[Observed], settings: EvidenceSettings) -> Evidence:
+    """An interval for the log density of all parts, which are independent.
+
+    :param parts: at least one.
+    :param settings: neighbours, tolerance and probes.
+    """
+    N = max(int(part.X.shape[0]) for part in parts)
+    if N <= EXACT_ROWS:
+        exact = sum(_exact(part) for part in parts)
+        return Evidence(exact, exact, "exact", "exact", N, 0)
+    share = settings.tolerance / len(parts)
+    ends = [_ends(part, settings, share) for part in parts]
+    upper = sum(one.upper for one in ends) + 2.0 * math.hypot(*(one.error for one in ends))
+    return Evidence(
+        sum(one.lower for one in ends),
+        upper,
+        "neighbours",
+        "Lanczos" if settings.probes else "inducing points",
+        N,
+        sum(one.products for one in ends),
+    )
+
+
+def _exact(part: Observed) -> float:
+    """The log density by a dense factorisation in double precision, N^3 / 3."""
+    K = tf.cast(part.kernel(part.X), tf.float64)
+    y, noise = tf.cast(part.y, tf.float64), tf.cast(part.noise, tf.float64)
+    chol, ok = cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + noise))
+    if not bool(ok):
+        raise NumericalError(
+            "The covariance of the observations could not be factorised: the noise variance is far"
+            " below the prior variance's round-off; use a larger one, or double precision.",
+            "K + D",
+        )
+    log_det = 2.0 * float(tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol))))
+    squares = float(tf.reduce_sum(tf.square(tf.linalg.triangular_solve(chol, y))))
+    return _log_density(part, log_det, squares)
+
+
+def _log_density(part: Observed, log_det: float, quadratic: float) -> float:
+    """-1/2 [R N log 2 pi + R log|K + D| + y^T (K + D)^-1 y]."""
+    N, R = (int(size) for size in part.y.shape)
+    return -0.5 * (R * N * math.log(2.0 * math.pi) + R * log_det + quadratic)
+
+
+def _ends(part: Observed, settings: EvidenceSettings, tolerance: float) -> _Ends:
+    """(N4), and the upper bound with log|Q + D|, or the estimate of log|K + D|."""
+    kernel, X, y, noise = part
+    probes, seed = settings.probes, settings.seed
+    N = int(X.shape[0])
+    order = np.random.default_rng(seed).permutation(N)
+    neighbours = ordered_neighbours(kernel, X, order, settings.num_neighbours)
+    U = inverse_factor(kernel, X, noise, neighbours)
+    if not np.isfinite(U.log_determinant):
+        raise NumericalError(
+            "The covariance of neighbours is not positive definite: use double precision, or a"
+            " larger noise variance.",
+            "k(neighbours, neighbours)",
+        )
+    Z = tf.gather(X, order[: min(_POINTS, N // 4)])
+    nystrom = Nystrom(kernel, Z, X, noise)
+
+    def product(columns: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+        return kernel_product(kernel, X, None, columns, dtype=dtype) + noise[:, None] * columns
+
+    squares = bound_quadratic(
+        product, lambda r: U.transposed(U.times(r)), nystrom, y, tolerance, _MAX_PRODUCTS
+    )
+    lower = _log_density(part, U.log_determinant, squares.upper)
+    if not probes:
+        upper = _log_density(part, nystrom.log_determinant(), squares.lower)
+        return _Ends(lower, upper, 0.0, squares.products)
+    rest, error, products = _estimate(product, U, X, probes, seed)
+    upper = _log_density(part, U.log_determinant + rest, squares.lower)
+    columns = int(y.shape[1])
+    return _Ends(lower, upper, 0.5 * columns * error, squares.products + products)
+
+
+def _estimate(
+    product: Product, U: InverseFactor, X: tf.Tensor, probes: int, seed: int
+) -> tuple[float, float, int]:
+    """log|U (K + D) U^T|, at most zero, with its standard error and the products it took."""
+
+    def apply(columns: tf.Tensor) -> tf.Tensor:
+        inner = U.transposed(tf.cast(columns, X.dtype))
+        return tf.cast(U.times(product(inner, None)), tf.float64)
+
+    return lanczos_log_determinant(apply, int(X.shape[0]), probes, seed)

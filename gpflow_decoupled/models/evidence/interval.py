@@ -1,0 +1,71 @@
+"""The interval that contains a log evidence, and what it is made with."""
+
+from __future__ import annotations
+
+__all__ = ["Evidence", "EvidenceSettings"]
+
+from dataclasses import dataclass
+
+from ...errors import DataError
+from ...inputs import check_rate, check_whole
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An interval for the log evidence log p(y) of a model with Gaussian noise, in nats.
+
+    Of two models of the same data, the one whose `lower` is above the other's `upper` has the
+    higher evidence. Example::
+
+        smooth, rough = (model.evidence() for model in (smooth_model, rough_model))
+        print(smooth, rough, rough.lower > smooth.upper)
+    """
+
+    lower: float
+    """A certified lower bound, up to round-off."""
+    upper: float
+    """An upper bound: certified, or an estimate plus two standard errors if not `certain`."""
+    lower_by: str
+    """"exact", or "neighbours" for (N4)."""
+    upper_by: str
+    """"exact", "inducing points" or "Lanczos"."""
+    num_data: int
+    """N, the rows of the data."""
+    products: int
+    """Products with the kernel matrix that were computed."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether `upper` is a bound rather than an estimate."""
+        return self.upper_by != "Lanczos"
+
+    def __str__(self) -> str:
+        """One line: the number if it is exact, else both ends, and how they were had."""
+        if self.lower_by == "exact":
+            return f"log evidence {self.lower:.6g} nats (exact)"
+        upper = self.upper_by if self.certain else "an estimate, Lanczos"
+        width = (self.upper - self.lower) / self.num_data
+        return (
+            f"log evidence {self.lower:.6g} (certified, {self.lower_by}) to {self.upper:.6g}"
+            f" ({upper}) nats, {width:.2g} nats per row apart"
+        )
+
+
+@dataclass(frozen=True)
+class EvidenceSettings:
+    """Neighbours, tolerance and probes of the bounds; see `CVIGP.evidence`.
+
+    :raises DataError: for values out of range.
+    """
+
+    num_neighbours: int
+    tolerance: float
+    probes: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_whole(1, num_neighbours=self.num_neighbours)
+        check_rate(tolerance=self.tolerance)
+        check_whole(0, probes=self.probes, seed=self.seed)
+        if self.probes == 1:
+            raise DataError("probes=1 has no standard error: pass 0, or at least 2.")
