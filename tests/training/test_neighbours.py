@@ -13,7 +13,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.neighbours import Judged, NeighbourRounds
+from gpflow_decoupled.optimizers.neighbours import Calibration, Judged, NeighbourRounds
 from gpflow_decoupled.training.stages import neighbours as stage
 
 RNG = np.random.default_rng(2)
@@ -36,7 +36,7 @@ def test_fit_learns_and_predicts():
     one = model()
     result = gd.fit(one, evaluation=(X_TEST, Y_TEST), progress=False)
     assert result.converged and result.reason == stage.DONE
-    assert 2 <= result.steps <= stage.NUM_ROUNDS + 1
+    assert 2 <= result.steps <= stage.MOST_CLIMBS
     assert result.history["rmse"][-1] < 0.115
     assert result.history["log_density"][-1] > 0.7
     assert len(result.history["leave_one_out"]) == result.steps
@@ -49,15 +49,17 @@ def test_fit_learns_and_predicts():
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_finds_nothing_better_keeps_what_it_was_given():
-    """The value that it reports is that of the start, which no climb replaced."""
+def test_a_run_that_finds_nothing_better_predicts_as_before():
+    """The value that it reports is near the start's."""
     kernel = gpflow.kernels.Matern52(lengthscales=0.3)
     one = NNGP((X[:, :1], Y), kernel, gpflow.likelihoods.Gaussian(0.01), num_neighbours=12)
     first = gd.fit(one, progress=False)
-    before = values(one)
+    before = one.predict_y(X[:50, :1])
     second = gd.fit(one, steps=1, progress=False)  # a warning is an error here
     assert second.elbo == pytest.approx(first.elbo, abs=25.0)
-    np.testing.assert_allclose(values(one), before, rtol=0.1)
+    # variance and lengthscale may move along a ridge of equal scores
+    for now, then in zip(one.predict_y(X[:50, :1]), before):
+        np.testing.assert_allclose(now, then, rtol=0.1, atol=0.02)
 
 
 @pytest.mark.exhaustive
@@ -81,8 +83,13 @@ def test_a_limit_of_steps_and_a_limit_of_seconds():
 
 def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(monkeypatch):
     falling = itertools.count()
-    judge = lambda self: Judged(-float(next(falling)), spread=1.0, error=1.0)  # noqa: E731
+
+    def judge(rounds: NeighbourRounds) -> Judged:
+        scores = np.full(len(rounds.judges), -float(next(falling)))
+        return Judged(scores[0], spread=1.0, error=1.0, scores=scores)
+
     monkeypatch.setattr(NeighbourRounds, "judge", judge)
+    monkeypatch.setattr(NeighbourRounds, "calibrate", lambda it: Calibration(judge(it), False))
     one = model()
     before = values(one)
     result = gd.fit(one, steps=1, progress=False)
@@ -177,7 +184,7 @@ def test_several_outputs_missing_entries_and_single_precision():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"batch_size": 100}, "Each round draws"),
+        ({"batch_size": 100}, "The rounds draw"),
         ({"natural_gradient": 0.1}, "closed form"),
         ({"optimizer": "lbfgs"}, "L-BFGS climbs"),
         ({"mean_solver": "adam"}, "does not use"),

@@ -231,16 +231,19 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         rows = tf.range(int(self.data[0].shape[0]))
         return tf.reduce_sum(self.log_likelihood(rows, tf.convert_to_tensor(self._earlier)))
 
-    def leave_one_out(self, rows: np.ndarray | None = None) -> LeaveOneOut:
+    def leave_one_out(
+        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+    ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
         It compares kernels; as an objective it learns worse hyperparameters than (N2).
 
         :param rows: row numbers [B]; all rows if not given.
+        :param num_neighbours: m; by default that of predictions.
         :return: moments [B, P] of the observations and log densities [B].
 
-        Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search,
-        with m of predictions. Example::
+        Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.
+        Example::
 
             rows = np.random.default_rng(1).choice(N, 1000, replace=False)
             print(model.leave_one_out(rows).log_density.mean())
@@ -257,7 +260,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             self.data,
             (self.mean_function, self.likelihood),
             tf.constant(rows, tf.int32),
-            self.neighbours_of(rows, before=False),
+            self.neighbours_of(rows, before=False, num_neighbours=num_neighbours),
         )
         prior_mean = mean_values(
             self.mean_function, tf.gather(self.data[0], rows), self.num_latent_gps

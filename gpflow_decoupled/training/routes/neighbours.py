@@ -13,7 +13,7 @@ from ...models import NNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, Options
 from ..plan import Part, Plan
-from ..stages.neighbours import NUM_ROUNDS, NeighbourClimbs
+from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
 from .route import ALL_ROWS, Route, rates_of, refuse_data
 
 
@@ -25,7 +25,7 @@ class NeighboursRoute(Route):
     takes = EVERY | {"evaluation", "checkpoint", "seed"}
     only = ALL_ROWS
     reasons = {
-        "batch_size": "Each round draws 6,000 rows.",
+        "batch_size": "The rounds draw 6,000 and 12,000 rows.",
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
         "optimizer": "L-BFGS climbs the likelihood of random rows.",
         "learning_rate": "L-BFGS has none.",
@@ -35,8 +35,7 @@ class NeighboursRoute(Route):
     def options(self, model: NNGP, asked: Mapping[str, Any]) -> Options:
         """Return the options of the caller; there are no more steps than climbs."""
         options = super().options(model, asked)
-        climbs = NUM_ROUNDS + 1
-        steps = options.steps and min(options.steps, climbs)
+        steps = options.steps and min(options.steps, MOST_CLIMBS)
         return replace(options, steps=steps)
 
     def plan(self, model: NNGP, data: Data, options: Options) -> Plan:

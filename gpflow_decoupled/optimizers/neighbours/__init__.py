@@ -1,0 +1,14 @@
+"""Hyperparameters of nearest-neighbour GPs, by L-BFGS on the likelihood of random rows.
+
+`neighbour_rounds.py` is the method, read it first. `row_densities.py` has the functions that it
+climbs, over the vector of `log_coordinates.py`, and `row_climb.py` the climb. `contradictions.py`
+finds rows that each sample needs, `judgement.py` scores hyperparameters by leave-one-out
+predictions, and `calibration.py` corrects variances by them.
+"""
+
+from .calibration import Calibration
+from .contradictions import contradictions
+from .judgement import Judged
+from .neighbour_rounds import NeighbourRounds, RoundOutcome
+
+__all__ = ["Calibration", "Judged", "NeighbourRounds", "RoundOutcome", "contradictions"]

@@ -1,0 +1,75 @@
+"""Predictive variances that are right on average."""
+
+from __future__ import annotations
+
+__all__ = ["Calibration", "calibrate", "scales_of"]
+
+from typing import NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel, Linear, Polynomial, Product, Static, Stationary, Sum
+
+from ...models import NNGP
+from .judgement import CERTAIN, Judged
+
+
+class Calibration(NamedTuple):
+    """The end of `NeighbourRounds.calibrate`.
+
+    Example::
+
+        print(NeighbourRounds(model).calibrate().done)
+    """
+
+    judged: Judged
+    """Before it."""
+    done: bool
+    """Whether the variances were changed."""
+
+
+def calibrate(model: NNGP, judged: Judged) -> Calibration:
+    """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
+
+    Predictive variances are then right on average, and means do not move (Allison et al. 2023).
+    Left out where the spread is 1 within two standard errors, or where kernel or noise has no
+    trainable variance of its own.
+
+    :param model: whose variances change.
+    :param judged: at its present hyperparameters.
+    """
+    scales = scales_of(model)
+    wrong = abs(np.log(judged.spread)) > CERTAIN * judged.error
+    if scales is None or not wrong:
+        return Calibration(judged, False)
+    least = 1.01 * float(model.likelihood.variance_lower_bound)
+    for one in scales:
+        value = one.numpy() * judged.spread
+        one.assign(np.maximum(value, least) if one is model.likelihood.variance else value)
+    return Calibration(judged, True)
+
+
+def scales_of(model: NNGP) -> list[gpflow.Parameter] | None:
+    """The trainable variances of kernel and noise; None where they do not scale both."""
+    noise = model.likelihood.variance
+    if not isinstance(noise, gpflow.Parameter) or int(tf.size(noise)) != 1:
+        return None
+    variances = _variances_of(model.kernel)
+    every = [noise, *(variances or [])]
+    if variances is None or not all(one.trainable for one in every):
+        return None
+    return list({id(one): one for one in every}.values())  # parts may share a variance
+
+
+def _variances_of(kernel: Kernel) -> list[gpflow.Parameter] | None:
+    """The variances that scale the whole kernel when multiplied; None if there are none."""
+    if isinstance(kernel, Sum):
+        parts = [_variances_of(one) for one in kernel.kernels]
+        return None if None in parts else [one for part in parts for one in part or ()]
+    if isinstance(kernel, Product):
+        parts = [_variances_of(one) for one in kernel.kernels]
+        return next((part for part in parts if part is not None), None)
+    # the variance of a Polynomial is inside of its power
+    scaled = isinstance(kernel, (Stationary, Static, Linear)) and not isinstance(kernel, Polynomial)
+    return [kernel.variance] if scaled else None

@@ -1,0 +1,79 @@
+"""Leave-one-out predictions of rows that no round has seen."""
+
+from __future__ import annotations
+
+__all__ = ["CERTAIN", "Judged", "judge"]
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...models import NNGP
+
+CERTAIN = 2.0
+"""Standard errors that count as evidence."""
+_LARGEST, _LOWEST = 100.0, -10.0
+"""Largest squared standardised error, and lowest log density in nats, that one row counts. A row
+that contradicts its duplicate may be ten thousand standard deviations off, and would outvote a
+thousand others; a Gaussian has none beyond ten."""
+
+
+class Judged(NamedTuple):
+    """Leave-one-out predictions of B judging rows.
+
+    Example::
+
+        print(NeighbourRounds(model).judge().score)
+    """
+
+    log_density: float
+    """Mean, in nats per row."""
+    spread: float
+    """Mean squared standardised error, each at most 100: above 1 where intervals are too narrow."""
+    error: float
+    """Standard error of log(spread)."""
+    scores: np.ndarray
+    """Log densities [B] in nats, at least -10 each; with variances multiplied by the spread where
+    calibration can do that."""
+
+    @property
+    def score(self) -> float:
+        """The mean of the scores, in nats: rounds and kernels are compared by it."""
+        return float(np.mean(self.scores))
+
+    def is_worse(self, scores: np.ndarray) -> bool:
+        """Whether the score is lower than the mean of other scores [B] of the same rows, beyond
+        chance.
+
+        A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees many
+        more rows than judge it, so without such evidence the later round is the better guess.
+        """
+        differences = self.scores - scores
+        error = np.std(differences) / np.sqrt(len(differences))
+        return bool(np.mean(differences) < -CERTAIN * error)
+
+
+def judge(
+    model: NNGP, rows: np.ndarray, calibrated: bool, num_neighbours: int | None = None
+) -> Judged:
+    """Predict rows from all others; cost as `NNGP.leave_one_out`.
+
+    :param model: at its present hyperparameters.
+    :param rows: row numbers [B].
+    :param calibrated: whether variances count as multiplied by the spread.
+    :param num_neighbours: of each row; by default those of predictions.
+    """
+    found = model.leave_one_out(rows, num_neighbours=num_neighbours)
+    Y = tf.gather(model.data[1], rows).numpy()
+    squares = np.square(Y - found.mean) / found.variance
+    there = np.isfinite(squares)
+    bounded = np.minimum(squares[there], _LARGEST) if there.any() else np.ones(1)
+    spread = max(float(np.mean(bounded)), float(np.finfo(float).tiny))
+    error = float(np.std(bounded) / (spread * np.sqrt(bounded.size)))
+    scale = spread if calibrated else 1.0
+    terms = -0.5 * (np.log(2.0 * np.pi * found.variance * scale) + squares / scale)
+    scores = np.sum(np.where(there, terms, 0.0), axis=1)
+    # a variance that is not finite is no prediction
+    scores = np.where(np.isfinite(found.log_density), np.maximum(scores, _LOWEST), _LOWEST)
+    return Judged(float(np.mean(found.log_density)), spread, error, scores)

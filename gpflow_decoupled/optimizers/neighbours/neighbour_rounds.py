@@ -1,0 +1,305 @@
+"""Hyperparameters of a nearest-neighbour GP by L-BFGS on the likelihood of random rows.
+
+The log likelihood of neighbours is a sum over rows, and a few thousand random ones tell as much of
+a few dozen hyperparameters as all do. So the cost of learning does not depend on N. Three things go
+wrong without care, and decide the schedule:
+
+1. Neighbours are found in inputs divided by the lengthscales. Before lengthscales are known, and
+   with many irrelevant inputs, they are random rows. The first climb therefore needs none: it is on
+   the exact log density of a few hundred rows.
+2. Rows that contradict each other are what tells of noise, and a small sample may hold none. So
+   rows whose inputs stand earlier with another output belong to each sample, and the rest are
+   drawn afresh in each round, many with few neighbours rather than few with many.
+3. A round may still end at hyperparameters that predict badly. So it is undone where it lowers the
+   leave-one-out score of rows that no round has seen, beyond chance.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NeighbourRounds", "RoundOutcome"]
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel, Stationary
+
+from ...inputs import check_whole
+from ...lbfgs import LBFGSRun
+from ...models import NNGP
+from ..ascent import INTERRUPTED
+from .calibration import Calibration, calibrate, scales_of
+from .contradictions import contradictions
+from .judgement import Judged, judge
+from .log_coordinates import LogCoordinates
+from .row_climb import climb_rows
+from .row_densities import RowDensities
+
+FIRST_ROWS = 500
+"""Rows of the first climb, B^3 / 3 an evaluation: a second of one core for forty evaluations. With
+1,000 rows it took three seconds more, and found nothing better on the sets tried."""
+FIRST_EVALUATIONS = 40
+ROWS, EVALUATIONS = 6000, 25
+"""Of the first round. With 2,000 rows the noise learned on one set ranged from 8e-4 to 4e-2 over
+five rounds. Neighbours belong to the lengthscales at the start of a round: it must not be long."""
+LATER = 2
+"""Rows of later rounds, in units of the first: that one finds the lengthscales, which more rows
+then make precise. 6,000 and 12,000 did better than three times 6,000 in the same time."""
+FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
+"""Of a round with twice the neighbours, for smooth data with little noise: see `wants_fine`."""
+JUDGES = 1000
+"""Rows whose leave-one-out score judges each round, the same rows for all."""
+JUDGING_NEIGHBOURS = 128
+"""Most neighbours of a judging row. With 256 a judgement took two seconds, five times in a run."""
+_LONGEST = 2.0
+"""Largest log lengthscale after the first climb, in units of sqrt(D) standard deviations. Few rows
+may call an input irrelevant that is not, and from far away the gradient does not lead back."""
+_TOO_WIDE = 0.8
+"""Mean squared standardised error below which more neighbours would sharpen the variances."""
+_NONE = -1e9
+"""Stands for a score where there is none yet."""
+
+Show = Callable[[str], object]
+
+
+class RoundOutcome(NamedTuple):
+    """The end of a round.
+
+    Example::
+
+        outcome = NeighbourRounds(model).run(0)
+        print(outcome.judged, outcome.kept)
+    """
+
+    climbed: LBFGSRun
+    """The climb; its values are estimates of the log likelihood of all rows, in nats."""
+    judged: Judged
+    """At the hyperparameters that the round proposes."""
+    kept: bool
+    """False if they predicted worse than those before, so that the round was undone."""
+
+
+class NeighbourRounds:
+    """L-BFGS on the likelihood of random rows given their neighbours, (N2), in rounds.
+
+        log p(y) ~ sum_{i in C} l_i + (N - |C|) / (B - |C|) sum_{i of B - |C| random rows} l_i
+        l_i = log N(y_i; b_i^T y_c(i), tau_i)
+
+    C are rows that contradict others, see above. The estimate is unbiased, but for the judging
+    rows, which the others stand for.
+
+    :param model: the model, whose trainable hyperparameters move.
+    :param rows: B of the first round; later ones draw twice as many, afresh. All but the judging
+        rows where there are fewer.
+    :param evaluations: of value and gradient in a round.
+    :param seed: of the rows.
+    :param compile: False evaluates eagerly.
+    :raises DataError: for numbers that count nothing.
+
+    Cost of an evaluation: B (m^3 / 3 + m^2 D), whatever N is, and one search a round. Example::
+
+        rounds = NeighbourRounds(model)
+        rounds.start()
+        for number in range(2):  # of 6,000 and 12,000 rows
+            print(rounds.run(number).judged.log_density)
+        rounds.calibrate()
+    """
+
+    def __init__(
+        self,
+        model: NNGP,
+        rows: int = ROWS,
+        evaluations: int = EVALUATIONS,
+        seed: int = 0,
+        compile: bool = True,
+    ) -> None:
+        check_whole(1, rows=rows, evaluations=evaluations)
+        check_whole(0, seed=seed)
+        self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
+        shuffled = np.random.default_rng([seed, 0]).permutation(self._num_data)
+        judges = min(JUDGES, max(1, self._num_data // 5))
+        self.judges, self.others = np.sort(shuffled[:judges]), shuffled[judges:]
+        if len(self.others) == 0:  # a single row
+            self.others = self.judges
+        X, Y = (part.numpy() for part in model.data)
+        found = contradictions(X, Y, model.order)
+        self.certain = found[~np.isin(found, self.judges)][: rows // 2]
+        """C, rows of every sample."""
+        none = np.full(len(self.judges), _NONE)
+        self.scores = tf.Variable(none, trainable=False, dtype=tf.float64)
+        """Of the judging rows, which the next round must not lower: those of the last round that
+        was kept, and before it those of the values that were given."""
+        self._coordinates = LogCoordinates(model.trainable_parameters)
+        self._densities = RowDensities(model, self._coordinates, compile)
+
+    def __repr__(self) -> str:
+        """One line, with the settings."""
+        settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
+        return f"{type(self).__name__}({self.model!r}, {settings})"
+
+    def start(self, deadline: float = float("inf"), show: Show | None = None) -> RoundOutcome:
+        """Climb the exact log density of a few hundred rows, which needs no neighbours.
+
+        It is undone unless its score is better than that of the values given, which may be good
+        ones of an earlier run. The first round is compared with these values again: few rows may
+        suit the judging ones by chance.
+
+        :param deadline: a value of `time.perf_counter` after which no iteration begins.
+        :param show: shows a line after each iteration.
+        :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
+        :raises NumericalError: if the density is not finite at the start.
+        """
+        self.scores.assign(self.judge().scores)
+        before = self._values
+        chosen = self._draw(FIRST_ROWS, 0)
+        climbed = climb_rows(
+            self._densities.exact(chosen, self._num_data / len(chosen)),
+            self._coordinates,
+            self._num_data,
+            evaluations=FIRST_EVALUATIONS,
+            deadline=deadline,
+            show=show,
+            name=f"L-BFGS on {len(chosen)} rows",
+        )
+        _shorten(self.model.kernel, self.model.data[0])
+        judged = self.judge()
+        kept = judged.score > self.best
+        if not kept:
+            self._restore(before)
+        return RoundOutcome(climbed, judged, kept)
+
+    def run(
+        self,
+        number: int,
+        deadline: float = float("inf"),
+        show: Show | None = None,
+        fine: bool = False,
+    ) -> RoundOutcome:
+        """Draw rows, find their neighbours at the present kernel, climb, and judge.
+
+        From the second round on the mean of start and end is a candidate too, in logarithms: each
+        end fits its own rows, so the mean of two is nearer to what all rows say. The better
+        candidate is kept, unless it is worse than the last round beyond chance.
+
+        :param number: of the round, 0, 1, ..., from which the rows follow.
+        :param deadline: a value of `time.perf_counter` after which no iteration begins.
+        :param show: shows a line after each iteration.
+        :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
+        :return: the outcome. An interrupt ends the climb with its best point.
+        :raises NumericalError: if the likelihood is not finite at the start.
+        """
+        count = self.rows if number == 0 else LATER * self.rows
+        evaluations, neighbours = self.evaluations, self.model.num_neighbours
+        if fine:
+            count, evaluations = min(count, FINE_ROWS), min(evaluations, FINE_EVALUATIONS)
+            neighbours *= FINE_NEIGHBOURS
+        chosen, weights = self._sample(count, number)
+        near = self.model.neighbours_of(chosen, num_neighbours=neighbours)
+        before, start = self._values, self._coordinates.pack()
+        climbed = climb_rows(
+            self._densities.near(chosen, near, weights),
+            self._coordinates,
+            self._num_data,
+            evaluations=evaluations,
+            deadline=deadline,
+            show=show,
+            name=f"L-BFGS on round {number + 1}, {len(chosen)} rows",
+        )
+        points = [climbed.x]
+        if number > 0 and climbed.reason != INTERRUPTED:
+            points.append(0.5 * (start + climbed.x))
+        judged = self._move_to_best(points)
+        kept = not judged.is_worse(self.scores.numpy())
+        if kept:
+            self.scores.assign(judged.scores)
+        else:
+            self._restore(before)
+        return RoundOutcome(climbed, judged, kept)
+
+    def judge(self) -> Judged:
+        """Predict the judging rows from the others; cost as `NNGP.leave_one_out`."""
+        neighbours = min(JUDGING_NEIGHBOURS, self.model.prediction_neighbours)
+        return judge(self.model, self.judges, self._calibrates, neighbours)
+
+    @property
+    def best(self) -> float:
+        """The mean of `scores`, in nats."""
+        return float(np.mean(self.scores.numpy()))
+
+    @property
+    def draws_fresh_rows(self) -> bool:
+        """Whether a further round sees other rows than the last one."""
+        return len(self.others) > self.rows
+
+    @staticmethod
+    def wants_fine(spread: float) -> bool:
+        """Whether variances are so wide that a round with more neighbours pays."""
+        return spread < _TOO_WIDE
+
+    def calibrate(self) -> Calibration:
+        """Multiply variances of kernel and noise by the spread of the leave-one-out errors, with
+        the neighbours of predictions.
+
+        Predictive variances are then right on average, and means do not move (Allison et al. 2023).
+        Left out where the spread is 1 within two standard errors, or the kernel or noise has no
+        trainable variance of its own.
+
+        :return: the judgement before, and whether anything was changed.
+        """
+        return calibrate(self.model, judge(self.model, self.judges, self._calibrates))
+
+    def _sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers [B] and weights [B] of round `number`: of C one, of the others their share of
+        the rows that C leaves.
+        """
+        N, C = self._num_data, len(self.certain)
+        drawn = self._draw(count - C, number + 1)
+        chosen = np.concatenate([self.certain, drawn])
+        return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
+
+    def _draw(self, count: int, number: int) -> np.ndarray:
+        """Row numbers, other ones for each `number`, without judging and contradicting rows."""
+        rng = np.random.default_rng([self.seed, 1 + number])
+        free = np.setdiff1d(self.others, self.certain)
+        return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
+
+    def _move_to_best(self, points: Sequence[np.ndarray]) -> Judged:
+        """Judge hyperparameters [n] each, and stay at the best."""
+        found = []
+        for x in points:
+            self._coordinates.assign(x)
+            found.append(self.judge())
+        best = max(range(len(points)), key=lambda k: found[k].score)
+        self._coordinates.assign(points[best])
+        return found[best]
+
+    def _restore(self, values: list[np.ndarray]) -> None:
+        """Set the variables exactly, not by way of logarithms."""
+        for variable, value in zip(self._coordinates.variables, values):
+            variable.assign(value)
+
+    @property
+    def _values(self) -> list[np.ndarray]:
+        return [variable.numpy() for variable in self._coordinates.variables]
+
+    @property
+    def _calibrates(self) -> bool:
+        """Whether `calibrate` can change variances; else scores are with the variances found."""
+        return scales_of(self.model) is not None
+
+    @property
+    def _num_data(self) -> int:
+        return int(self.model.data[0].shape[0])
+
+
+def _shorten(kernel: Kernel, X: tf.Tensor) -> None:
+    """Bound the trainable lengthscales from above, in units of the spread of X [N, D]."""
+    for one in (part for part in kernel.submodules if isinstance(part, Stationary)):
+        if not one.lengthscales.trainable:
+            continue
+        columns, _ = one.slice(X, None)
+        spread = np.std(columns.numpy(), axis=0)
+        longest = np.exp(_LONGEST) * np.sqrt(columns.shape[1]) * np.where(spread > 0, spread, 1.0)
+        longest = longest if one.ard else np.max(longest)
+        one.lengthscales.assign(np.minimum(one.lengthscales.numpy(), longest))

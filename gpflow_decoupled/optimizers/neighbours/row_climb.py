@@ -1,0 +1,68 @@
+"""L-BFGS over the hyperparameters of a nearest-neighbour GP."""
+
+from __future__ import annotations
+
+__all__ = ["climb_rows"]
+
+import itertools
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ...lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
+from .log_coordinates import LogCoordinates
+
+_FAR = 12.0
+"""Most that a logarithm moves in a climb: what is irrelevant goes far, and not to overflow."""
+_SETTLED, _WINDOW = 1e-5, 3
+"""A climb ends where this number of iterations gained less than this, in nats per row of data."""
+
+
+def climb_rows(
+    objective: Objective,
+    coordinates: LogCoordinates,
+    num_data: int,
+    *,
+    evaluations: int,
+    deadline: float = float("inf"),
+    show: Callable[[str], object] | None = None,
+    name: str = "L-BFGS",
+) -> LBFGSRun:
+    """Climb from the present Parameters, and leave them at the best point.
+
+    :param objective: nats and their gradient at a vector [n].
+    :param coordinates: of the vector.
+    :param num_data: N. L-BFGS sees nats per row: its first step is as long as the gradient then.
+    :param evaluations: about, at most.
+    :param deadline: a value of `time.perf_counter` after which no iteration begins.
+    :param show: shows a line after each iteration.
+    :param name: of the climb, in that line.
+    :return: the run, in nats. An interrupt ends it with its best point.
+    :raises NumericalError: if the objective is not finite at the start.
+    """
+    start, reach = coordinates.pack(), np.where(coordinates.is_log, _FAR, np.inf)
+    has_settled, total = settled(_SETTLED, _WINDOW), itertools.count()
+
+    def per_row(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective(x)
+        return value / num_data, gradient / num_data
+
+    def report(value: float, _: int) -> None:
+        if show is not None:
+            show(f"{name}, iteration {next(total)}, {value * num_data:.6g} nats")
+
+    run = lbfgs_ascent(
+        per_row,
+        start,
+        lambda values: has_settled(values) or time.perf_counter() >= deadline,
+        evaluations,
+        low=start - reach,
+        high=start + reach,
+        record=report,
+        keep=True,
+        advice="standardise X and Y, or start from a larger noise variance.",
+        matrix="K_cc",
+    )
+    coordinates.assign(run.x)
+    return run._replace(value=run.value * num_data, start=run.start * num_data)
