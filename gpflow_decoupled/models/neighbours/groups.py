@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "Group", "groups_of", "jitter_variances", "noise_rows", "noise_variances",
+    "Group", "groups_of", "jitter_variances", "noise_at_floor", "noise_rows", "noise_variances",
     "relative_jitter",
 ]  # fmt: skip
 
@@ -115,6 +115,17 @@ def jitter_variances(groups: list[Group], X: tf.Tensor) -> tf.Tensor:
     """
     variances = [group.kernel(X, full_cov=False) for group in groups for _ in group.columns]
     return relative_jitter(X.dtype) * tf.stack(variances, axis=-1)
+
+
+def noise_at_floor(groups: list[Group], likelihood: Gaussian, X: tf.Tensor) -> np.ndarray:
+    """Whether the mean noise of each output over the rows X [N, D] is at its floor, [P] bool.
+
+    The floor is the jitter, or the likelihood's own lower bound where that is larger.
+    """
+    noise = noise_variances(likelihood, X, tf.range(tf.shape(X)[0]))
+    jitter = tf.reduce_mean(jitter_variances(groups, X), axis=0)
+    least = np.maximum(jitter, 1.01 * float(likelihood.variance_lower_bound))
+    return np.mean(noise, axis=0) <= least
 
 
 def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, bool]:

@@ -4,7 +4,7 @@ others.
 
 from __future__ import annotations
 
-__all__ = ["LeaveOneOut", "RowMoments", "moments_of_rows"]
+__all__ = ["LeaveOneOut", "RowMoments", "left_out", "moments_of_rows"]
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,9 +15,10 @@ from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Gaussian
 
 from ...linalg.blocks import map_rows
+from ...linalg.neighbours import log_densities
 from .conditionals import Observations, rows_given_neighbours
 from .groups import Group, noise_variances
-from .observed import residuals_of
+from .observed import mean_values, residuals_of
 
 _ENTRIES = 8_000_000
 """Most entries of the covariance matrices of a block of rows, 64 MB in double precision."""
@@ -86,6 +87,24 @@ def moments_of_rows(
         return RowMoments(*(tf.concat(part, axis=0) for part in zip(*found)))
     kind = data[1].dtype
     return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(kind, kind, kind)))
+
+
+def left_out(
+    groups: list[Group],
+    data: tuple[tf.Tensor, tf.Tensor],
+    parts: tuple[MeanFunction, Gaussian],
+    rows: np.ndarray,
+    neighbours: tf.Tensor,
+) -> LeaveOneOut:
+    """Predictions of observed rows [B] from their neighbours [G, B, m], the mean function added.
+
+    Parameters and cost are as in `moments_of_rows`.
+    """
+    found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours)
+    prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
+    terms = log_densities(*found).numpy()
+    mean = (prior_mean + found.mean).numpy()
+    return LeaveOneOut(mean, found.variance.numpy(), np.nansum(terms, axis=1))
 
 
 def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:

@@ -40,9 +40,15 @@ from .checks import (
 )
 from .evidence import EvidenceOfOwnData
 from .exact import exact_log_density
-from .groups import Group, groups_of, jitter_variances, noise_rows, noise_variances
-from .likelihood import LeaveOneOut, moments_of_rows
-from .observed import mean_values
+from .groups import (
+    Group,
+    groups_of,
+    jitter_variances,
+    noise_at_floor,
+    noise_rows,
+    noise_variances,
+)
+from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
 
@@ -255,18 +261,9 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
                 "The noise variance is at its floor, the relative jitter or the likelihood's lower"
                 " bound: intervals may be too narrow; add noise, or a rougher kernel."
             )
-        residual, mean, variance = moments_of_rows(
-            self.groups,
-            self.data,
-            (self.mean_function, self.likelihood),
-            tf.constant(rows, tf.int32),
-            self.neighbours_of(rows, before=False, num_neighbours=num_neighbours),
-        )
-        prior_mean = mean_values(
-            self.mean_function, tf.gather(self.data[0], rows), self.num_latent_gps
-        )
-        terms = log_densities(residual, mean, variance).numpy()
-        return LeaveOneOut((prior_mean + mean).numpy(), variance.numpy(), np.nansum(terms, axis=1))
+        neighbours = self.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
+        parts = self.mean_function, self.likelihood
+        return left_out(self.groups, self.data, parts, rows, neighbours)
 
     def noise_at_floor(self) -> np.ndarray:
         """Whether the noise of each output is at its floor, [P] bool, on average over the rows.
@@ -275,11 +272,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         noise below that changes nothing any more. The likelihood's own lower bound, 1e-6 unless it
         was made otherwise, counts too.
         """
-        X = self.data[0]
-        noise = noise_variances(self.likelihood, X, tf.range(tf.shape(X)[0]))
-        jitter = tf.reduce_mean(jitter_variances(self.groups, X), axis=0)
-        least = np.maximum(jitter, 1.01 * float(self.likelihood.variance_lower_bound))
-        return np.mean(noise, axis=0) <= least
+        return noise_at_floor(self.groups, self.likelihood, self.data[0])
 
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -371,9 +364,8 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             check_values(x, y, self.likelihood)
         return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
 
-    def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, checked as the model's data."""
-        return self.checked(data)
+    as_tensors = checked
+    """Held-out data have values, so the checks are the same."""
 
     def _check_new(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
         """Refuse unusable rows for the data of the model; raises `DataError`."""

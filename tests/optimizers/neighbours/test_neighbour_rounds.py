@@ -130,7 +130,9 @@ def test_the_mean_of_start_and_end_is_kept_where_it_is_better(monkeypatch):
         return judged._replace(scores=judged.scores + len(points))
 
     monkeypatch.setattr(rounds, "judge", judge)
-    assert rounds.run(1).kept
+    shown: list[str] = []
+    assert rounds.run(1, show=shown.append).kept
+    assert "round 2, 200 rows" in shown[0]  # later rounds see twice as many
     start, end, mean = points
     assert np.max(np.abs(end - start)) > 1e-3
     np.testing.assert_allclose(mean, 0.5 * (start + end), rtol=1e-12)
