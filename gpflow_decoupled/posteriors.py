@@ -17,6 +17,7 @@ from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .bases.base import Basis
+from .covariances.indices import check_indices
 from .errors import UnknownOptionError
 from .inputs import as_inputs, float_type
 from .summaries import kernel_name, one_line, short_repr, short_table
@@ -129,15 +130,22 @@ class BasisPosterior(AbstractPosterior):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] from the cache; `DataError` for unusable inputs."""
-        X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
-        return super().predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        return super().predict_f(
+            self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
 
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] from new factorisations, without the cache."""
+        return super().fused_predict_f(
+            self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
+
+    def _inputs(self, Xnew: InputData) -> tf.Tensor:
         X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
-        return super().fused_predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        check_indices(X, "Xnew", self.kernel, self.mean_function)
+        return X
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)

@@ -1,11 +1,13 @@
 """`build`: a model from data and the name of a likelihood.
 
 `choice.py` decides by the number of rows and reports it; read it first. `likelihoods.py` has the
-names of likelihoods, `sparse.py` chooses inducing points, `kernels.py` a kernel.
+names of likelihoods, `sparse.py` chooses inducing points, `kernels.py` a kernel; `report.py` prints
+the choice.
 """
 
-from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
+from .choice import NUM_INDUCING, NUM_MEAN_POINTS, build
 from .likelihoods import class_likelihood, likelihood_for, num_latents_of
+from .report import FULL_ROWS, can_initialize
 from .sparse import default_kernel, sparse_model
 
 __all__ = [

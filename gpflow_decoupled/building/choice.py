@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize"]
+__all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,26 +11,25 @@ import gpflow
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from gpflow.functions import MeanFunction
+from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
-from ..errors import DataError
+from ..errors import DataError, check_option
 from ..inputs import check_whole
-from ..models import CVIGP, NNGP, ODVGP, BasisGP
+from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
 from ..training import Standardized
 from ..training.tables import Table
 from .kernels import AUTO, KernelChoice, choose_kernel
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean, takes_classes
+from .report import FULL_ROWS, report
 from .sparse import ON_DATA, default_kernel, sparse_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FULL_ROWS = 500
-"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
 NEIGHBOUR_ROWS = 1000
 """Rows from which nearest neighbours are the default. The sets that they were compared on
 have more than 7,000."""
@@ -38,6 +37,7 @@ NUM_NEIGHBOURS, PREDICTION_NEIGHBOURS = 30, 256
 """Learning wants many rows with few neighbours, so that it meets rows that contradict each other;
 a prediction is made once and can afford more."""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
+_SCALES = ("X", "Y", "both", "neither")
 
 
 def build(
@@ -46,6 +46,7 @@ def build(
     likelihood: str | Likelihood = "gaussian",
     kernel: Kernel | Callable[[int], Kernel] | str | None = None,
     *,
+    scale: str | None = None,
     num_inducing: int | None = None,
     num_mean_points: int | str | None = None,
     seed: int = 0,
@@ -60,8 +61,10 @@ def build(
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
-    X is standardised, and Y if it is f plus noise ("gaussian", "student_t", "laplace"); predictions
-    are in the units of X and Y, and `model.model` is the model of standardised data. If the mean of
+    X is standardised unless you pass a kernel, which is in units of X; indices, and columns of 0
+    and 1 that stand for words, booleans and gaps, never are. Y is standardised if it is f plus
+    noise ("gaussian", "student_t", "laplace"). Predictions are in the units of X and Y, and
+    `model.model` is the model inside. If the mean of
     Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant mean function
     starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
@@ -73,11 +76,16 @@ def build(
         frame without Y are left out, and counted.
     :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
-        likelihood (copied), of standardised Y where Y is standardised.
-    :param kernel: a GPflow kernel of standardised X (copied), or a function from D to one; by
-        default Matern 5/2 with one lengthscale per column, initially sqrt(D). "auto", for Gaussian
-        noise, trains nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential
-        kernels for some seconds each, and takes the best leave-one-out score.
+        likelihood (copied), of standardised Y where Y is standardised. One whose parameters are
+        functions of X is in units of X, as a kernel.
+    :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
+        `scale` says otherwise, so that lengthscales, periods and change points are those you know;
+        its variance is that of standardised Y where Y is standardised. By default Matern 5/2 with
+        one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, trains
+        nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential kernels for some
+        seconds each, and takes the best leave-one-out score.
+    :param scale: which of the data are standardised: "X", "Y", "both", "neither"; by default by the
+        rule above. Y never is where it is no f plus noise.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
@@ -95,15 +103,9 @@ def build(
     """
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
-    check_whole(1, num_inducing=beta)
+    check_option("scale", scale, (None, *_SCALES))
     check_whole(0, seed=seed)
-    if isinstance(gamma, str) and gamma != ON_DATA:
-        raise DataError(
-            f"num_mean_points={gamma!r} must be a number of points, or {ON_DATA!r} for a mean on"
-            " all rows."
-        )
-    if gamma != ON_DATA:
-        check_whole(0, num_mean_points=gamma)
+    _check_points(beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
     choices: list[KernelChoice] = []
 
@@ -133,11 +135,17 @@ def build(
             seed=seed,
         )
 
-    scaled = has_scale_by_name(likelihood)
     table, *data = Table.learn(*Table.split(X, Y), labels=takes_classes(likelihood))
-    model = Standardized(inside, data, scale_outputs=scaled, table=table)
+    own = _in_units(kernel, likelihood)
+    model = Standardized(
+        inside,
+        data,
+        scale_outputs=has_scale_by_name(likelihood) and scale not in ("X", "neither"),
+        scale_inputs=not own if scale is None else scale in ("X", "both"),
+        table=table,
+    )
     if verbose:
-        print(_report(model, chosen_points, choices))
+        print(report(model, chosen_points, choices))
     return model
 
 
@@ -205,12 +213,6 @@ def _kernel(
     return gpflow.utilities.deepcopy(kernel)
 
 
-def can_initialize(model: GPModel) -> bool:
-    """True if `fit(initialize="auto")` takes the model: inducing points, Gaussian, one kernel."""
-    one_kernel = not isinstance(model.kernel, MultioutputKernel)
-    return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
-
-
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
     """L from the columns of Y, unless kernel or likelihood fix it."""
     if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
@@ -218,48 +220,21 @@ def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None
     return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
 
 
-def _report(model: Standardized, chosen_points: bool, choices: list[KernelChoice]) -> str:
-    """A few lines on the choice and its reason."""
-    inside = model.model
-    rows, columns = model.shape
-    if isinstance(inside, CVIGP):
-        why = (
-            f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
-            " points"
-        )
-    elif isinstance(inside, NNGP):
-        why = (
-            f"learns from random rows given their {inside.num_neighbours} nearest earlier ones, and"
-            f" predicts from the nearest {inside.prediction_neighbours}"
-        )
-    elif isinstance(inside, ODVGP):
-        why = (
-            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
-            " mean alone"
-        )
-        if inside.basis.data_mean is not None:
-            why = (
-                "the mean is on all rows, and the covariance on beta, points where the kernel is"
-                " least certain"
-            )
-    else:
-        others = "as asked" if chosen_points else "no rows are left for more of them"
-        why = (
-            "points where the kernel is least certain, for mean and covariance; none for the mean"
-            f" alone, {others}"
-        )
-    scaled = "X and Y" if model.outputs is not None else "X"
-    data = "frame" if model.table.columns and model.table.targets else "(X, Y)"
-    start = ', initialize="auto"' if can_initialize(inside) else ""
-    return "\n".join(
-        [
-            f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
-            *filter(None, [str(model.table)]),
-            *(f"  {choice}" for choice in choices),
-            f"  {why};",
-            (
-                f"  {scaled} standardised, predictions in your units; train it by"
-                f" gpflow_decoupled.fit(model, {data}{start})."
-            ),
-        ]
+def _in_units(kernel: object, likelihood: object) -> bool:
+    """Whether a part that the user hands over reads X, so that X stays in its units."""
+    reads = isinstance(likelihood, Likelihood) and any(
+        isinstance(part, Function) for part in vars(likelihood).values()
     )
+    return isinstance(kernel, Kernel) or callable(kernel) or reads
+
+
+def _check_points(beta: int, gamma: int | str) -> None:
+    """Refuse numbers of inducing points and mean points that are none; raises `DataError`."""
+    check_whole(1, num_inducing=beta)
+    if isinstance(gamma, str) and gamma != ON_DATA:
+        raise DataError(
+            f"num_mean_points={gamma!r} must be a number of points, or {ON_DATA!r} for a mean on"
+            " all rows."
+        )
+    if gamma != ON_DATA:
+        check_whole(0, num_mean_points=gamma)

@@ -7,6 +7,7 @@ __all__ = ["BasisGP"]
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, RegressionData, TensorType
 from gpflow.functions import MeanFunction
@@ -18,8 +19,9 @@ from gpflow.utilities import parameter_dict
 
 from .. import replicas
 from ..bases import InducingBasis
+from ..covariances.indices import check_indices
 from ..errors import DataError, ModelError
-from ..inducing.variables import input_dims
+from ..inducing.variables import input_dims, point_values
 from ..inputs import as_array, as_pair, of_known_rank
 from ..user_warnings import warn_user
 from .basis_predictions import BasisPredictions
@@ -89,6 +91,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
         check_num_data(num_data)
         check_kernel(kernel, input_dims(basis.beta))
+        for points in point_values(basis.beta):
+            check_indices(np.asarray(points), "inducing points", kernel)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data
@@ -267,7 +271,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """Data as tensors X [N, D] and Y [N, P]; raises `DataError` for unusable values."""
         X, Y = self.as_tensors(data)
         if tf.executing_eagerly():
-            check_values(X.numpy(), Y.numpy(), self.likelihood)
+            check_values(X.numpy(), Y.numpy(), self.likelihood, self.kernel, self.mean_function)
         return X, Y
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:

@@ -71,7 +71,7 @@ class DTC(CheckedPredictions, SGPR):
         points = as_inducing(inducing_variable, "inducing_variable")
         latents = Y.shape[-1] if Y.ndim else 1  # what has no rank is refused below
         check_shapes_of_data(X, Y, likelihood, latents, input_dims(points), dtype)
-        check_values(X, Y, likelihood)
+        check_values(X, Y, likelihood, kernel)
         check_kernel(kernel, X.shape[1])
         super().__init__((X, Y), kernel, points, **options)
 

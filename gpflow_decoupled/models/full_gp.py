@@ -135,7 +135,7 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
             for array in (X, Y)
         )
         if x is not None and y is not None:
-            check_values(x, y, self.likelihood)
+            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:

@@ -15,6 +15,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.models import GPModel
 
+from ..covariances.indices import indices_of
 from ..diagnostics import has_scale
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
@@ -91,20 +92,22 @@ class Standardized(tf.Module):
             table, X, Y = Table.learn(X, Y)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
         self.table = table
-        self.inputs = Standardization(X, "X", ~_scaled(scale_inputs, table, X))
+        scaled_inputs = _scaled(scale_inputs, table, X)
+        self.inputs = Standardization(X, "X", ~scaled_inputs)  # here, as it checks X
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
         if len(X) != len(Y):
             raise DataError(
                 f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
             )
-        inside, scaled = self.inputs.transform(X).numpy(), outputs.transform(Y).numpy()
+        scaled = outputs.transform(Y).numpy()
         unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
         tries = [
             Y
             for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs))
             if wanted
         ]
-        self.model, used = _built(build, inside, tries)
+        self.model, self.inputs, used = _with_indices(build, X, scaled_inputs, tries)
+        inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
 
@@ -321,6 +324,38 @@ def _scaled(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -> np.nd
         )
     measured = table.measured
     return np.broadcast_to(chosen if measured is None else chosen & measured, (columns,))
+
+
+def _with_indices(
+    build: Build, X: np.ndarray, scaled: np.ndarray, tries: Sequence[np.ndarray]
+) -> tuple[GPModel, Standardization, np.ndarray]:
+    """`_built` with the columns of X that the model reads as indices as they are.
+
+    Which they are is known once there is a model: it is built again where some were scaled. A model
+    that owns its data refuses scaled indices, and is built of X in its units to be asked.
+    """
+    inputs = Standardization(X, "X", ~scaled)
+    try:
+        model, Y = _built(build, inputs.transform(X).numpy(), tries)
+        columns = _indices(model)
+    except DataError as refusal:
+        try:
+            columns = _indices(_built(build, X.astype(default_float()), tries)[0])
+        except DataError:
+            raise refusal from None
+        if not np.any(scaled[columns]):
+            raise
+    if not np.any(scaled[columns]):
+        return model, inputs, Y
+    scaled = scaled.copy()
+    scaled[columns] = False
+    return _with_indices(build, X, scaled, tries)
+
+
+def _indices(model: GPModel) -> list[int]:
+    """Columns of X that parts of a model read as indices."""
+    parts = model.kernel, model.mean_function, model.likelihood
+    return [index.column for index in indices_of(*parts)]
 
 
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:

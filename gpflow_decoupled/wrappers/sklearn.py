@@ -46,6 +46,7 @@ class _DecoupledGP(BaseEstimator):
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         *,
         likelihood: Likelihood | str | None = None,
+        scale: str | None = None,
         num_inducing: int = NUM_INDUCING,
         num_mean_points: int | str = NUM_MEAN_POINTS,
         steps: int | None = 1000,
@@ -58,6 +59,7 @@ class _DecoupledGP(BaseEstimator):
     ) -> None:
         self.kernel = kernel
         self.likelihood = likelihood
+        self.scale = scale
         self.num_inducing = num_inducing
         self.num_mean_points = num_mean_points
         self.steps = steps
@@ -78,6 +80,7 @@ class _DecoupledGP(BaseEstimator):
             Y,
             likelihood,
             self.kernel,
+            scale=self.scale,
             num_inducing=self.num_inducing,
             num_mean_points=self.num_mean_points,
             seed=seed,
@@ -150,15 +153,16 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression by an orthogonally decoupled posterior.
 
     X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
-    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. Inputs and targets are
-    standardised inside; predictions are in the units of y. Several targets are independent GPs with
-    one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
+    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. Predictions are in the
+    units of y. Several targets are independent GPs with one kernel. Cost: N (M_beta + M_gamma)^2
+    once, then an `ODVGP` step each.
 
-    :param kernel: a GPflow kernel of standardised inputs, or a function from their number to one;
+    :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
         None: Matern 5/2 with one lengthscale per column. Without both, they start from an exact GP
         on 500 rows, unless `fit_options={"initialize": None}`.
     :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
         such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
+    :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
@@ -291,7 +295,7 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior.
 
     Two classes share one latent function and a logistic link with exact expectations; more have a
-    latent each and a `CategoricalLogit` (softmax). Inputs are standardised inside. Other arguments
+    latent each and a `CategoricalLogit` (softmax). Other arguments
     and attributes as `DecoupledGPRegressor`, and `classes_`.
 
     :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`.

@@ -14,6 +14,7 @@ from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, Softmax, SwitchedLikelihood
 
+from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
 from ...likelihoods import check_labels, observation_columns
@@ -119,13 +120,17 @@ def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> t
     return tf.cast(Y, tf.int32)
 
 
-def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` for X [N, D], Y [N, P] without rows, non-finite, or outside the support."""
+def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers: object) -> None:
+    """Raise `DataError` for X [N, D], Y [N, P] without rows, non-finite, or outside the support.
+
+    :param readers: kernel and mean function, which may read columns of X as indices.
+    """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
         check_finite_entries(array, name)
     check_labels(likelihood, Y)
+    check_indices(X, "X", likelihood, *readers)
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:

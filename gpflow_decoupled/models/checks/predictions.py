@@ -12,6 +12,7 @@ import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
 
+from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
@@ -54,7 +55,9 @@ class CheckedPredictions(GPModel, abc.ABC):
 
     def inputs(self, Xnew: object, name: str = "Xnew") -> tf.Tensor:
         """Inputs [..., N, D] as a tensor of the model's dtype; `DataError` for unusable ones."""
-        return as_inputs(Xnew, name, self.num_dims, self.float_type)
+        X = as_inputs(Xnew, name, self.num_dims, self.float_type)
+        check_indices(X, name, self.kernel, self.mean_function, self.likelihood)
+        return X
 
     def predict_f_samples(
         self,

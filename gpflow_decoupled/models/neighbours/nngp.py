@@ -15,6 +15,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
+from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_array, as_pair, as_values, check_whole, float_type
 from ...linalg.neighbours import log_densities
@@ -361,7 +362,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         )
         x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
         if x is not None and y is not None:
-            check_values(x, y, self.likelihood)
+            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
         return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
 
     as_tensors = checked
@@ -372,6 +373,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         dtype = float_type(self.kernel)
         check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, dims, dtype)
         check_observed(X, np.asarray(Y, float), whole=dims is None)
+        check_indices(X, "X", self.kernel, self.mean_function)
 
     def _complete_neighbours(self) -> None:
         """Look for the neighbours of rows that have none yet."""

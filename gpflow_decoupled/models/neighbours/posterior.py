@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
+from ...covariances.indices import check_indices
 from ...covariances.neighbours import RowIndex, row_index
 from ...errors import DataError, NumericalError
 from ...inputs import as_inputs, float_type
@@ -104,7 +105,9 @@ class NeighboursPosterior(AbstractPosterior):
         return super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
 
     def _inputs(self, Xnew: InputData) -> tf.Tensor:
-        return as_inputs(Xnew, "Xnew", int(self.X_data.shape[1]), float_type(self.kernel))
+        X = as_inputs(Xnew, "Xnew", int(self.X_data.shape[1]), float_type(self.kernel))
+        check_indices(X, "Xnew", self.kernel, self.mean_function)
+        return X
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         residuals = residuals_of(self.mean_function, self.X_data, self._Y)

@@ -69,7 +69,10 @@ class Blocks:
         for X, Y in self._source():
             X, Y = self.model.as_tensors((X, Y))
             if self._must_check:
-                check_values(X.numpy(), Y.numpy(), self.model.likelihood)
+                model = self.model
+                check_values(
+                    X.numpy(), Y.numpy(), model.likelihood, model.kernel, model.mean_function
+                )
             self.first = self.rows if self._streams else self._first_of(self.rows // self.size)
             self.rows += int(X.shape[0])
             self.sample = X[:: -(-int(X.shape[0]) // _SAMPLE)], Y[:: -(-int(X.shape[0]) // _SAMPLE)]

@@ -91,7 +91,8 @@ class FunctionBatches:
                     " each call."
                 )
         X, Y = self.model.as_tensors(batch)
-        check_values(X.numpy(), Y.numpy(), self.model.likelihood)
+        model = self.model
+        check_values(X.numpy(), Y.numpy(), model.likelihood, model.kernel, model.mean_function)
         self._read += 1
         self._rows += int(X.shape[0])
         return X, Y

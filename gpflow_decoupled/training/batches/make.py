@@ -56,7 +56,7 @@ def make_batches(
     if on_disk is not None:
         return on_disk
     X, Y = model.as_tensors(data)
-    check_values(X.numpy(), Y.numpy(), model.likelihood)
+    check_values(X.numpy(), Y.numpy(), model.likelihood, model.kernel, model.mean_function)
     _check_size(model, X.shape[0])
     batches = ArrayBatches(X, Y, batch_size, seed, model.basis.num_latent_gps)
     warn_of_values(X.numpy(), Y.numpy(), model.likelihood)

@@ -92,7 +92,9 @@ class DiskBatches:
         for number, block in enumerate(self._blocks()):
             X, Y = (part.numpy() for part in block)
             try:
-                check_values(X, Y, self.model.likelihood)
+                check_values(
+                    X, Y, self.model.likelihood, self.model.kernel, self.model.mean_function
+                )
             except DataError as error:
                 raise DataError(
                     f"In the rows from {number * _BLOCK} on, which count as 0, 1, ... here: {error}"

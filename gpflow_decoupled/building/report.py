@@ -1,0 +1,79 @@
+"""The lines that `build` prints: what it has chosen, and why."""
+
+from __future__ import annotations
+
+__all__ = ["FULL_ROWS", "can_initialize", "report"]
+
+from collections.abc import Sequence
+
+import numpy as np
+from gpflow.kernels import MultioutputKernel
+from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
+
+from ..models import CVIGP, NNGP, ODVGP, BasisGP
+from ..training import Standardized
+from .kernels import KernelChoice
+
+FULL_ROWS = 500
+"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
+
+
+def can_initialize(model: GPModel) -> bool:
+    """True if `fit(initialize="auto")` takes the model: inducing points, Gaussian, one kernel."""
+    one_kernel = not isinstance(model.kernel, MultioutputKernel)
+    return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
+
+
+def _scaled(model: Standardized) -> str:
+    """The arrays that are standardised, and those that are not."""
+    inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
+    scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
+    said = f"{' and '.join(scaled) or 'nothing'} standardised"
+    return said if inputs else f"{said}, X in its units, which are those of the kernel"
+
+
+def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice]) -> str:
+    """A few lines on the choice and its reason."""
+    inside = model.model
+    rows, columns = model.shape
+    if isinstance(inside, CVIGP):
+        why = (
+            f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
+            " points"
+        )
+    elif isinstance(inside, NNGP):
+        why = (
+            f"learns from random rows given their {inside.num_neighbours} nearest earlier ones, and"
+            f" predicts from the nearest {inside.prediction_neighbours}"
+        )
+    elif isinstance(inside, ODVGP):
+        why = (
+            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
+            " mean alone"
+        )
+        if inside.basis.data_mean is not None:
+            why = (
+                "the mean is on all rows, and the covariance on beta, points where the kernel is"
+                " least certain"
+            )
+    else:
+        others = "as asked" if chosen_points else "no rows are left for more of them"
+        why = (
+            "points where the kernel is least certain, for mean and covariance; none for the mean"
+            f" alone, {others}"
+        )
+    data = "frame" if model.table.columns and model.table.targets else "(X, Y)"
+    start = ', initialize="auto"' if can_initialize(inside) else ""
+    return "\n".join(
+        [
+            f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
+            *filter(None, [str(model.table)]),
+            *(f"  {choice}" for choice in choices),
+            f"  {why};",
+            (
+                f"  {_scaled(model)}, predictions in your units; train it by"
+                f" gpflow_decoupled.fit(model, {data}{start})."
+            ),
+        ]
+    )
