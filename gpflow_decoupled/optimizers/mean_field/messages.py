@@ -52,6 +52,9 @@ def move(
     On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
     other divided factors count `scale` = N/B times (C19). All variables share one step size, halved
     until the posterior of each exists.
+
+    :param data: arrays of each factor, [B, ...].
+    :param seed: [2], of draws.
     """
     # 1) the natural parameters of q, and the gradient of each factor of these variables
     naturals = graph.naturals(now.messages)
