@@ -38,7 +38,7 @@ class Compiled(Generic[Arguments, Result]):
         self._bound: tuple[list, tf.types.experimental.ConcreteFunction] | None = None
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """What the function returns for these arguments."""
+        """Return the function's result for these arguments."""
         if self._bound is not None and not kwargs and self._bound[0] == _kinds_of(args):
             return self._bound[1](*args)
         return self._use(lambda graph: graph(*args, **kwargs))
@@ -85,7 +85,7 @@ class Compiled(Generic[Arguments, Result]):
 
 
 def _kinds_of(tensors: tuple) -> list:
-    """Shapes and types, which a graph is for; no list of them is that of anything but tensors."""
+    """Shapes and types, the key of a graph; different from any list of tensors' own."""
     return [
         (tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None
         for tensor in tensors
@@ -106,9 +106,7 @@ def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
 
 
 def traced_for_xla() -> bool:
-    """Whether a `tf.function` with `jit_compile=True` is being traced, in which no shape may depend
-    on values.
-    """
+    """True while a `tf.function` with `jit_compile=True` is traced, where shapes must be static."""
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:
         context = graph._get_control_flow_context()

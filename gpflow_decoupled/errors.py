@@ -115,7 +115,7 @@ class NumericalError(ArithmeticError):
 class WorkerError(RuntimeError):
     """A failed or ended process of a `tf.distribute` strategy, with the cause if known.
 
-    TensorFlow cannot go on with fewer processes: start all again. With a checkpoint the run
+    TensorFlow cannot continue with fewer processes: start all again. With a checkpoint the run
     continues from its latest state. `result` is the record of the steps before.
 
     Example::

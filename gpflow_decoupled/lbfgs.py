@@ -146,7 +146,7 @@ class _Watched:
         self.total, self.unreported, self.stopped = 0, 0, False
 
     def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Negative value and gradient [n] at x [n]; refuses what is not finite."""
+        """Negative value and gradient [n] at x [n]; refuses values that are not finite."""
         value, gradient = self.function(x)
         self.total, self.unreported = self.total + 1, self.unreported + 1
         good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))

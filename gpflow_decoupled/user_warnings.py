@@ -1,4 +1,4 @@
-"""Warnings that point to the user's line, whatever called what inside of the package."""
+"""Warnings that point to the user's line, whichever function of the package gives them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class InducingBasis(Basis):
     data_mean: DataMean | None = None
     """The mean on all training inputs, or None."""
     whiten: bool = False
-    """Whether the Parameters of `gaussians` are whitened, and so independent of the kernel."""
+    """True if the Parameters of `gaussians` are whitened, and so independent of the kernel."""
 
     def __init_subclass__(cls) -> None:
         """Drop the inherited shortcut in a class with another mean or variance of q(f)."""
@@ -86,32 +86,32 @@ class InducingBasis(Basis):
 
     @property
     def holds_sites(self) -> bool:
-        """Whether sites can stay fixed while kernel and points move: whitened, with `whiteners`."""
+        """True if sites can stay fixed while kernel and points move: whitened, with `whiteners`."""
         return False
 
     @property
     def replaces_gaussians(self) -> bool:
-        """Whether `with_gaussians` is defined."""
+        """True if `with_gaussians` is defined."""
         return type(self).with_gaussians is not InducingBasis.with_gaussians
 
     @property
     def ties_sites(self) -> bool:
-        """Whether q(u) is one Gaussian with its own mean: the prior times one site tied to beta."""
+        """True if q(u) is one Gaussian with a mean: the prior times one site tied to beta."""
         return False
 
     @property
     def steps_mean(self) -> bool:
-        """Whether a gradient step of the mean coefficients is a natural-gradient step."""
+        """True if a gradient step of the mean coefficients is a natural-gradient step."""
         return self.kernel_mean is not None
 
     @property
     def solves_mean(self) -> bool:
-        """Whether a joint Newton system of mean coefficients and mean of q(u) exists."""
+        """True if there is a joint Newton system of mean coefficients and mean of q(u)."""
         return False
 
     @property
     def mixes_precision(self) -> bool:
-        """Whether products with rows may have lower precision than factorisations."""
+        """True if products with rows may have lower precision than factorisations."""
         return bool(self.acts_on_rows)
 
     def lowered(self, state: State, dtype: tf.DType) -> State:

@@ -31,7 +31,7 @@ _INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
     (gl.Bernoulli, "likelihoods.BernoulliLogit"),
     (BernoulliProbit, "likelihoods.BernoulliLogit"),
 )
-"""Likelihoods, and what to use instead."""
+"""Likelihoods, and alternatives without quadrature."""
 
 
 def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None) -> None:
@@ -97,7 +97,7 @@ def _complaint(
 
 
 def _uses_nodes(model: CheckedPredictions, sample: RegressionData) -> bool:
-    """Whether more nodes change anything, at any moments: not so for closed forms."""
+    """True if more nodes can change anything: not so for closed forms."""
     ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)
     trial = Moments(*mix_outputs(model.kernel, 0.3 * ones, ones))
     coarse, fine = (
@@ -135,7 +135,7 @@ def _where(
 def _advice(
     likelihood: gl.Likelihood, where: tuple[tf.Tensor, ...], accurate: np.ndarray, number: int
 ) -> str:
-    """What to do: the least number of nodes that is enough at this q(f), or what needs none."""
+    """The remedy: enough nodes for this q(f), or a likelihood that needs none."""
     for nodes in _MORE:
         error = with_nodes(likelihood, nodes).variational_expectations(*where).numpy() - accurate
         if number * abs(float(np.mean(error))) <= 0.1 * _allowed(number):

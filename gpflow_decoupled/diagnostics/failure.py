@@ -32,7 +32,7 @@ def explain(
     It blames, in this order: rows of the batch X [B, D], Y [B, P] that are not finite, a matrix
     without a Cholesky factor, and else the posterior precision or a gradient.
 
-    :param matrices: those that the step factorises, by name.
+    :param matrices: the step's factorised matrices, by name.
     """
     for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)

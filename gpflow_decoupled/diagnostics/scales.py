@@ -81,9 +81,7 @@ def check_digits(model: GPModel, X: tf.Tensor) -> None:
 
 
 def has_scale(likelihood: Likelihood) -> bool:
-    """Whether Y may be shifted and scaled: True for `Gaussian`, `StudentT` and `Laplace`, False for
-    counts and labels.
-    """
+    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise."""
     return isinstance(likelihood, _PLUS_NOISE)
 
 

@@ -39,7 +39,7 @@ from ..models import CVIGP
 from ..summaries import html_table
 
 _EVALUATIONS = 30
-"""Of the log evidence: by then most of what L-BFGS gains is gained."""
+"""Limit of evaluations of the log evidence; L-BFGS has most of its gain by then."""
 _NOISE = 0.1
 """The share of the variance of Y that the guess takes for noise."""
 _UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)

@@ -1,6 +1,4 @@
-"""Which observation makes a bound infinite or NaN: an error that names it, its likelihood, and what
-to do.
-"""
+"""Name the observation that makes a bound infinite or NaN, with its likelihood and a remedy."""
 
 from __future__ import annotations
 

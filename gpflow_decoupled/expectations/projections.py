@@ -69,7 +69,7 @@ class Site(NamedTuple):
     smooth: Callable[..., tf.Tensor]
     """(y [n, K], *parameters [n, 1]) -> [n, K]"""
     parameters: Rows = ()
-    """[N] each; gradients reach these, but not what the functions close over."""
+    """[N] each; gradients reach these, but not variables that the functions close over."""
     kink: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
     """(*parameters [n, 1]) -> place, slope [n, 1]"""
     kernel: Callable[..., tf.Tensor] | None = None

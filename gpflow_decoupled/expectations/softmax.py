@@ -26,9 +26,9 @@ from .wide_softmax import wide_softmax
 _STEP = 0.4
 """h. A Gaussian whose standard deviation is less than h is called narrow."""
 _SIZES = (96, 48), (128, 96), (192, 128), (320, 192), (480, 256), (720, 384), (1024, 384)
-"""Points of t, and of x below the first t: the first pair that reaches is taken. XLA refuses sizes
-that follow values. The last reaches standard deviations of 23; below its x is only what matters
-to probabilities of less than 1e-60.
+"""Points of t, and of x below the first t; the first pair that is long enough is taken, because XLA
+refuses sizes that depend on values. The last reaches standard deviations of 23; x beyond its range
+would only matter to probabilities below 1e-60.
 """
 _WIDTH = 8.0
 """Standard deviations of a Gaussian that the lattice covers on either side."""

@@ -102,7 +102,7 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
 def weight_counts(kernel: Kernel, total: int) -> list[int]:
     """The number of weights of each term of a linear kernel.
 
-    A `Linear` kernel with a single variance takes what the other terms leave of `total`.
+    A `Linear` kernel with a single variance takes the rest of `total`.
 
     :raises DataError: if the terms need another total, or several have no number.
     """

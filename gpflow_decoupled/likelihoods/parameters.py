@@ -1,4 +1,4 @@
-"""Parameters of likelihoods: positive ones, and those that a site can use."""
+"""Parameters of likelihoods: positive ones, and constant ones for sites."""
 
 from __future__ import annotations
 

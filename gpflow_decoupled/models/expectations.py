@@ -32,7 +32,7 @@ class Moments(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """What limits the accuracy of expected log densities, for example ("nodes", 20)."""
+    """The limit of accuracy of expected log densities, for example ("nodes", 20)."""
 
     name: str
     number: int

@@ -166,7 +166,7 @@ def _refuse_untouched_sites(model: GPModel) -> None:
 
 
 _SITES: dict[type, tuple[str, ...]] = {SiteBasis: ("nu", "tau"), DualBasis: ("alpha", "lam")}
-"""What is zero while q is the prior."""
+"""Parameters that are zero while q is the prior."""
 
 
 def _plain(kernel: Kernel) -> bool:

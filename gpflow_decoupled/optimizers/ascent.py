@@ -27,7 +27,7 @@ STUCK = "the bound does not rise any more"
 _ROUND_OFF = 1e-10
 
 Point = TypeVar("Point")
-"""A q: its parameters, its bound, and what the next step needs."""
+"""A q: its parameters, its bound, and anything that the next step needs."""
 
 
 class Climber(Protocol[Point]):

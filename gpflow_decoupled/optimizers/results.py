@@ -29,7 +29,7 @@ class RunResult:
     """Wall-clock time of the run, compilation included."""
     history: dict[str, np.ndarray]
     converged: bool
-    """Whether the tolerance was reached."""
+    """True if the tolerance was reached."""
     reason: str
     """Why the run ended."""
 

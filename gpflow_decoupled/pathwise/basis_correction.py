@@ -20,7 +20,7 @@ from .projection import prior_coordinates
 
 @dataclass
 class BasisCorrection:
-    """The mean of q plus its noise, minus what S prior draws imply at the conditioning values.
+    """The mean of q plus its noise, minus the values of S prior draws at the conditioning points.
 
     `minus` has whitened values eta [S, L, M] of `prior_coordinates`, `plus` standard normal numbers
     [S, L, M].

@@ -96,11 +96,9 @@ def refuse_elsewhere(
 
 
 def apply_trainable(variables: Iterable[tf.Variable]) -> None:
-    """Let `gpflow.set_trainable` take effect on mirrored variables.
+    """Let `gpflow.set_trainable` take effect on mirrored variables of any shapes [...].
 
-    GPflow writes the flag to the mirrored variable, TensorFlow reads the one of its first copy.
-
-    For a model's variables of any shapes [...]; unmirrored ones are untouched.
+    GPflow writes the flag to the mirrored variable, but TensorFlow reads it from the first copy.
     """
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):

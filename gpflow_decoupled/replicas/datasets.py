@@ -16,7 +16,7 @@ Data = TypeVar("Data")
 
 
 def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
-    """Return this worker's data: the argument, or what a function of an `InputContext` returns.
+    """Return this worker's data: the argument, or the result of a function of an `InputContext`.
 
     :raises DataError: for a dataset that several workers would each read in full, and for an
         unsuitable function.

@@ -27,7 +27,7 @@ _LOST = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
-"""TensorFlow's errors in a worker when another one is gone."""
+"""TensorFlow's errors in a worker when another has gone."""
 
 
 class Group:

@@ -36,10 +36,9 @@ def write_archive(file: IO[bytes], tree: Any, arrays: Sequence[np.ndarray]) -> N
 
 
 def read_archive(file: IO[bytes]) -> tuple[Any, list[np.ndarray]]:
-    """Read what `write_archive` wrote.
+    """Read an archive of `write_archive`.
 
-    Members are not compressed, so that all of them together are no longer than the file: a file
-    takes as much memory as it is long, whatever it says.
+    Members are not compressed, so a file needs no more memory than its length.
 
     :raises DataError: for another archive. A damaged one may raise any `Exception`.
     """

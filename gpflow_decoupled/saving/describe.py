@@ -25,7 +25,7 @@ class Description(NamedTuple):
     """A model as data."""
 
     tree: Any
-    """What JSON can hold; see `describe`."""
+    """A value for JSON; see `describe`."""
     arrays: list[np.ndarray]
 
 
@@ -66,7 +66,7 @@ class _Writer:
         return {"id": self.seen[id(value)][0], **self._shared(value, path)}
 
     def _value(self, value: Any, path: str) -> dict | None:
-        """What has no identity that matters; None for all else."""
+        """Describe a value without an identity; None for objects that may be shared."""
         if isinstance(value, enum.Enum):
             return {"is": "enum", "class": name_of(type(value)), "name": value.name}
         if isinstance(value, np.generic):
@@ -98,7 +98,7 @@ class _Writer:
         return None
 
     def _shared(self, value: Any, path: str) -> dict:
-        """What may be in a model twice, and must be one object again."""
+        """Describe an object that may occur twice in a model, and must be one object again."""
         if isinstance(value, np.ndarray):
             return {"is": "array", "array": self._array(value, path)}
         if isinstance(value, gpflow.Parameter):

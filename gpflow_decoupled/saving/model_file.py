@@ -106,9 +106,7 @@ def load(
 
 
 def _guarded(source: Path, read: Callable[[], Any]) -> Any:
-    """What `read` returns; whatever it raises for a file that `save` did not write is a
-    `DataError`.
-    """
+    """Call `read`; errors for a file that `save` did not write become a `DataError`."""
     try:
         return read()
     except DataError as error:
@@ -130,7 +128,7 @@ def _check_format(tree: Any) -> None:
 
 
 def _as_path(path: Any) -> Path:
-    """A path that can be opened; raises `DataError` for what is no path."""
+    """A path that can be opened; raises `DataError` for other values."""
     try:
         text = os.fspath(path)
     except TypeError as error:

@@ -66,7 +66,7 @@ class Names:
         self._own = {name_of(one): one for one in own}
 
     def function(self, name: object) -> Callable:
-        """The function of a name; raises `DataError` for another one."""
+        """The function of a name; raises `DataError` for an unknown one."""
         if isinstance(name, str):
             found = _FUNCTIONS.get(name, self._own.get(name))
             if callable(found) and not isinstance(found, type):
@@ -74,7 +74,7 @@ class Names:
         raise self._unknown(name)
 
     def kind(self, name: object, base: type = object) -> type:
-        """The class of a name, derived from `base`; raises `DataError` for another one."""
+        """The class of a name, derived from `base`; raises `DataError` for others."""
         found = self._own.get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, str):
             module, _, part = name.partition(":")

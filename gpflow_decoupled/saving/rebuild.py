@@ -32,7 +32,7 @@ def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
 
 
 class _Reader:
-    """Makes one value after the other; `made` has those that may be named again."""
+    """Makes one value after the other; `made` has the values that may occur again."""
 
     def __init__(self, arrays: list[np.ndarray], names: Names) -> None:
         self.arrays, self.names = arrays, names
@@ -95,8 +95,9 @@ class _Reader:
         return self._keep(node, tf.Variable(value, trainable=bool(node["trainable"])))
 
     def _parameter(self, node: dict) -> gpflow.Parameter:
-        """By a value that every transform takes; a value at the edge of what a transform can reach
-        has no inverse, and the unconstrained one is known.
+        """Make a Parameter from its unconstrained value.
+
+        A value at the edge of a transform's range has no inverse.
         """
         number = self.arrays[node["array"]]
         if not np.all(np.isfinite(number)):

@@ -29,7 +29,7 @@ class Block(NamedTuple):
 def split_into_blocks(
     counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0
 ) -> list[Block]:
-    """Split documents of counts [D, V] into blocks, those with few distinct words first.
+    """Split documents of counts [D, V] into blocks, by increasing number of distinct words.
 
     :param numbers_per_word: stored by the local step per distinct word, K.
     :param numbers_per_document: stored per document besides.

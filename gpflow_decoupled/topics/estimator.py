@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """Constructor parameters, and what pipelines, searches and `clone` of scikit-learn need.
+    """Constructor parameters, as pipelines, searches and `clone` of scikit-learn need them.
 
-    A subclass's constructor stores its arguments under their names and does nothing else.
+    A subclass's constructor only stores its arguments under their names.
     """
 
     num_topics: int

@@ -1,4 +1,4 @@
-"""What a run of `fit` does between its checks and its first step."""
+"""The part of a run of `fit` between its checks and its first step."""
 
 from __future__ import annotations
 

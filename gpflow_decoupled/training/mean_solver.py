@@ -1,4 +1,4 @@
-"""The option of `fit` that says what moves the coefficients of mean points."""
+"""The option `mean_solver` of `fit`: how the coefficients of mean points move."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Row:
     name: str
     """As a caller writes it; the fields of an object as `Schedule.anneal`."""
     default: Any
-    """The value in a run, unless the route says otherwise or the caller chooses another one."""
+    """The value in a run, unless the route or the caller chooses otherwise."""
     unset: Any
     """The default in the signature of `fit`; None or "auto" if the route may have its own."""
     group: str
@@ -120,7 +120,7 @@ class Options:
     group: Group = field(default_factory=Group)
     """The replicas of `strategy`."""
     on_all_rows: bool = False
-    """Whether L-BFGS on all rows follows the steps of the optimizer."""
+    """L-BFGS on all rows follows the steps of the optimizer."""
 
     @property
     def limits(self) -> Limits:

@@ -52,7 +52,7 @@ class Plan:
     closing: Callable[[Clock], Report | None] | None = None
     """Work after the last step that counts as no step; it returns None if nothing was left."""
     objective: str = "ELBO"
-    """What `bound` is, for people."""
+    """A name of `bound` for people."""
     timed: Callable[[], Sequence[Part]] | None = None
     """Times the work on some rows, and returns the parts that suit a limit of seconds."""
     sampled_rows: int | None = None

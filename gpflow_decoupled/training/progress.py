@@ -86,7 +86,7 @@ class ProgressLine:
         self._bar.set_postfix(shown)
 
     def show(self, text: str) -> None:
-        """Show what the run is doing, until the next update."""
+        """Show the present work, until the next update."""
         if not self._bar.disable:
             self._bar.set_postfix_str(text)
 

@@ -122,7 +122,7 @@ class FitResult(RunResult):
     clipped_sites: int = 0
     """Observations whose negative precision was clipped, summed over steps."""
     refreshes: int = 0
-    """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
+    """Updates of values that are held fixed between refreshes, see `Schedule`."""
     gap: float | None = None
     """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below
     its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods, and for
@@ -134,11 +134,9 @@ class FitResult(RunResult):
     trace of the run: where patience ended it, the scores of the model are those with this
     "evaluation_step", and the last ones belong to Parameters that were given up."""
     objective: str = "ELBO"
-    """What `elbo` is: for an `NNGP` an estimate of its log likelihood, which is no bound."""
+    """The meaning of `elbo`: for an `NNGP` an estimate of its log likelihood, which is no bound."""
     start: Start | None = None
-    """What `initialize="auto"` did before the first step; None also where the run went on from a
-    checkpoint.
-    """
+    """The record of `initialize="auto"`; None also for a resumed run."""
 
     def __str__(self) -> str:
         """One line: steps, time, bound, why the run ended."""

@@ -69,7 +69,7 @@ class Run:
         return RunCheckpoint(folder, objects, places, self._settings(), self.group)
 
     def _settings(self) -> dict[str, object]:
-        """The values that must be the same for the run to go on, and on all workers."""
+        """The values that must be equal for a resumed run, and on all workers."""
         parts = {"seed": self.options.seed, **self.plan.settings}
         return run_settings(self.model, parts, self.options.refresh_every, self.group)
 

@@ -69,7 +69,7 @@ class Schedule:
 
 
 class StepSizes(NamedTuple):
-    """The step sizes of one step, after ramp and annealing; a stage reads those that it uses."""
+    """The step sizes of one step, after ramp and annealing; a stage reads some of them."""
 
     natural_gradient: float | None
     """Of the update of q; None where q is left to the optimizer."""

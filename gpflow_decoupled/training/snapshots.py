@@ -40,7 +40,7 @@ def is_sound(variables: Sequence[tf.Variable], bound: Callable[[], tf.Tensor | f
 
 
 def snapshot(variables: Sequence[tf.Variable]) -> Snapshot:
-    """Return the present values; they share memory with the variables until those change."""
+    """Return the present values, which share memory with the variables until these change."""
     return [(variable, _value_of(variable)) for variable in variables]
 
 

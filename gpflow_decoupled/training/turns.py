@@ -33,7 +33,7 @@ class Taken(NamedTuple):
     shortened: np.ndarray
     clipped: np.ndarray
     refreshed: bool
-    """Whether values that are held fixed for many steps were updated before it."""
+    """True if values held fixed for many steps were updated before it."""
 
 
 class _Turn(NamedTuple):

@@ -1,4 +1,4 @@
-"""What workers do together between steps."""
+"""Work of several processes between steps."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class DataMean(Module):
             self._take(X, int(self.coefficients.shape[1]))
 
     def has_data(self, X: np.ndarray) -> bool:
-        """Whether the rows of X [N, D] are the mean points."""
+        """True if the rows of X [N, D] are the mean points."""
         return self.size == len(X) and np.array_equal(self.inputs.numpy(), X)
 
     @property

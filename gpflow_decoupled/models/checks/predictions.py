@@ -26,7 +26,7 @@ class CheckedPredictions(GPModel, abc.ABC):
     """A model whose `predict_*` refuse unusable inputs by a `DataError`."""
 
     starts_at_prior: bool = False
-    """Whether runs of its optimizers may begin at the prior rather than at q."""
+    """True if its optimizers may begin at the prior rather than at q."""
 
     @property
     @abc.abstractmethod

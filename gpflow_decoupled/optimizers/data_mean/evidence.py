@@ -46,7 +46,7 @@ from ...replicas import Group
 from .row_features import ROWS
 
 BOUNDS = ("elbo", "diagonal", "neighbours")
-"""From the lowest to what is usually the highest."""
+"""From the lowest to the usually highest."""
 
 
 def evidence_bound(
@@ -109,7 +109,7 @@ def _log_det_of_points(
 
     :param root: of I + A W A^T [G or L, M, M].
     :param weights: w [1 or L, N].
-    :param rest: d, the prior variances less those that beta explains [G, N].
+    :param rest: d, the prior variances that beta leaves unexplained [G, N].
     """
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
     if bound == "elbo":

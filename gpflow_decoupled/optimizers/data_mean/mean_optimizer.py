@@ -49,7 +49,7 @@ class MeanOptimizer(abc.ABC):
     float32: bool
     progress: bool
     certify: bool = True
-    """Whether the gap is computed in full precision; a field of classes where this is a choice."""
+    """Compute the gap in full precision; a field of the classes with this choice."""
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share the work, with the alternative; "" if they can."""
 
@@ -229,7 +229,7 @@ class _Run:
         )
 
     def accept(self, now: Posterior, then: Posterior) -> bool:
-        """Whether the bound fell by no more than the accuracy of the solves."""
+        """True if the bound fell by no more than the accuracy of the solves."""
         if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
             return False
         self._take(then)
@@ -237,7 +237,7 @@ class _Run:
         return True
 
     def converged(self, now: Posterior) -> bool:
-        """Whether the last step, scaled to a whole one, gained less than the tolerance."""
+        """True if the last step, scaled to a whole one, gained less than the tolerance."""
         return abs(self._gain) < self.settings.tolerance
 
     def _steps(self) -> Iterator[int]:

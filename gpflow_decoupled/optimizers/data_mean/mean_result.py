@@ -34,7 +34,7 @@ class MeanResult(RunResult):
     next product in full precision, which is no bound. A descent has the gaps it computed.
     """
     certified: bool
-    """Whether `gap` is a bound, by a product in full precision.
+    """True if `gap` is a bound, by a product in full precision.
 
     False for `certify=False` and after Ctrl-C in that product; then `gap` is an estimate by the
     residual of the recursion.

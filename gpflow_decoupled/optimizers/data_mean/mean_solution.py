@@ -44,7 +44,7 @@ class MeanSolution:
     gaps: list[float]
     """All gaps computed, from the start's to `gap`."""
     certified: bool = field(default=True, kw_only=True)
-    """Whether the residual comes from a product in full precision rather than a recursion."""
+    """True if the residual comes from a product in full precision rather than a recursion."""
     reason: str
     """"converged", "time is up", "interrupted", "products done" or "epochs done"."""
 
@@ -82,7 +82,7 @@ class Point(NamedTuple):
     bound: float
     """The bound in nats, up to a constant."""
     certified: bool
-    """Whether the residual comes from a product in full precision."""
+    """True if the residual comes from a product in full precision."""
 
 
 def point_of(
@@ -95,7 +95,7 @@ def point_of(
 
 
 def best_of(points: list[Point], tolerance: float) -> Point:
-    """The last point if its gap is within the tolerance, else the one of highest bound."""
+    """The last point if its gap is within the tolerance, else the one with the highest bound."""
     return points[-1] if points[-1].gap <= tolerance else max(points, key=lambda point: point.bound)
 
 

@@ -99,7 +99,7 @@ class _Rounds:
     deadline: float
     report: Report
     certified: bool
-    """Whether a product in full precision follows."""
+    """True if a product in full precision follows."""
     products: int = 0
     gaps: list[float] = field(default_factory=list)
     reason: str = ""
@@ -206,7 +206,7 @@ class _Rounds:
         return self.reason != ""
 
     def _interrupted(self) -> None:
-        """Note an interrupt; with several workers raise it, because the others go on."""
+        """Note an interrupt; with several workers raise it, because the others continue."""
         if self.system.group.workers > 1:
             raise KeyboardInterrupt
         self.reason = INTERRUPTED

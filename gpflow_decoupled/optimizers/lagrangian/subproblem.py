@@ -32,7 +32,7 @@ class Policy(NamedTuple):
     theta: float
     """rho is theta lambda for a log-concave likelihood."""
     curvature: bool
-    """Whether sites that are not log-concave get the terms (V20)."""
+    """Add the terms (V20) to sites that are not log-concave."""
     delta: float | None
     """Weight of the augmented term, or None."""
     radius: float

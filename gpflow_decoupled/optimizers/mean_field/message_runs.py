@@ -42,7 +42,7 @@ class _Point(NamedTuple):
     elbo: float
     """Nats."""
     ok: bool
-    """Whether the messages are in their domains and the bound is finite."""
+    """True if the messages are in their domains and the bound is finite."""
     seed: tf.Tensor
     """Seed of the step [2]."""
     step_size: float

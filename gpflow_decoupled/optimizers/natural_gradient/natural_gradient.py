@@ -178,7 +178,7 @@ class NaturalGradient(tf.Module):
         return [model.basis.kernel_mean.coefficients.unconstrained_variable]
 
     def starts_at(self, model: BasisGP) -> bool:
-        """Whether the first Gaussian part moves from the evaluation's moments, with its target."""
+        """True if the first Gaussian part moves from the evaluation's moments, with its target."""
         return self.negative_precision != "clip" and not self.mean_variables(model)
 
     def apply(

@@ -30,7 +30,7 @@ Found = TypeVar("Found", bound=_Evaluation)
 
 class _Family(Protocol[State, Found]):
     def evaluate(self, words: Words, state: State) -> Found:
-        """The bound and what `propose` needs."""
+        """The bound, with anything that `propose` needs."""
 
     def propose(self, state: State, now: Found, rho: np.ndarray) -> State:
         """The state after a step of size rho [b]."""

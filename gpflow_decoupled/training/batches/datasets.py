@@ -76,4 +76,4 @@ class DatasetBatches:
         return X, Y
 
     def close(self) -> None:
-        """Nothing to do: a dataset closes by itself what it reads."""
+        """Do nothing: a dataset closes its files by itself."""

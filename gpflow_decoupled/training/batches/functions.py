@@ -53,7 +53,7 @@ class FunctionBatches:
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """Nothing: a run that goes on reads up to its place."""
+        """Nothing: a resumed run reads up to its place."""
         return {}
 
     @property

@@ -1,4 +1,4 @@
-"""The minibatches of what a user passed as data."""
+"""Make minibatches of the user's data."""
 
 from __future__ import annotations
 

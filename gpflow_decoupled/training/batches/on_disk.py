@@ -41,7 +41,7 @@ class DiskBatches:
             self._X, self._Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type
         )
         self.sample = self._checked()
-        """X and Y of every so many rows"""
+        """Rows of X and Y at regular distances"""
 
     @property
     def whole(self) -> None:
@@ -55,7 +55,7 @@ class DiskBatches:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes and a checksum of all rows, equal to the ones of the same arrays in memory."""
+        """Sizes and a checksum of all rows, equal to the settings of the same arrays in memory."""
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import tensorflow as tf
 
 Trackable: TypeAlias = "tf.Module | tf.Variable | tf.data.Iterator"
-"""What `tf.train.Checkpoint` saves."""
+"""Objects that `tf.train.Checkpoint` saves."""
 
 Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
@@ -37,7 +37,7 @@ class Batches(Protocol):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Values that must be the same for a resumed run to go on, by name."""
+        """Values, by name, that must be equal for a resumed run."""
         ...
 
     def __call__(self, step: int) -> Batch:
@@ -45,5 +45,5 @@ class Batches(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what is open for reading, after the last batch."""
+        """Close open files, after the last batch."""
         ...

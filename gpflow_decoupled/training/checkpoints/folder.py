@@ -24,7 +24,7 @@ _STATE = re.compile(r"ckpt-(\d+)(\.(?:index|data-\d+-of-\d+))?")
 _FILES = re.compile(
     r"(?:ckpt|place-\d+)-(\d+)\.(?:index|data-\d+-of-\d+)|run-(\d+)\.json|history-(\d+)\.npz"
 )
-"""The files of a state, and no others: the folder may hold what is not ours."""
+"""The files of a state, and no others: the folder may hold the user's."""
 _HALF_FOLDERS = re.compile(r"(?:ckpt|place-\d+)-\d+_temp")
 _HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 

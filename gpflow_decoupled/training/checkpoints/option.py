@@ -1,4 +1,4 @@
-"""What `fit` takes for its argument `checkpoint`."""
+"""The option `checkpoint` of `fit`."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ _OF_BOUND = ("elbo", "maximum_log_likelihood_objective", "prior_kl")
 _KNOWN = ("gpflow", "gpflow_decoupled")
 """Packages whose classes compute the bound that the steps climb."""
 _ROWS = 100
-"""Of the inputs on which the gradients of a kernel are looked at."""
+"""Inputs at which the gradients of a kernel are checked."""
 _ROWS_PER_SITE = 2
-"""From so many on holding sites gains more per second than it costs; measured with 300 to 1,000
-points, 1 to 26 latents.
+"""Least rows per site for which fixed sites gain more per second than they cost; measured with 300
+to 1,000 points, 1 to 26 latents.
 """
 _LARGEST_STEP, _AVERAGED_ROWS, _ROWS_PER_POINT = 0.5, 3000, 10
 """Of q on minibatches; measured with 90 to 1,000 points and batches of 256 and 1,024 rows."""
@@ -50,7 +50,7 @@ _SMALL = 1e7
 more.
 """
 _NUMBERS = 1e5
-"""Of a batch, up to which those of several steps are gathered at once."""
+"""Numbers in a batch up to which the batches of several steps are gathered at once."""
 _SHIFT = 0.1
 """Of an unconstrained Parameter, to find out whether the kernel depends on it."""
 
@@ -208,9 +208,7 @@ def _inputs_of(model: BasisGP | FullGP | FactorGraph) -> TensorType | None:
 
 
 def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
-    """Whether blocks of a kernel matrix depend on a variable, which has its value again
-    afterwards.
-    """
+    """True if blocks of a kernel matrix depend on a variable, whose value is restored."""
     before, value = blocks(), tf.convert_to_tensor(variable)
     try:
         variable.assign(value + _SHIFT)

@@ -68,7 +68,7 @@ class InducingRoute(Route):
     compiles = (True, False, "xla")
 
     def taken_by(self, model: Any) -> frozenset[str]:
-        """Return all options but the ones of parts that the model lacks."""
+        """Return all options, less options of parts that the model lacks."""
         if _data_mean_of(model) is not None:
             return self.takes - {"Schedule.refresh_every"}
         stored = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
@@ -207,7 +207,7 @@ def _data_mean_of(model: BasisGP | SVGP) -> Any:
 
 
 def _has_gaussians(model: BasisGP | SVGP) -> bool:
-    """Whether q has parts that natural gradients move; a plain SVGP has."""
+    """True if natural gradients can move parts of q, as in a plain SVGP."""
     return not isinstance(model, BasisGP) or bool(model.basis.gaussian_parameters())
 
 

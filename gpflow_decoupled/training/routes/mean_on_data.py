@@ -44,9 +44,8 @@ from ..workers import refuse_other_run
 BY_NAME = "conjugate_gradients"
 """The `mean_solver` that stands for a `ConjugateGradients()`."""
 _BEFORE_ROUNDS = 0.7
-"""The share of a run before the rounds, where there are any. With half of it, a kernel with thirty
-lengthscales ends behind the one of a coupled model: minibatches learn many of them faster than
-rounds do.
+"""Share of a run before the rounds, if any. With half of it, a kernel with thirty lengthscales ends
+behind a coupled model's: minibatches learn many lengthscales faster than rounds.
 """
 _BEFORE_CLIMB = 0.25
 """The share of a run before L-BFGS climbs the collapsed bound, where it does."""

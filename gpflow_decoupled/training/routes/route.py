@@ -75,7 +75,7 @@ class Route(abc.ABC):
         return lambda: None
 
     def accept(self, model: Any, view: Any, batches: Batches) -> None:
-        """Tell the model what it must know of the data; the first change that a run makes."""
+        """Tell the model about the data; the first change that a run makes."""
         return None
 
     def taken_by(self, model: Any) -> frozenset[str]:

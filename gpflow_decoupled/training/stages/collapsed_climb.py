@@ -63,7 +63,7 @@ class CollapsedClimb(Stage):
         self.moved, self.model, self.data = moved, model, data
         self.evaluations = evaluations
         self.is_best = tf.Variable(False, trainable=False)
-        """Whether q(u) was set to the best one since other steps were taken."""
+        """True if q(u) was set to its optimum since other steps were taken."""
         self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._collapsed
         if compile:
             rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
@@ -84,7 +84,7 @@ class CollapsedClimb(Stage):
 
     @property
     def done(self) -> bool:
-        """Whether the climb is over."""
+        """True if the climb is over."""
         return bool(self.is_best)
 
     def reopen(self) -> None:
@@ -93,7 +93,7 @@ class CollapsedClimb(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """Whether all rows were climbed."""
+        """The flag that all rows were climbed."""
         return {"climbed": self.is_best}
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:

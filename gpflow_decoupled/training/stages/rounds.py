@@ -119,9 +119,7 @@ class Rounds(Stage):
         )
 
     def _is_late(self, deadline: float, solves: int) -> bool:
-        """Whether this number of solves like the last one would not end by a value of
-        `time.perf_counter`.
-        """
+        """True if as many solves like the last one would end after the deadline."""
         return self.solves.group.is_over(deadline - solves * self.solves.seconds)
 
 

@@ -43,7 +43,7 @@ class Solved:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether a Ctrl-C ended the solve, with the mean that it had found."""
+        """True if Ctrl-C ended the solve, with the mean found so far."""
         return self.result.reason == INTERRUPTED
 
     def output(self) -> StepOutput:
@@ -95,7 +95,7 @@ class MeanSolves:
         return self._solve(self.solver, False, clock.deadline(_OVERTIME, _LEAST_SECONDS), clock)
 
     def closing(self, clock: Clock) -> Report | None:
-        """Solve, unless the last step did; a rough solve goes on from where it was."""
+        """Solve, unless the last step did; a rough solve is continued."""
         solved = self.current
         if solved is not None and not solved.is_rough:
             return None

@@ -64,7 +64,7 @@ class Clock(NamedTuple):
 
     @property
     def is_last_step(self) -> bool:
-        """Whether the limit of steps ends the run after one more step."""
+        """True if the limit of steps ends the run after one more step."""
         steps = self.limits.steps
         return steps is not None and self.share + 1.0 / steps >= 1.0 - 1e-9
 
@@ -81,7 +81,9 @@ class Budget:
     sizes: Sequence[StepSizes]
     """Of each of the K steps; K is 1 unless `Stage.most` is larger."""
     batch: Batch
-    """X [B, D], Y [B, P]; with `Stage.most` above 1 those of K steps, X [K, B, D], Y [K, B, P]."""
+    """X [B, D], Y [B, P]; with `Stage.most` above 1 the batches of K steps, X [K, B, D], Y [K, B,
+    P].
+    """
     until: float = 1.0
     """The share of the run at which the stage ends."""
 
@@ -101,14 +103,15 @@ class Report(NamedTuple):
 
     output: StepOutput
     reason: str = ""
-    """Why the stage is over; empty if it goes on. The reason of the last stage ends the run, and
-    an interrupt ends it in any stage."""
+    """Why the stage is over; empty if it continues. The reason of the last stage ends the run, and
+    an interrupt ends it in any stage.
+    """
     converged: bool = False
-    """Whether `reason` means that a tolerance was reached."""
+    """True if `reason` means that a tolerance was reached."""
     gap: float | None = None
     """Nats: how far the bound is at most below its maximum over the mean, where that is known."""
     is_long: bool = False
-    """Whether callbacks should hear of the turn by itself, since it took long or all data."""
+    """True if callbacks should hear of the turn separately, since it took long or all data."""
     scores: Mapping[str, float] = {}
     """Further entries of the history, by name, the same names in each turn of a stage."""
     before: tuple[float, ...] = ()
@@ -132,11 +135,11 @@ class Stage(abc.ABC):
 
     @property
     def done(self) -> bool:
-        """Whether the run has been through this stage, so that the next one follows."""
+        """True once the run has been through this stage, so that the next one follows."""
         return False
 
     def reopen(self) -> None:
-        """Undo `done`: an earlier stage goes on, as in a longer run from a checkpoint."""
+        """Undo `done`: an earlier stage continues, as in a longer run from a checkpoint."""
         return None
 
     @property
