@@ -187,8 +187,8 @@ def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
 
 
 def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
-    """Write moments a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta] to a basis's
-    Parameters.
+    """Write moments a [M_gamma, L], m [M_beta, L], S [L, M_beta, M_beta] to the Parameters.
+
     :raises DataError: for arrays of other shapes, or not finite.
     :raises NumericalError: for a covariance that is not positive definite; nothing changes.
     :raises ModelError: for another basis.

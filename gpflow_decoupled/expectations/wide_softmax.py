@@ -26,7 +26,7 @@ _POINTS = 512
 _SCALE = 10.0
 """A: below it steps are equal, beyond it they grow in proportion to t - t_0."""
 _WIDTH, _LEFT, _RIGHT = 8.0, 3.5, 25.0
-"""Standard deviations on either side, and what is added for the Gumbel variable."""
+"""Standard deviations on either side, and the margins for the Gumbel variable."""
 _STEP = 0.45
 """Of the Gumbel variable: its sum is accurate to 1e-9. A Gaussian below it is called narrow."""
 _GUMBEL = np.arange(-_LEFT, _RIGHT, _STEP)
