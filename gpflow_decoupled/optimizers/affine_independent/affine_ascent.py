@@ -67,7 +67,7 @@ class AffineIndependentAscent:
 
     1. The best Gaussian q, the special case of a normal base.
     2. The rotation of A, which matters to a non-Gaussian q alone, and initial shapes, both
-    predicted by an Edgeworth expansion about the Gaussian optimum.
+       predicted by an Edgeworth expansion about the Gaussian optimum.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or, with
        `alternate`, in turns.
     4. The better of the two is kept.

@@ -8,7 +8,7 @@ sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites at onc
        1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
 
 2. Tilted distributions: cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^ and
-variance v^ (C51).
+   variance v^ (C51).
 3. The sites with these moments, of which the share rho = 1 - damping is taken, (C52):
 
        nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha

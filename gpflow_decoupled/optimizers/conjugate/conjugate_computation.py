@@ -5,7 +5,7 @@ exp(nu_n u_n - tau_n u_n^2 / 2) per observation and latent, u = f - m_0. A step 
 
 1. Compute means u_n and variances v_n of q(f) at the observations.
 2. Differentiate E_n = E_q log p(y_n | f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance. The Gaussian
-site with these derivatives is (g_n - 2 h_n u_n, -2 h_n).
+   site with these derivatives is (g_n - 2 h_n u_n, -2 h_n).
 3. Move all sites towards these, (C13):
 
        nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h

@@ -49,7 +49,7 @@ def by_sampling(
     """Expectations from draws of each latent, independent across observations.
 
     With l = log p(y | f), f = mean + sd eps, the averages of g = E l' and h = E l' eps / (2 sd) are
-    unbiased.
+    unbiased. Shapes as in `by_quadrature`; `seed` is [2].
 
     :param mean: marginal means of q(f) [N, L]; `variance` likewise.
     :param samples: draws of each latent.

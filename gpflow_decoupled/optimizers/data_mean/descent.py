@@ -78,9 +78,9 @@ class DualDescent:
     Rounds follow until the gap is small, or epochs or time are used up:
 
     1. A preconditioned conjugate-gradient step settles directions with H about 1, for which the
-    descent is slow.
+       descent is slow.
     2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it has
-    grown, the step size is halved and the descent returns to its best average.
+       grown, the step size is halved and the descent returns to its best average.
     3. A product in full precision certifies the average.
 
     The result has the highest certified bound. Cost per step: B N D, and two products with K per

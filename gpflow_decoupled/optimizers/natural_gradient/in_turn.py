@@ -7,7 +7,7 @@ rows:
 
 1. Moments and derivatives at the rows under the old q give the step of q: (D46).
 2. Moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), the variance uses
-R_new^T A with the new root R_new.
+   R_new^T A with the new root R_new.
 3. The bound there is differentiated in all but q, at fixed sites or at fixed mean and root.
 """
 

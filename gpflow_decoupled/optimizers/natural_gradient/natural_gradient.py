@@ -7,9 +7,9 @@ S~^-1, theta = P m~ and A = L_b^-1 K_bx at the N inputs of the batch, a step of 
 
 1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
 2. Differentiate E_n in mean and variance of q(f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance, by
-reverse mode through the likelihood alone.
+   reverse mode through the likelihood alone.
 3. Apply the chain rule: with F the bound, its gradient in the expectation parameter m is dF/dm - 2
-(dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, times rho, (D46)
+   (dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, times rho, (D46)
 
        P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
        theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)

@@ -21,6 +21,7 @@ class DatasetBatches:
 
     Shuffling and batching are left to the dataset. A second iterator, to look at the data first,
     would change the order of a shuffled dataset, so there is only one.
+
     :raises DataError: when called, for a dataset without batches, a batch without rows, an
         unusable first batch. Later batches that are not finite make the step fail.
     """

@@ -155,6 +155,7 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
     Both covariances and variances are tried, since noise kernels have no covariances, at the
     model's data or inducing points. A Parameter without a gradient is shifted and put back: one
     without effect may stay. Mixing matrices are not checked.
+
     :raises DataError: with the names of the Parameters.
     """
     inputs = _inputs_of(model)

@@ -3,7 +3,7 @@
 1. Minibatches, for 70 % of the run: a model without mean points that shares all Parameters finds
    kernel, noise, inducing points and q(u).
 2. For Gaussian noise and not too many rows, they end after 25 %, followed until 70 % by a climb of
-the collapsed bound.
+   the collapsed bound.
 3. Rounds: mean and hyperparameters in turns.
 4. A last solve for the mean.
 

@@ -50,7 +50,6 @@ class Minibatches(Stage):
     :param shards: shapes and types of X [None, D], Y [None, P] if workers have batches of their
         own.
     :param together: take several steps on arrays in one call, with plain Adam.
-        plain Adam.
     """
 
     def __init__(
