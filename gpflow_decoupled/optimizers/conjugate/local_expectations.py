@@ -51,9 +51,7 @@ def by_sampling(
     With l = log p(y | f), f = mean + sd eps, the averages of g = E l' and h = E l' eps / (2 sd) are
     unbiased. Shapes as in `by_quadrature`; `seed` is [2].
 
-    :param mean: marginal means of q(f) [N, L]; `variance` likewise.
     :param samples: draws of each latent.
-    :param seed: [2], of the draws.
     :raises DataError: for likelihoods whose draws have no gradient, or without a density.
     """
     check_draws(model.likelihood)
