@@ -19,16 +19,14 @@ Outcome = TypeVar("Outcome")
 
 
 class Compiled(Generic[Arguments, Result]):
-    """A `tf.function` that uses AutoGraph only if a kernel, a likelihood or a mean function needs
-    it.
+    """A `tf.function` that uses AutoGraph only if kernel, likelihood or mean function need it.
 
-    AutoGraph rewrites the source of every function that is called. That takes five of the six
-    seconds of a first training step, and the graph is the same unless Python's `if`, `while`, `for`
-    or `assert` is applied to a tensor. TensorFlow refuses such a statement while it traces, before
-    anything is computed. The function is then traced again with AutoGraph.
+    AutoGraph takes five of the six seconds of a first training step, and changes nothing unless
+    Python's `if`, `while`, `for` or `assert` is applied to a tensor. TensorFlow refuses such a
+    statement while tracing; the function is then traced again with AutoGraph.
 
     :param function: a function of tensors without side effects, because it may be traced twice.
-    :param options: passed to `tf.function`, for example `reduce_retracing` or `input_signature`.
+    :param options: of `tf.function`, for example `reduce_retracing` or `input_signature`.
     """
 
     def __init__(self, function: Callable[Arguments, Result], **options: object) -> None:
@@ -48,10 +46,10 @@ class Compiled(Generic[Arguments, Result]):
         return self._use(lambda graph: graph.get_concrete_function(*arguments))
 
     def bind(self, *arguments: tf.Tensor) -> None:
-        """Trace the graph for these tensors, and let calls with others of their shapes and types go
-        straight to it.
+        """Trace the graph for these tensors, to which calls with the same shapes and types then go
+        straight.
 
-        To look a graph up takes TensorFlow 0.1 to 0.2 ms a call, a sixth of a small training step.
+        TensorFlow's search takes 0.1 to 0.2 ms a call, a sixth of a small training step.
         """
         graph = self.get_concrete_function(*arguments)
         if not self._options.get("jit_compile"):
@@ -63,9 +61,7 @@ class Compiled(Generic[Arguments, Result]):
         return self._graph.experimental_get_tracing_count()
 
     def _use(self, use: Callable[[tf.types.experimental.PolymorphicFunction], Outcome]) -> Outcome:
-        """Apply `use` to the graph; where that needs AutoGraph, replace the graph once and apply it
-        again.
-        """
+        """Apply `use` to the graph, after one retrace if that needs AutoGraph."""
         traces, last = self.traces, last_gradient()
         try:
             outcome = use(self._graph)
@@ -95,8 +91,8 @@ def _kinds_of(tensors: tuple) -> list:
 def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     """A branch of `tf.cond` that is hardly ever taken, as a single call in the graph.
 
-    TensorFlow writes branches in line, and hands dead values through every operation of the one
-    that is not taken. Three such branches were a fifth of a small training step.
+    TensorFlow writes branches in line and hands dead values through all their operations: three
+    took a fifth of a small training step.
 
     :param branch: a function without arguments that returns tensors; it may write to variables.
     """

@@ -1,20 +1,18 @@
 """Memory of compiled functions: a graph goes when the function that was traced goes.
 
-Two tables of the libraries keep every graph for as long as the process lives, and neither has a
-public way to remove an entry:
+Two tables of the libraries keep every graph for the life of the process, without a public way to
+remove an entry:
 
-- TensorFlow's registry of gradients gets an entry for each `tf.custom_gradient` in a graph. The
-  entry refers to tensors of that graph.
+- TensorFlow's registry of gradients has an entry for each `tf.custom_gradient` in a graph, which
+  refers to tensors of that graph.
 - All bijectors of TensorFlow Probability share a cache, whose entries live as long as an output and
   hold its input. In a graph the input keeps the output alive.
 
-A process that trains one model after the other would grow with each: 22 MB for each
-`fit(model, data, steps=2)` of a new `ODVGP` with 20 points of either kind, and by nothing with this
-module (840 MB after 5 and after 25 of them, against 924 and 1,360). So `tidy` removes the entries
-after a trace. It relies on private names of both libraries, all of them in `_registry`, `_graph_of`
-and `_cache`. `untidied` tries them on a tiny graph when the package is imported, which takes 30 ms,
-and the package warns where a release of TensorFlow has changed them: everything works then, but
-memory grows.
+So a process would grow by 22 MB for each `fit(model, data, steps=2)` of a new `ODVGP` with 20
+points of either kind; with `tidy` after each trace it does not grow (840 MB after 5 and after 25 of
+them, against 924 and 1,360). `tidy` relies on private names of both libraries, all of them in
+`_registry`, `_graph_of` and `_cache`. `untidied` tries them on a tiny graph at import, in 30 ms,
+and the package warns where a release has changed them: memory then grows, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ def last_gradient() -> str | None:
 
 
 def tidy(last: str | None) -> None:
-    """Let all gradients registered after `last` live as long as their graphs, and forget the graph
-    tensors in the bijectors' cache. Without effect where `untidied` names something.
+    """Let gradients registered after `last` live as long as their graphs, and clear the bijectors'
+    cache of graph tensors. Without effect where `untidied` names something.
     """
     for name in list(itertools.takewhile(lambda name: name != last, reversed(_registry()))):
         _keep_with_graphs(name)
@@ -75,9 +73,7 @@ def _registry() -> dict[str, dict[str, object]]:
 
 
 def _graph_of(gradient: object) -> tf.Graph | None:
-    """The graph of the operation whose gradient this is; None if it is not one of a
-    `tf.custom_gradient`, for example the gradient of a call of another `tf.function`.
-    """
+    """The graph of a gradient's operation; None if it is not of a `tf.custom_gradient`."""
     wrapped = _variables_of(gradient).get("tape_grad_fn")
     tensors = tf.nest.flatten(_variables_of(wrapped).get("result"))
     return next((tensor.graph for tensor in tensors if hasattr(tensor, "graph")), None)
@@ -99,8 +95,8 @@ def _cache() -> MutableMapping:
 def _keep_with_graphs(name: str) -> None:
     """Let a registered gradient live as long as the graph it was made in, or one around it.
 
-    The graph may outlive the function that was traced, so that the entry cannot simply go:
-    `tfp.math.lbeta` is itself a `tf.function`, traced by its first user and used by all later ones.
+    The graph may outlive the function that was traced: `tfp.math.lbeta` is itself a `tf.function`,
+    traced by its first user and used by all later ones.
     """
     entry = _registry()[name]
     gradient = entry.get("type")
@@ -121,9 +117,7 @@ def _and_those_around(graph: tf.Graph | None) -> Iterator[tf.Graph]:
 
 
 def _forget_graph_tensors() -> None:
-    """Remove the tensors of graphs from the bijectors' cache: they save work only while a graph is
-    traced.
-    """
+    """Remove graph tensors from the bijectors' cache, of use only while a graph is traced."""
     storage = _cache()
     for key in list(storage):
         if any(hasattr(tensor, "graph") for tensor in tf.nest.flatten(key())):

@@ -48,7 +48,7 @@ class LBFGSRun(NamedTuple):
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
     """A rule that ends a run when its last `window` iterations gained less than `tolerance`.
 
-    Single iterations may gain little far from the optimum, so use more than one.
+    Single iterations may gain little far from the optimum.
     """
 
     def rule(values: list[float]) -> bool:
@@ -72,21 +72,19 @@ def lbfgs_ascent(
     value_tolerance: float = 0.0,
     gradient_tolerance: float = 0.0,
 ) -> LBFGSRun:
-    """The best point that L-BFGS-B finds from `start`.
+    """The best point that L-BFGS-B finds from `start` [n].
 
     A point with a value or gradient that is not finite is refused, and the line search shortens its
     step.
 
-    :param start: [n].
-    :param stop: called after each iteration with the best values at the start and after each
-        iteration; True ends the run. See `settled`.
+    :param stop: called after each iteration with the best values so far, the start's first; True
+        ends the run. See `settled`.
     :param max_evaluations: approximate limit.
-    :param low: lower bounds [n], -inf for none.
-    :param high: upper bounds [n], inf for none.
+    :param low: lower bounds [n], -inf for none; `high` upper bounds [n], inf for none.
     :param record: called with the best value and the evaluations since the last call: at the start,
         after each iteration, and after a failed line search.
     :param keep: an interrupt ends the run with its best point and is not raised.
-    :param advice: end of the error for a start that is not finite: what the user can do.
+    :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
     :raises NumericalError: if the value or the gradient at the start is not finite.
@@ -180,7 +178,7 @@ class _Watched:
 def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
     """Gain of a Newton step along `gradient` [n], by the curvature in L-BFGS's memory.
 
-    A line search fails at a maximum, where round-off hides the remaining gain and this is tiny; or
-    far from one, where values and gradients disagree or are not finite.
+    It is tiny at a maximum, where round-off makes a line search fail, but not where values and
+    gradients disagree.
     """
     return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

@@ -27,7 +27,6 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
     """Return the GPflow cache type with this name.
 
     :param value: a cache type or its name; None is "nocache".
-    :raises UnknownOptionError: for any other value.
     """
     if value is None:
         return PrecomputeCacheType.NOCACHE

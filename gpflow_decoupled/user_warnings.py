@@ -1,4 +1,4 @@
-"""Warnings that point to the user's line, whichever function of the package gives them."""
+"""Warnings that point to the user's line."""
 
 from __future__ import annotations
 

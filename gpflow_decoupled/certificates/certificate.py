@@ -155,7 +155,6 @@ def certificate_of(
     """Return the certificate of error rates on n observations and KL[Q || P] in nats.
 
     :param settings: J; each bound is at delta / J, so that all J hold together.
-    :param origin: a key of `conditions.ORIGINS`.
     """
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}

@@ -205,10 +205,7 @@ def check_classifier(model: GPModel) -> None:
 
 
 def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """Return X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats.
-
-    :raises DataError: for anything else, with the fault.
-    """
+    """Return X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats."""
     X, Y = (
         as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY")
     )

@@ -60,7 +60,6 @@ def prior_origin(
 
     X is [N, D], Y [N, 1]; other arguments as `pac_bayes_certificate`. Returns a key of `ORIGINS`.
 
-    :raises UnknownOptionError: for another statement.
     :raises DataError: if `learned_on` does not have the columns of `data`.
     """
     if stated is not None:
@@ -86,10 +85,7 @@ def prior_origin(
 
 
 def stated_origin(stated: str) -> str:
-    """Return the statement of `certify_gaussian`'s caller, with a warning for "same-data".
-
-    :raises UnknownOptionError: for another statement.
-    """
+    """Return the statement of `certify_gaussian`'s caller, with a warning for "same-data"."""
     check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
     return _warned("The prior was chosen on these data.") if stated == "same-data" else stated
 

@@ -29,9 +29,6 @@ def divergence(model: GPModel) -> float:
     """Return the exact KL[Q || P] in nats, also for a model that subsamples its mean's norm.
 
     Cost: `prior_kl`, and M_gamma^2 if the norm is subsampled.
-
-    :raises ModelError: for a model of another family.
-    :raises NumericalError: if it is not finite.
     """
     if isinstance(model, LaplacePriorLCLGP):
         kl = float(model.prior_kl())

@@ -101,10 +101,7 @@ def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
 def checked_gaussian(
     pair: Sequence[npt.ArrayLike], name: str, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [p] and covariance [p, p] of p = `size` weights, as float64.
-
-    :raises DataError: for anything else.
-    """
+    """Mean [p] and covariance [p, p] of p = `size` weights, as float64."""
     if not isinstance(pair, (tuple, list)) or len(pair) != _PAIR:
         raise DataError(f"{name} is a {type(pair).__name__}; pass (mean [p], covariance [p, p]).")
     shapes = {"mean": (size,), "covariance": (size, size)}

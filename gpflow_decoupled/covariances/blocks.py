@@ -72,7 +72,6 @@ def sweep(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over columns [blocks, B, p] and over rows [blocks, C, q], for a range of row blocks.
 
-    :param visit: the share of one block in both sums.
     :param rows: [blocks, B, P]; `columns` [blocks, C, Q].
     :param bounds: first block of rows, the one after the last, and the number of column blocks.
     :param same: rows and columns are the same points; only blocks with column >= row are visited.

@@ -148,7 +148,6 @@ def gram_product(
 
     :param points: M inducing variables; other than plain points use GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points`.
-    :param a: [M, L].
     :param rows: indices [m] into plain points X, for the rows [m, L] only.
     :raises NotImplementedError: if GPflow has no covariance between the two inducing variables.
     """

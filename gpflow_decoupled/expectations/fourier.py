@@ -107,11 +107,7 @@ ROUTES = {
 
 
 def choose_route(variables: Variables, site: Site, route: str | None = None) -> str:
-    """Return `route`, or the first of `ROUTES` that base distribution and site allow.
-
-    :raises DataError: if the route needs an unknown function.
-    :raises UnknownOptionError: if there is no such route.
-    """
+    """Return `route`, or the first of `ROUTES` that base distribution and site allow."""
     if route is not None:
         check_option("route", route, ROUTES)
     possible = [name for name, one in ROUTES.items() if not one.lacks(variables, site)]
@@ -143,7 +139,6 @@ def expectation(
     :param R: half range of the grid in standard deviations of y_n; `widen` enlarges a lattice.
     :param route: one of `ROUTES`; by default the first possible one.
     :param size: number of frequencies or points; by default the route's.
-    :param memory: bytes per block of sites.
     """
     name = choose_route(variables, site, route)
     return ROUTES[name].evaluate(variables, y, site, R, size or ROUTES[name].size, memory)

@@ -116,10 +116,7 @@ def check_projections(y: Projections, site: Site | None = None) -> None:
 
 
 def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> int:
-    """Return the sites n per block: `work` complex tensors [n, D, length] in `limit` bytes.
-
-    :raises DataError: if one site alone takes more.
-    """
+    """Return the sites n per block: `work` complex tensors [n, D, length] in `limit` bytes."""
     one = 2 * dtype.size * D * length * work
     if one > limit:
         raise DataError(

@@ -53,7 +53,6 @@ class Integration(NamedTuple):
     def checked(self, base: Base) -> Integration:
         """Return these settings after checking them.
 
-        :raises UnknownOptionError: if there is no such route.
         :raises DataError: for numbers out of range, or a route that this base excludes.
         """
         check_option("route", self.route, ROUTES)
@@ -118,10 +117,7 @@ def points_for(base: Base) -> int:
 
 
 def route_of(base: Base, site: Site, route: str) -> str:
-    """The route for a base distribution and a site, where `route` may be "auto".
-
-    :raises DataError: if the named route needs a function that is not known.
-    """
+    """The route for a base distribution and a site, where `route` may be "auto"."""
     return choose_route(_variables(base), site, None if route == "auto" else route)
 
 

@@ -27,7 +27,7 @@ def check_inducing(
     static shape is checked. Cost: M D log M.
 
     :param Z: the points [M, D], an array, a tensor or a variable.
-    :param name: the name in the message, for example "beta".
+    :param name: for the message, for example "beta".
     :param num_dims: the required number D of columns, if given.
     :param dtype: the required dtype, if given.
     :raises DataError: a `ValueError` with the fault and its remedy.
@@ -49,13 +49,11 @@ def check_inducing(
 
 
 def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
-    """Warn if some gamma points are beta points; refuse gamma if all of them are.
+    """Warn if some gamma points [M_gamma, D] are beta points [M_beta, D]; refuse gamma if all are.
 
     The residual kernel given beta is zero at beta, so such a point adds nothing to the mean.
     Symbolic tensors are not checked. Cost: (M_gamma + M_beta) D log(M_gamma + M_beta).
 
-    :param gamma: the points of the mean alone [M_gamma, D].
-    :param beta: the points of mean and covariance [M_beta, D].
     :raises DataError: if all rows of gamma are rows of beta, or the numbers of columns differ.
 
     Example::

@@ -22,8 +22,8 @@ from ..linalg.cholesky import cholesky
 class LinearWeights(Kernel):
     """The covariance k(x, x') = x^T S x' of f(x) = x^T w, with prior covariance S of the weights w.
 
-    `gpflow.kernels.Linear` is the case of a diagonal S. The Cholesky factor `scale_tril` of S is
-    not trainable by default. The Gram matrix of N inputs costs N p^2 + N^2 p.
+    `gpflow.kernels.Linear` has a diagonal S. The Cholesky factor `scale_tril` of S is not trainable
+    by default. The Gram matrix of N inputs costs N p^2 + N^2 p.
 
     :param covariance: S [p, p], symmetric and positive definite.
     :param active_dims: the p columns of X that the weights multiply; by default all.

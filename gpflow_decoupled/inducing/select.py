@@ -2,8 +2,8 @@
 
 Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) takes the row of X with the
 largest prior variance given f at the rows before, a pivoted Cholesky of k(X, X). With the residual
-kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') it chooses gamma for a given beta
-(Salimbeni et al., NeurIPS 2018).
+kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') it chooses gamma given beta (Salimbeni
+et al., NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ def select(
 
     `method` is one of
 
-    * "greedy_variance": rows of X, each with the largest prior variance given those before it; the
-      first m rows are the choice for m points. Uses the present hyperparameters of a single-output
-      kernel. Time N M^2, memory N M.
+    * "greedy_variance": rows of X, each with the largest prior variance given the rows before; the
+      first m rows are the choice for m points. Time N M^2, memory N M.
     * "kmeans": centres of clusters in Euclidean distance; scale the columns of X alike first. Time
       10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.
@@ -69,16 +68,16 @@ def select(
 
     :param X: the finite inputs [N, D].
     :param M: the number of points.
-    :param kernel: for "greedy_variance"; of a multi-output kernel, pass one latent kernel.
-    :param method: see above.
+    :param kernel: for "greedy_variance", at its present hyperparameters; of a multi-output kernel,
+        pass one latent kernel.
     :param given: existing points [M_given, D], for example beta for gamma: not chosen again;
         "greedy_variance" conditions on them, for N M_given more memory.
     :param seed: the same seed gives the same points.
     :param max_rows: choose from a random subset of this size if X has more rows, with a warning
         unless "random". Default: max(20000, 2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
-    :raises DataError: a `ValueError`, for X that is no finite [N, D] array, for fewer than M
-        distinct rows, and for a kernel that is missing or does not fit.
+    :raises DataError: a `ValueError`, for an unusable X, fewer than M distinct rows, and a kernel
+        that is missing or does not fit.
     :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
 

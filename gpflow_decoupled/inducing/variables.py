@@ -36,7 +36,6 @@ def as_inducing(
     :param points: an array [M, D], which becomes trainable inducing points, or inducing variables.
     :param name: the name in messages, for example "beta".
     :param kernel: a multi-output kernel's latents share the points.
-    :raises DataError: for points that are not finite and distinct.
     """
     if isinstance(points, InducingVariables):
         for values in point_values(points):

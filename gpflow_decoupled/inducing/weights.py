@@ -36,9 +36,8 @@ from .linear_kernel import LinearWeights
 class Weights(InducingVariables):
     """The weights w [p] of a linear function f(x) = x^T w, with their prior from the kernel.
 
-    For linear kernels only (table of `inducing.weights`): when the model first uses them, other
-    kernels raise `NotImplementedError`, and another number of weights raises `DataError`. No jitter
-    is added.
+    For linear kernels (table of `inducing.weights`); others raise `NotImplementedError` at their
+    first use, and another number of weights `DataError`. No jitter is added.
 
     :param num_weights: p, the columns of X that the kernel uses, plus one for an intercept
         (`gpflow.kernels.Constant`).

@@ -22,11 +22,9 @@ def map_rows(
     """Apply a function of rows by blocks of equal size; the last is filled with copies of a row.
 
     :param function: of arrays [b, ...]; returns a tensor [b, ...], or a tuple of them.
-    :param arrays: [B, ...] each.
     :param signature: type or `tf.TensorSpec` of each result.
     :param fill: give all blocks of all calls `size` rows, so that a row's rounding errors do not
         depend on other rows.
-    :return: the results, [B, ...] each.
     """
     known = None if arrays[0].shape[0] is None else int(arrays[0].shape[0])
     total = tf.shape(arrays[0])[0] if known is None else known

@@ -85,7 +85,6 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve apply(x) = right, starting at zero.
 
-    :param apply: the matrix product.
     :param precondition: the preconditioner. Extra blocks that it returns (say, a product that
         `apply` and `inner` share) travel with every direction and with x.
     :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent

@@ -54,11 +54,9 @@ def pivoted_cholesky(
 
     :param diagonal: the diagonal [N] of K.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.
-    :param rank: the largest number of pivots.
     :param tolerance: stop when the largest residual is at most this; by default 100 machine
         epsilons of the largest diagonal entry.
     :return: pivots, factor, residual. Time N r^2, memory N r.
-    :raises ValueError: for a rank below one.
     :raises NumericalError: if K has NaN or infinite entries.
     """
     if rank < 1:

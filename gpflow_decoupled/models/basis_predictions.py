@@ -34,7 +34,6 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
 
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place by
             `update_cache()`), or "nocache".
-        :raises UnknownOptionError: for another cache.
         """
         return BasisPosterior(
             self.kernel,

@@ -75,8 +75,6 @@ def sampled_expectations(
 def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.Tensor:
     """log p(y_n | f_n) [S, N] in nats, at latents [S, N, L] less the mean function; X [N, D], Y [N,
     P].
-
-    :raises DataError: for a likelihood without a log density.
     """
     S, L = tf.shape(draws)[0], draws.shape[-1]
     X, Y = (tf.tile(part, [S, 1]) for part in data)

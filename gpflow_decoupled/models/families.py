@@ -73,7 +73,6 @@ def require_model(method: str, model: object, *kinds: type) -> None:
     """Refuse a model that is none of `kinds`, naming the right method.
 
     :param method: as users write it, for example "ConjugateComputation".
-    :raises ModelError: for such a model.
     """
     if not isinstance(model, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
@@ -86,7 +85,6 @@ def require_model(method: str, model: object, *kinds: type) -> None:
 def data_mean_of(model: BasisGP, method: str) -> DataMean:
     """The mean on all data of a model.
 
-    :param method: the asking method's name.
     :raises ModelError: for a model without one, and a kernel with a `White` part.
     """
     require_model(method, model, BasisGP)

@@ -101,10 +101,7 @@ def linear_prior(
 def scalar_prior(
     prior: tfp.distributions.Distribution | None, columns: int
 ) -> tfp.distributions.Distribution | None:
-    """Return the scalar distribution, of batch shape [] or [p], of independent priors, or None.
-
-    :raises DataError: for another batch shape.
-    """
+    """Return the scalar distribution, of batch shape [] or [p], of independent priors, or None."""
     inner = prior.distribution if isinstance(prior, tfd.Independent) else prior
     if not isinstance(inner, tfd.Distribution) or inner.event_shape.rank != 0:
         return None
@@ -131,10 +128,7 @@ def normal_prior(
 
 
 def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Location and scale [] or [p]: `loc` and `scale`, else mean and deviation, else 0 and 1.
-
-    :raises DataError: unless finite, and the scale positive.
-    """
+    """Location and scale [] or [p]: `loc` and `scale`, else mean and deviation, else 0 and 1."""
     if isinstance(prior, (tfd.Laplace, tfd.StudentT)):
         centre, scale = np.asarray(prior.loc), np.asarray(prior.scale)
     else:

@@ -60,10 +60,7 @@ class StepReport(NamedTuple):
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:
-    """The size in (0, 1] of step 0, 1, ...; `step_size` is a number or a function of the step.
-
-    :raises DataError: for another value.
-    """
+    """The size in (0, 1] of step 0, 1, ...; `step_size` is a number or a function of the step."""
     value = step_size(step) if callable(step_size) else step_size
     try:
         number = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)

@@ -58,9 +58,6 @@ def basis_correction(
     """Draw the noise of q and whiten the prior draws; `basis.factor`, and S (M F + M^2).
 
     X is one input [1, D], which sets the sizes of the features.
-
-    :raises ModelError: for a basis unknown to `prior_coordinates`.
-    :raises DataError: for unsuitable inducing variables.
     """
     basis = deepcopy(model.basis)
     state = basis.factor(kernel, with_kl=False)

@@ -88,7 +88,6 @@ def refuse_elsewhere(
     """Refuse variables that the strategy does not mirror.
 
     :param variables: by the users' names, of any shapes [...].
-    :raises DataError: with the name of the first one.
     """
     for name, variable in variables.items():
         if strategy is not None and not strategy.extended.variable_created_in_scope(variable):

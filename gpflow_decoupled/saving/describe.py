@@ -32,13 +32,13 @@ class Description(NamedTuple):
 def describe(model: tf.Module) -> Description:
     """Describe a model.
 
-    Numbers, strings, None and lists are themselves in JSON. Everything else is an object whose
-    member "is" says what: "array", "tensor", "variable" and "parameter" name an array by its
-    index, "object" has a class and attributes, "again" is an object that has been described.
+    Numbers, strings, None and lists are plain JSON. All else is an object with a member "is":
+    "array", "tensor", "variable" and "parameter" name an array by its index, "object" has a class
+    and attributes, "again" is an object described before.
 
     :param model: any tree of `tf.Module`s, Parameters, variables, tensors, arrays, plain values,
         containers, named tuples, functions with a name, and TFP's bijectors and distributions.
-    :raises DataError: for what cannot be described, with the path to it.
+    :raises DataError: for other parts, with their path.
     """
     writer = _Writer()
     tree = writer.node(model, "model")

@@ -31,10 +31,10 @@ _LIBRARIES = ("gpflow_decoupled", "gpflow", "tensorflow", "tensorflow_probabilit
 def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[str]) -> None:
     """Write a model to a file that `load` reads, in this process or another.
 
-    :param model: a model of this package or of GPflow, or a `Standardized`. All of it is saved: the
-        data too, where the model owns them.
-    :param path: of the file. A file of that name is replaced as soon as the new one is complete and
-        on the disk; it keeps its permissions, and a symbolic link stays one.
+    :param model: a model of this package or of GPflow, or a `Standardized`; with its data, if it
+        owns them.
+    :param path: of the file. An old file is replaced once the new one is complete and on the disk;
+        it keeps its permissions, and a symbolic link stays one.
     :raises ModelError: for another object.
     :raises DataError: for a model with a part that no file can hold, for example a `lambda`, or
         with a Parameter that is not finite.
@@ -67,16 +67,16 @@ def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[st
 def load(
     path: str | os.PathLike[str], classes: Iterable[type | Callable] = ()
 ) -> GPModel | FactorGraph | Standardized:
-    """Read the model that `save` has written. Nothing in the file is executed.
+    """Read a model of `save`. Nothing in the file is executed.
+
+    Warns if another version of GPflow or of this package wrote it.
 
     :param path: of the file.
-    :param classes: your own classes and functions that the model is made of, such as a kernel. They
-        are trusted.
+    :param classes: your own classes and functions in the model, such as a kernel. They are trusted.
     :raises CheckpointError: if the file cannot be read.
-    :raises DataError: if it is damaged, no file of `save`, of another version's format, or names a
-        class that is neither a part of a model nor in `classes`.
+    :raises DataError: if it is damaged, no file of `save`, of another format, or names a class that
+        is neither a part of a model nor in `classes`.
 
-    There is a warning if the file was written with another version of GPflow or of this package.
     Example::
 
         model = gpflow_decoupled.load("model.zip", classes=[MyKernel])

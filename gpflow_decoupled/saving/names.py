@@ -35,11 +35,9 @@ _FUNCTIONS: dict[str, Callable] = {
 
 
 def name_of(thing: type | Callable) -> str:
-    """A name that `Names.find` finds again.
+    """A name of a class or function that `Names.find` finds again.
 
-    :param thing: a class, or a function.
-    :raises DataError: for a function or a class inside of another function, which has no name that
-        another process knows.
+    :raises DataError: for one defined inside a function, which another process cannot name.
     """
     for name, function in _FUNCTIONS.items():
         if thing is function:
@@ -55,11 +53,10 @@ def name_of(thing: type | Callable) -> str:
 
 
 class Names:
-    """Looks names up: in the packages that models are made of, and among a caller's own classes.
+    """Looks names up: in the packages that models are made of, and among a caller's classes.
 
-    No module is imported for a name in a file.
-
-    :param own: classes and functions of the caller, which are trusted.
+    No module is imported for a name in a file. `own` has the caller's classes and functions, which
+    are trusted.
     """
 
     def __init__(self, own: Iterable[type | Callable]) -> None:

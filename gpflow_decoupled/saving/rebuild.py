@@ -18,15 +18,13 @@ from .names import Names
 
 
 def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
-    """Make the object that `describe` has described.
+    """Make the object of a description by `describe`.
 
-    Objects are made without their constructors and get their attributes one by one; bijectors and
-    distributions, and Parameters, are made by their constructors.
+    Bijectors, distributions and Parameters are made by their constructors, all other objects
+    without, attribute by attribute. Arrays of any shapes [...] are named by their indices.
 
-    :param arrays: of any shapes [...], which the tree names by their indices.
-    :param names: which classes and functions may be in it.
-    :raises DataError: for a class that is not among them. What a tree that `describe` did not make
-        raises else is any `Exception`.
+    :raises DataError: for a class that is not in `names`. A tree that `describe` did not make may
+        raise any `Exception`.
     """
     return _Reader(arrays, names).value(tree)
 

@@ -18,12 +18,11 @@ from typing import IO
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that takes the place of `path` when the block ends without an error.
+    """Open a new file that replaces `path` when the block ends without an error.
 
-    Each call has a name of its own for the file until then, so that threads and processes do not
-    meet. A symbolic link stays one, and the file that it names is replaced; an existing file's
-    permissions are kept. The file is on the disk before it gets its name. Files that a killed
-    process of this machine has left beside it are removed.
+    Until then the file has a unique name. A symbolic link stays one, and an existing file's
+    permissions are kept. The file is on the disk before it is renamed. Files left by a killed
+    process of this machine are removed.
 
     :raises OSError: if it cannot be written.
     """

@@ -27,10 +27,10 @@ def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf
 
     The error is step^4 / 384 of the fourth derivative with two tables, step^6 / 46080 of the sixth
     with three; `tfp.math.interp_regular_1d_grid` is linear: step^2 / 8 of the second.
+    Differentiable in x and the tables.
 
     :param tables: f, f' and optionally f'' on the grid, [..., J] each.
     :param x: [...], broadcasts with the leading axes of the tables; clipped to the grid.
-    :return: f(x), of the shape of x; differentiable in x and the tables.
     """
     cells = tf.stack([table * step**order for order, table in enumerate(tables)], axis=-1)
     polynomials = np.array(_CUBIC if len(tables) == 2 else _QUINTIC)

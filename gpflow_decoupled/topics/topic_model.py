@@ -149,7 +149,6 @@ class TopicModel(Estimator):
 
         :param vocabulary: the V words by column, or columns by word: `get_feature_names_out()` or
             `vocabulary_` of scikit-learn's `CountVectorizer`.
-        :param n: how many words, at most V.
         :raises DataError: for another vocabulary or columns, and an `n` out of range.
         """
         topics = self.topics_

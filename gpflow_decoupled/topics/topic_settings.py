@@ -39,11 +39,7 @@ class Settings(Protocol):
 
 
 def check_settings(settings: Settings) -> None:
-    """Check the arguments that all topic models share.
-
-    :raises DataError: for a number out of its range.
-    :raises UnknownOptionError: for an unknown method or start.
-    """
+    """Check the arguments that all topic models share."""
     check_option("method", settings.method, METHODS)
     check_option("start", settings.start, STARTS)
     for name, least in (

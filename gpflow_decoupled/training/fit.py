@@ -66,8 +66,7 @@ every 20 steps and at the end | `optimizer` |
     | `FactorGraph` | `MeanFieldCVI` | |
 
     Only trainable Parameters move; if only q is trainable, the Lagrangian and the ascent run once,
-    to their end. A warning before the first step says if data and model are on different scales;
-    see `Standardized`.
+    to their end. A warning before the first step says if data and model are on different scales.
 
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), also on disk (`numpy.memmap`, or another array with a shape,
@@ -80,10 +79,10 @@ every 20 steps and at the end | `optimizer` |
     :param seconds: wall-clock limit of the steps, without compilation and evaluations.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
-    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or
-        2 B / (B + R) with batches of B rows if that is less, R the larger of 3,000 and 10 M but no
-        more than 3 N; 0.5 for sites, 1 for messages. None leaves q(u) to `optimizer` (the default
-        with GPflow's `MultiClass`), and sites and multipliers unchanged.
+    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or 2 B /
+        (B + R) with batches of B rows if less, R the larger of 3,000 and 10 M up to 3 N; 0.5 for
+        sites, 1 for messages. None leaves q(u) to `optimizer` (the default with GPflow's
+        `MultiClass`), and sites and multipliers unchanged.
     :param hold: fixed part of q while kernel and inducing points move. "sites" needs fewer steps
         than "whitened" (mean and root, as in GPflow), which are longer by 15 % with 300 points, by
         half with 1,000. "auto" holds sites where a batch has at least 2 L M rows for L latents of M
@@ -97,11 +96,11 @@ every 20 steps and at the end | `optimizer` |
     :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step
         size. For `gamma="data"`, "conjugate_gradients" (the default there), a `ConjugateGradients`
         or a `StochasticDualDescent`; the first 70 % of such a run train on beta alone.
-    :param learning_rate: of `optimizer`, instead of its own; 0.03 for Adam.
-    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; Adam if not given. "lbfgs"
-        is for Gaussian noise and arrays with N M up to 30 million: after a quarter of the run,
-        which Adam trains, L-BFGS on all rows climbs the bound at the best q(u). That counts as one
-        step. It costs N M^2 per evaluation, and 7 N M numbers of memory.
+    :param learning_rate: of `optimizer`; 0.03 for Adam.
+    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; Adam if not given. "lbfgs",
+        for Gaussian noise and arrays with N M up to 30 million, climbs the bound at the best q(u)
+        on all rows after a quarter of the run by Adam. That counts as one step, of N M^2 per
+        evaluation and 7 N M numbers of memory.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.

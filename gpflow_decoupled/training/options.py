@@ -157,7 +157,6 @@ OF_OPTIMIZER = frozenset(row.name for row in ROWS.values() if row.group == _OPTI
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the caller's options as objects, by field of `Options`.
 
-    :param arguments: of `fit`, by name.
     :raises DataError: for objects of the wrong kind, and limits out of range.
     """
     values = dict(arguments)

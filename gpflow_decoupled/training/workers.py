@@ -38,10 +38,7 @@ def run_settings(
 
 
 def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]]) -> None:
-    """Raise on all workers if data, model or options differ from the first one's.
-
-    :raises DataError: with the first name that differs.
-    """
+    """Raise on all workers if data, model or options differ from the first one's."""
     if group.workers == 1:
         return
     own = settings()
@@ -79,7 +76,6 @@ def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
     number per replica, and one per variable to repair.
 
     :param variables: all that a step writes, of any shapes [...].
-    :return: whether there was something to repair.
     """
     if group.strategy is None or group.replicas == 1:
         return False

@@ -76,10 +76,7 @@ class WeightSpace(Geometry):
         return prior
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """Refuse: K has no factor if N exceeds p.
-
-        :raises NumericalError: always.
-        """
+        """Refuse: K has no factor if N exceeds p."""
         raise NumericalError(
             "An unwhitened covariance needs a Cholesky factor of K, and in weight space K has none:"
             ' use whiten=True, or a model with form="function".',

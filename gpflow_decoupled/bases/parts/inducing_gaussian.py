@@ -35,8 +35,6 @@ def gaussian_parameters(
 ) -> tuple[Parameter, Parameter]:
     """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared.
 
-    :param mean: of q_mu; by default zeros.
-    :param root: of q_sqrt; by default identities.
     :raises DataError: for arrays of other shapes or not finite, and an L below 1.
     """
     root = root_parameter(size, num_latent_gps, root, names[1])

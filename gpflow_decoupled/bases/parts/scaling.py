@@ -33,8 +33,6 @@ LARGEST_WHITENED = 20_000
 class MeanScaling(Module):
     """The frozen map a = T a~ of one set of mean coefficients [M, L].
 
-    :param kind: "none", "diagonal" or "whitened", see the table above.
-    :raises UnknownOptionError: for an unknown `kind`.
     :raises DataError: if whitening would not fit into memory.
     """
 

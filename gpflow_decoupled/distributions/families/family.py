@@ -195,10 +195,7 @@ def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
 
 
 def as_positive(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-    """Return `as_float` [...] for entries above 0.
-
-    :raises DataError: for entries that are not finite or not above 0.
-    """
+    """Return `as_float` [...] for entries above 0."""
     tensor = as_float(name, value)
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(known > 0.0):

@@ -90,7 +90,6 @@ def solve(
 
     :param diagonal: a positive estimate of the diagonal, the preconditioner.
     :param iterations: limit. Members left with over a thousandth of their gradient become NaN.
-    :return: x, of the shapes of lambda.
     """
     shapes = [tf.shape(part) for part in gradient]
     rows = tf.reduce_prod(shapes[0][: len(gradient[0].shape) - ranks[0]])

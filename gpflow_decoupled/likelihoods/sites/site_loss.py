@@ -42,10 +42,7 @@ from ...errors import DataError
 
 
 def site_labels(Y: TensorType) -> tf.Tensor:
-    """Y [N, L] in the default precision.
-
-    :raises DataError: if Y does not have two dimensions.
-    """
+    """Y [N, L] in the default precision."""
     labels = tf.cast(tf.convert_to_tensor(Y), default_float())
     if labels.shape.rank != 2:
         raise DataError(

@@ -57,8 +57,6 @@ def split_prior(
     A Gaussian prior (None is N(0, I)) becomes the kernel. Another scalar distribution, or
     `tfd.Independent` of one, of batch shape [] or [p], becomes a site per weight; the kernel then
     only sets coordinates.
-
-    :raises DataError: for any other distribution.
     """
     inner = scalar_prior(prior, columns)
     if inner is None or isinstance(inner, tfd.Normal):

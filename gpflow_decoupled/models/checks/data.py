@@ -77,8 +77,6 @@ def check_shapes_of_data(
 
     X, an array, a tensor or a specification, must be [N, D] in `dtype`; Y [N, P], or integer or
     boolean.
-
-    :raises DataError: with the fault and its remedy.
     """
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)

@@ -34,8 +34,6 @@ class Blocks:
 
     :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`; a `tf.data.Dataset` of batches; or
         a function without arguments that returns an iterator of batches, called per pass.
-    :param size: rows per block of arrays.
-    :param group: the workers of the run; by default this process.
     :raises DataError: for data of another kind, shape or type; while iterating, for empty blocks,
         entries that are not finite, and labels outside the support.
     """

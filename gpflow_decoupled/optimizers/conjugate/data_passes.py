@@ -77,7 +77,6 @@ class _Sums(NamedTuple):
 class PassReader:
     """Reads the data at a model's q(u), and moves it.
 
-    :param compile: False runs eagerly.
     :raises NumericalError: if the inducing variables' kernel matrix has no factor.
     """
 

@@ -86,10 +86,7 @@ class DualDescent:
     The result has the highest certified bound. Cost per step: B N D, and two products with K per
     round.
 
-    :param tolerance: the wanted gap in nats.
-    :param epochs: most passes over the rows.
     :param step_size: eta in units of the formula above.
-    :param dtype: tf.float32 for faster products; None is the data's.
     """
 
     tolerance: float

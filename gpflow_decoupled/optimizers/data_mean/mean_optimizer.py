@@ -94,7 +94,6 @@ class MeanOptimizer(abc.ABC):
             except the certificate.
         :param strategy: a `tf.distribute` strategy whose replicas share the products, with the
             model built in `strategy.scope()`. All workers pass the same arguments.
-        :raises ModelError: for another model.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
         :raises UnknownOptionError: for a strategy, if the method has no products to share.
         :raises WorkerError: if another worker fails or is gone.

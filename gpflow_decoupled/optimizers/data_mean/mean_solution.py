@@ -66,7 +66,6 @@ class Solve(Protocol):
         :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L].
         :param deadline: a value of `time.perf_counter` after which only the certificate is
             computed.
-        :raises NumericalError: if a product with the kernel matrix has overflowed.
         """
 
 

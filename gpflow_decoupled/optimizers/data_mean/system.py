@@ -51,7 +51,6 @@ class MeanSystem:
     :param weights: w [N, L], above zero; then w of each column of the target [N, L S].
     :param target: y~ [N, L S].
     :param draws: S, right-hand sides per latent in neighbouring columns, with one factorisation.
-    :raises NumericalError: if I + A W A^T cannot be factorised.
     """
 
     kernel: Kernel

@@ -41,7 +41,6 @@ def first_marginals(
         parameters.
     :return: the marginals, and (h, sigma) [N, L] from which to maximise the sites.
     :raises DataError: for multipliers outside S, or at which V does not exist.
-    :raises NumericalError: if no start has a finite bound.
     """
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)

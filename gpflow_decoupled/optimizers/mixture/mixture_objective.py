@@ -44,7 +44,6 @@ class MixtureObjective:
     :param gaussian: [D], 1 for a weight with a Gaussian prior, 0 if its prior is a site.
     :param constant: added to the bound, in nats.
     :param frame: mean b [D] and lower triangular root C [D, D] of the best Gaussian.
-    :param entropy: a name in `entropy.ENTROPIES`.
     """
 
     def __init__(

@@ -147,7 +147,6 @@ def gradients_of(
     """Gradients of a scalar objective, one per variable.
 
     :param held: for fixed sites, each Gaussian part with its whitener and its sums.
-    :param weights: see `gradient_at_sites`.
     """
     targets, upstream = [objective], [tf.ones_like(objective)]
     for frame, part, sums in held:

@@ -105,7 +105,6 @@ def gradient_at_sites(
     latent.
 
     :param sums: of the batch; the result is linear in them, so replicas add up.
-    :param tangent: see `linalg.whitening`.
     :param weights: w [M, L] of (C69), to include the part through A.
     :param low: precision of the matrix products; None is the tangent's.
     """

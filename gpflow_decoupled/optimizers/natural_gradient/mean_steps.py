@@ -76,7 +76,6 @@ def newton_direction(
 
     Cost: N (M_gamma + M_beta) + M_gamma^2 per iteration of conjugate gradients, and M_beta^3 once.
 
-    :param scaling: the coordinates of the coefficients, used as a preconditioner.
     :param A: L_b^-1 K_bx [G, M_beta, N].
     :param gradient: of the bound, [M_gamma, L] and [M_beta, L].
     :param h: dE/dvariance [N, L]; positive entries count as zero, so the system is positive

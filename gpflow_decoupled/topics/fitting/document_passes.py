@@ -39,8 +39,6 @@ def fit_batch(
 
     Local states carry over. In the first `fresh_passes` each document also starts afresh and keeps
     the better result. Counts are [D, V].
-
-    :return: the progress, the local states, and the reason for stopping.
     """
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
     blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)
@@ -89,7 +87,6 @@ def minibatch_step(
     """Make one step (T4) on a minibatch.
 
     :param counts: of the minibatch [B, V]; `state`, the start of the local step, arrays [B, ...].
-    :param scale: documents of the corpus per document of the minibatch.
     """
     # the local step sees only the words that occur, so that its cost does not grow with the
     # vocabulary

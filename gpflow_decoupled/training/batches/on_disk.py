@@ -30,7 +30,6 @@ class DiskBatches:
 
     :param data: X [N, D] and Y [N, P], `numpy.memmap` or arrays of another library with a shape, a
         dtype and slices, as of HDF5 files.
-    :raises DataError: for unusable data.
     """
 
     def __init__(self, model: BasisGP, data: tuple[np.ndarray, np.ndarray], rows: RowOrder) -> None:

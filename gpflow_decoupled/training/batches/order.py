@@ -24,7 +24,6 @@ class RowOrder:
     :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
         latents or more.
     :param latents: L, the latent functions of the model.
-    :raises DataError: for a batch larger than the data.
     """
 
     def __init__(

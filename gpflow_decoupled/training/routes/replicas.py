@@ -65,10 +65,7 @@ def check_on_replicas(
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
-    """Shapes and types of the workers' own batches; None if all share one.
-
-    :raises DataError: for batches with fewer rows than replicas.
-    """
+    """Shapes and types of the workers' own batches; None if all share one."""
     if isinstance(batches, (ArrayBatches, DiskBatches)) and batches.batch_size < group.replicas:
         raise DataError(
             f"A batch of {batches.batch_size} rows cannot be shared out to {group.replicas}"

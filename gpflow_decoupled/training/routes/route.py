@@ -41,10 +41,7 @@ class Route(abc.ABC):
     :cvar models: classes of the family, for messages.
     :cvar takes: names of its options; a field of an object is written `Schedule.anneal`.
     :cvar only: options with a single possible value.
-    :cvar reasons: for unused options, the reason or an alternative.
     :cvar defaults: values that differ from the table, by field of `Options`.
-    :cvar holds: the values of `hold`.
-    :cvar compiles: the values of `compile`.
     """
 
     name: ClassVar[str]
@@ -118,11 +115,7 @@ class Route(abc.ABC):
         )
 
     def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
-        """Return the caller's options, completed by defaults.
-
-        :raises DataError: for values out of range.
-        :raises UnknownOptionError: for unknown values.
-        """
+        """Return the caller's options, completed by defaults."""
         table = {name: row.default for name, row in ROWS.items()}
         values = table | dict(self.defaults_of(model, asked)) | dict(asked)
         for name, row in ROWS.items():

@@ -26,7 +26,6 @@ class AffineAscent(Stage):
 
     If only q is trainable, the only step is an ascent; else one follows the last step.
 
-    :param optimizer: for all but q.
     :param compile: False runs the gradient steps eagerly; ascents are compiled.
     """
 

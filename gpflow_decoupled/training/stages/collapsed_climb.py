@@ -49,7 +49,6 @@ class CollapsedClimb(Stage):
 
     :param data: all rows, X [N, D] and Y [N, L].
     :param evaluations: limit of evaluations of bound and gradient.
-    :param compile: False evaluates the bound eagerly.
     """
 
     def __init__(

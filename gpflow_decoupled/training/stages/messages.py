@@ -33,7 +33,6 @@ class Messages(Stage):
     """One sweep over all variables, undone where the bound falls.
 
     :param step_size: in (0, 1], before annealing.
-    :param compile: False runs eagerly.
     """
 
     def __init__(self, graph: FactorGraph, step_size: float, compile: bool = True) -> None:

@@ -33,7 +33,6 @@ class Multipliers(Stage):
 
     :param moves: optimise the multipliers.
     :param hold: "sites", or as in Khan 2014 "multipliers", fixed while the hyperparameters move.
-    :raises DataError: as `LinearlyConstrainedLagrangian.run`.
     """
 
     def __init__(
