@@ -116,7 +116,8 @@ def pac_bayes_certificate(
     """Bound the error rate of a binary classifier on new data, from its training data.
 
     The prior P has the model's kernel and mean function. The posterior Q may depend on the sample
-    in any way. The bounds are useful only if KL[Q || P] is small compared with N.
+    in any way. The bounds are useful only if KL[Q || P] is small compared with N. Cost: prediction
+    at N points and one `prior_kl`.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
@@ -128,7 +129,6 @@ def pac_bayes_certificate(
         is trainable, else unknown, with a warning.
     :param learned_on: the other data X [N', D], Y [N', 1] of a split, searched for rows of `data`.
     :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
-    :return: cost: prediction at N points and one `prior_kl`.
     :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
     :raises ModelError: for a posterior that is no Gaussian process with a known KL[Q || P].
     :raises UnknownOptionError: for another value of `hyperparameters`.

@@ -40,7 +40,7 @@ def certify_gaussian(
     hyperparameters: str,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bound the error rate of a linear classifier with Gaussian weights on new data.
+    """Bound the error rate of a linear classifier with Gaussian weights on new data; N p^2 + p^3.
 
     :param data: features X [N, p] and labels Y [N, 1], 0 or 1, independent draws.
     :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
@@ -49,7 +49,6 @@ def certify_gaussian(
     :param hyperparameters: origin of the prior: "fixed" before the sample, learned on another part
         of a "split", or on the "same-data", with a warning.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
-    :return: cost: N p^2 + p^3.
     :raises DataError: for unusable arrays, asymmetric covariances, and a delta outside (0, 1).
     :raises NumericalError: for a covariance that is not positive definite.
     :raises UnknownOptionError: for another value of `hyperparameters`.

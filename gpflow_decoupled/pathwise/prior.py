@@ -4,7 +4,7 @@ A stationary kernel is variance E[cos(omega^T (x - x'))], omega drawn from its s
 (Bochner). F draws of omega give 2 F random features (Rahimi & Recht, "Random Features for
 Large-Scale Kernel Machines", 2007)
 
-phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
+    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
 
 For x in units of the lengthscales and z ~ N(0, I),
 
