@@ -121,7 +121,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             prediction_neighbours = num_neighbours
         check_whole(1, prediction_neighbours=prediction_neighbours)
         X, Y = _arrays(data, float_type(kernel))
-        outputs = Y.shape[1] if Y.ndim == 2 and not _states_outputs(kernel) else None
+        outputs = Y.shape[1] if Y.ndim == 2 and not isinstance(kernel, MultioutputKernel) else None
         super().__init__(
             kernel, likelihood, mean_function, infer_num_latent_gps(kernel, likelihood, outputs)
         )
@@ -400,8 +400,3 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
 
 def _arrays(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
     return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
-
-
-def _states_outputs(kernel: Kernel) -> bool:
-    """Whether the kernel says how many outputs there are."""
-    return isinstance(kernel, MultioutputKernel)
