@@ -81,7 +81,7 @@ class Compiled(Generic[Arguments, Result]):
 
 
 def _kinds_of(tensors: tuple) -> list:
-    """Shapes and types, the key of a graph; different from any list of tensors' own."""
+    """Shapes and types of tensors, the key of a graph; None for other arguments."""
     return [
         (tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None
         for tensor in tensors

@@ -50,7 +50,8 @@ class Beginning:
             _look_at_scales(model, batches)
 
     def __call__(self, done: int) -> float:
-        """Run the checks once nothing can be refused; return the seconds of the start.
+        """Tell the model about the data and find the start, once nothing can be refused; return its
+        seconds.
 
         :param done: steps of an earlier run, which has started already.
         """

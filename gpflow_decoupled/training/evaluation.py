@@ -146,8 +146,8 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Predictive means [N, P] less observations y [N, P]; for labels, probabilities less one-hot
-    y.
+    """Predictive means [N, P] less observations y [N, P]: of each row's task, or of all class
+    probabilities.
     """
     if isinstance(likelihood, SwitchedLikelihood):
         # the last column of y is the task, and the means of all tasks stand side by side

@@ -123,7 +123,7 @@ def refuse_clipping(optimizer: Optimizer) -> None:
 
 
 def check_optimizer(optimizer: object) -> None:
-    """Check for a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
+    """Check that an optimizer is a new Keras 2 or Keras 3 one whose learning rate is a number.
 
     :raises DataError: for others.
     """

@@ -106,8 +106,8 @@ class FitResult(RunResult):
     run.
 
     `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
-    whole data set in nats, estimated from the batch before the step for models on inducing points
-    and with sites, after it for others. With `Evaluation` it has "evaluation_step",
+    whole data set in nats, for models on inducing points and with sites from the step's batch
+    before the step, for others after it. With `Evaluation` it has "evaluation_step",
     "evaluation_seconds", "rmse" and "log_density" (nats per observation); for an `NNGP`
     "leave_one_out", the score of each step. Example::
 

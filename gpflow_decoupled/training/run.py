@@ -114,7 +114,7 @@ class Run:
         return Clock(self.limits.share(done, self.totals.seconds), self.limits, line.show)
 
     def _part(self, share: float) -> Part:
-        """The part of the plan at a share of the run; a new part forgets `refresh`."""
+        """The part of the plan at a share of the run; a change of part reopens the later stages."""
         part = self.plan.at(share)
         if part.stage is not self._stage:
             self._stage = part.stage
@@ -124,7 +124,9 @@ class Run:
         return part
 
     def _resume(self) -> int:
-        """Steps of an earlier run; writes a first state now, so that failures come early."""
+        """Steps of an earlier run; a folder without a state gets one now, so that failures come
+        early.
+        """
         if self._checkpoint is None:
             return 0
         before = snapshot((*self.plan.variables, *self.model.variables))

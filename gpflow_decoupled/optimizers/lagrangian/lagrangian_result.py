@@ -66,7 +66,7 @@ class LagrangianRecord(Recorder):
 
 
 def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
-    """Warn if the run ended with a duality gap above `tolerance` nats."""
+    """Warn if the run got stuck at a duality gap above `tolerance` nats."""
     gaps = result.history["gap"]
     last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])
     if result.reason != STUCK or abs(last) <= tolerance:

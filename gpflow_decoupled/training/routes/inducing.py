@@ -93,7 +93,9 @@ class InducingRoute(Route):
         return self.defaults
 
     def check(self, model: Any, asked: Mapping[str, Any]) -> None:
-        """Refuse useless options, solvers and kernels unsuited to the mean points or replicas."""
+        """Refuse options without effect, and solvers and kernels unsuited to the mean points or to
+        replicas.
+        """
         super().check(model, asked)
         check_own_bound(model)
         if (strategy := asked.get("strategy")) is not None:

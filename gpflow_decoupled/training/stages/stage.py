@@ -55,8 +55,8 @@ class Clock(NamedTuple):
     """Shows a line on where a long turn is, beside the progress of the run."""
 
     def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
-        """The `time.perf_counter` at a share of the run, at least `least` seconds from now; else
-        infinity.
+        """The `time.perf_counter` at a share of the run, `least` seconds from now or later;
+        infinity without a limit of seconds.
         """
         if self.limits.seconds is None:
             return float("inf")
