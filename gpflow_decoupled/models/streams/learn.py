@@ -37,7 +37,7 @@ def learned(
     steps: int,
     tolerance: float,
 ) -> Stage:
-    """Return the stage after at most `rounds` rounds; a round without gain is undone and ends it.
+    """Return the stage after at most `rounds` rounds; a round without gain is undone and ends them.
 
     :param links: D [G, M_a, M_z].
     :raises DataError: if neither kernel nor likelihood is trainable.
