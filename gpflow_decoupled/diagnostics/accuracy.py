@@ -27,7 +27,6 @@ _DOUBLINGS = 3
 _MORE = (50, 100, 200)
 """Numbers of nodes that the warning may advise."""
 _INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
-    (gl.StudentT, "an LCLGP, whose nodes follow a Student-t, or likelihoods.Laplace"),
     (gl.Bernoulli, "likelihoods.BernoulliLogit"),
     (BernoulliProbit, "likelihoods.BernoulliLogit"),
 )

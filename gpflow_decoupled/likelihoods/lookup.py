@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["declare_site_loss", "is_logit", "likelihood_site", "site_loss"]
+__all__ = [
+    "declare_site_loss", "expected_log_densities", "is_logit", "likelihood_site", "site_loss",
+]  # fmt: skip
 
 import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
+from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
 
 from ..errors import DataError
+from ..expectations.peaked import peaked_rule
 from ..expectations.projections import Site
 from .labels import check_labels
 from .sites.description import SiteLossBuilder, check_one_latent
 from .sites.logit_site import LOGIT
 from .sites.registry import declare_site, site_description
 from .sites.site_loss import SiteLoss, site_labels
+from .sites.student_t_site import STUDENT_T
 
 
 def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
@@ -80,6 +85,38 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     """
     check_one_latent(likelihood)
     return site_description(likelihood).density(likelihood, tf.convert_to_tensor(Y))
+
+
+def expected_log_densities(
+    likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
+) -> tf.Tensor:
+    """E log p(y_n | f_n) [N] in nats, by nodes that follow the labels of Student-t noise.
+
+    GPflow's fixed nodes miss a Student-t that is narrow beside q(f): the bound has a local optimum
+    at each node then, where steps of the sites stall. Other likelihoods are integrated by their
+    `variational_expectations`. Cost: 128 log densities per observation for Student-t noise.
+
+    :param likelihood: any likelihood.
+    :param X: inputs [N, D].
+    :param mean: of f [N, L].
+    :param variance: of f [N, L].
+    :param Y: labels [N, P].
+
+    Example::
+
+        expected_log_densities(gpflow.likelihoods.StudentT(0.02), X, mean, variance, Y)
+    """
+    if site_description(likelihood).loss is not STUDENT_T.loss:
+        return likelihood.variational_expectations(X, mean, variance, Y)
+    # the root of a variance of zero would have an infinite slope
+    floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
+    spread = tf.sqrt(tf.maximum(variance, floor))
+    labels = tf.cast(Y, mean.dtype)
+    width = tf.ones_like(mean) * likelihood._scale(X) * likelihood.df**0.5
+    nodes = getattr(likelihood.quadrature, "n_gh", DEFAULT_NUM_GAUSS_HERMITE_POINTS)
+    z, w = peaked_rule(mean, spread, labels, width, nodes)
+    densities = likelihood._scalar_log_prob(X, mean + spread * z, labels)
+    return tf.reduce_sum(w * densities, axis=[0, -1])
 
 
 def is_logit(likelihood: gl.Likelihood) -> bool:

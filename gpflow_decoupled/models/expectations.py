@@ -17,6 +17,7 @@ from gpflow.models import GPModel
 
 from ..errors import DataError
 from ..expectations.projections import Projections
+from ..likelihoods.lookup import expected_log_densities
 from ..posteriors import mix_outputs
 
 
@@ -55,7 +56,8 @@ def variational_expectations(
     """
     X, Y = data
     mean, variance = mix_outputs(model.kernel, mean, variance)
-    return model.likelihood.variational_expectations(X, mean + model.mean_function(X), variance, Y)
+    mean += model.mean_function(X)
+    return expected_log_densities(model.likelihood, X, mean, variance, Y)
 
 
 def sampled_expectations(

@@ -16,6 +16,7 @@ from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
+from ...likelihoods.lookup import expected_log_densities
 from ...likelihoods.nodes import finer, nodes_of
 from ...summaries import model_line, short_table
 from ..expectations import Moments, Resolution
@@ -116,7 +117,7 @@ class CheckedPredictions(GPModel, abc.ABC):
         """
         X, Y = self._observations(data)
         likelihood = finer(self.likelihood, doublings)
-        return likelihood.variational_expectations(X, moments.mean, moments.variance, Y)
+        return expected_log_densities(likelihood, X, moments.mean, moments.variance, Y)
 
     @property
     def resolution(self) -> Resolution | None:

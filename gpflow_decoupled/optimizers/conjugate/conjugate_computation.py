@@ -37,6 +37,8 @@ from ...models import CVIGP
 from ...models.families import require_model
 from ...posteriors import mix_outputs
 from ...summaries import settings_line, short_repr
+from ...user_warnings import warn_user
+from ..ascent import INTERRUPTED
 from ..steps import (
     POLICIES,
     StepReport,
@@ -49,6 +51,10 @@ from .conjugate_result import ConjugateResult
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .site_runs import Probe, run_batches, run_whole, step_failure
 from .site_updates import all_finite, checked_rows, write_sites
+
+_STEPS, _RISE = 200, 1e-3
+"""Most steps of a run, by default, and the rise in nats of the last one that is worth a warning.
+Whoever asks for fewer steps knows that the run may end before the sites have converged."""
 
 
 class _AtSites(NamedTuple):
@@ -166,7 +172,7 @@ class ConjugateComputation(tf.Module):
         self,
         model: CVIGP,
         *,
-        steps: int = 200,
+        steps: int = _STEPS,
         tolerance: float = 1e-10,
         batch_size: int | None = None,
         progress: bool = False,
@@ -177,7 +183,8 @@ class ConjugateComputation(tf.Module):
         minibatches (without replacement) and with sampled expectations the bound is not watched:
         use a step size below 1, or a decaying one.
 
-        :param steps: most steps, undone ones included.
+        :param steps: most steps, undone ones included. A run of 200 or more on all data warns if
+            it ends while the bound rises.
         :param tolerance: stop when the squared distance of a full step is below this share of the
             sites' squared length.
         :param batch_size: observations per minibatch; None is all data. Minibatch runs take all
@@ -195,6 +202,8 @@ class ConjugateComputation(tf.Module):
             result = run_whole(self, model, steps, tolerance, progress)
         else:
             result = run_batches(self, model, steps, batch_size, progress)
+        if batch_size is None and self.samples is None and steps >= _STEPS:
+            _warn_of_steps(result)
         warn_of_quadrature(model, result.elbo)
         return result
 
@@ -340,3 +349,17 @@ class ConjugateComputation(tf.Module):
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
         return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
+
+
+def _warn_of_steps(result: ConjugateResult) -> None:
+    """Warn if a run has used up its steps while the bound was still rising."""
+    bounds = result.history["elbo"]
+    if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
+        return
+    rise = float(bounds[-1] - bounds[-2])
+    if rise > _RISE:
+        warn_user(
+            f"The sites have not converged: the last of {result.steps} steps raised the bound by"
+            f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
+            " the optimizer again, which goes on from here, or give it more steps."
+        )
