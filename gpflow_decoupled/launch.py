@@ -12,6 +12,7 @@ from __future__ import annotations
 __all__ = ["free_addresses", "launch", "main", "worker_environment"]
 
 import argparse
+import ctypes
 import json
 import os
 import signal
@@ -20,10 +21,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 _POLL = 0.2
 """Seconds between two looks at the workers."""
+_INTERRUPTED = 5.0
+"""Seconds that workers have after Ctrl-C, which those of a terminal have received too."""
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
@@ -117,7 +121,7 @@ def _run(command: Sequence[str], workers: int, grace: float) -> int:
     except KeyboardInterrupt:  # the workers of a terminal have had it too
         code = 130
     finally:
-        _end(processes, grace if code else 0.0)
+        _end(processes, min(grace, _INTERRUPTED) if code == 130 else grace if code else 0.0)
         for reader in readers:
             reader.join()
     return code
@@ -131,7 +135,25 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        preexec_fn=_dying_with(os.getpid()),
     )
+
+
+def _dying_with(parent: int) -> Callable[[], None] | None:
+    """What makes a new process end when its parent is killed; None where Linux is not below.
+
+    A launcher that is killed cannot end its workers, which would hold their devices for ever.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)  # found here: after the fork nothing may be imported
+
+    def before_start() -> None:
+        library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:  # it has ended meanwhile
+            os._exit(1)
+
+    return before_start
 
 
 def _forward(number: int, process: subprocess.Popen[str]) -> None:

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +62,39 @@ def test_all_end_when_one_fails(tmp_path: Path) -> None:
     assert time.monotonic() - began < 20
     killed = _script(tmp_path, "os.kill(os.getpid(), 9) if number == 1 else None")
     assert launch([killed], 2, grace=0.5) == 137
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by a signal of Linux")
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_a_launcher_that_is_stopped(tmp_path: Path, stop: int) -> None:
+    """SIGINT reaches the launcher alone, as from a scheduler; from a terminal all have it."""
+    script = _script(
+        tmp_path, f"open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w'); time.sleep(60)"
+    )
+    command = [sys.executable, "-m", "gpflow_decoupled.launch", "--workers", "2", script]
+    launcher = subprocess.Popen(command, start_new_session=True)
+
+    def workers() -> list[int]:
+        return [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+
+    _wait(lambda: len(workers()) == 2, 60)
+    launcher.send_signal(stop)
+    launcher.wait(20)
+    _wait(lambda: not any(map(_alive, workers())), 5)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def _wait(done: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_all_are_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
