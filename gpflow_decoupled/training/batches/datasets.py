@@ -22,13 +22,15 @@ class DatasetBatches:
     Shuffling and batching are left to the dataset. A second iterator, to look at the data first,
     would change the order of a shuffled dataset, so there is only one.
 
-    :raises DataError: when called, for a dataset without batches, a batch without rows, an
-        unusable first batch. Later batches that are not finite make the step fail.
+    :raises DataError: when called, for a dataset without batches, one of another number of rows,
+        a batch without rows, an unusable first batch. Later batches that are not finite make the
+        step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
         self.num_data, self.likelihood = num_data, likelihood
         self.iterator = iter(dataset.repeat())
+        self._dataset = dataset
         self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
         """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
         self._is_first = True
@@ -70,6 +72,7 @@ class DatasetBatches:
             )
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
+            _check_rows(self._dataset, self.num_data, len(labels))
             self.look(X.numpy(), labels)
         elif np.all(np.isfinite(labels)):
             check_labels(self.likelihood, labels)
@@ -78,3 +81,37 @@ class DatasetBatches:
 
     def close(self) -> None:
         """Do nothing: a dataset closes its files by itself."""
+
+
+def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> None:
+    """Refuse a dataset that gives other numbers of rows than `num_data` or whole multiples of it.
+
+    The number of batches is known without reading where a dataset is made of arrays, and the first
+    batch says how large they are. If that does not fit, rows are counted, by reading all batches
+    once: they may differ in size. A batch that is left out or not full at the end of each pass is
+    no fault, and `dataset.repeat(k)` has k passes. Datasets of generators and filters do not know
+    their length, and are taken at their word.
+
+    :param batch_size: rows of the first batch.
+    :raises DataError: with both numbers.
+    """
+    batches = int(dataset.cardinality())
+    if batches <= 0 or _fits(batches * batch_size, num_data, batch_size):
+        return
+    sizes = [len(labels) for _, labels in dataset]
+    rows = sum(sizes)
+    if _fits(rows, num_data, max(sizes)):
+        return
+    raise DataError(
+        f"The dataset has {rows} rows and num_data={num_data}: the data of each step would count"
+        f" {num_data / rows:.3g} times as much as they do. If these are all data, set"
+        f" model.num_data = {rows}."
+    )
+
+
+def _fits(rows: int, num_data: int, slack: int) -> bool:
+    """Whether `rows` are k passes over `num_data`, k = 1, 2, ..., with less than `slack` more or
+    fewer rows in each.
+    """
+    passes = max(1, round(rows / num_data))
+    return abs(rows - passes * num_data) < passes * slack or rows == passes * num_data
