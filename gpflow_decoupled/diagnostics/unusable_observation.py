@@ -129,12 +129,6 @@ def _unusable(values: np.ndarray) -> np.ndarray:
 
 
 def _remedy(likelihood: gl.Likelihood) -> str:
-    if isinstance(likelihood, gl.Ordinal):
-        return (
-            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which"
-            " gives NaN. Use gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same likelihood"
-            " without infinite edges."
-        )
     if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
         return (
             "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"

@@ -140,6 +140,7 @@ def _check_values(values: np.ndarray, name: str) -> None:
     if len(repeated):
         raise DataError(
             f"{name} has {len(repeated)} duplicate rows: row {repeated[0]} equals row"
-            f" {first[repeated[0]]}. Inducing points must be distinct: use numpy.unique(...,"
-            " axis=0), or inducing.select."
+            f" {first[repeated[0]]}. A copy adds nothing to q, and makes k(Z, Z) singular,"
+            " which GPflow covers by jitter; keep points distinct: use numpy.unique(..., axis=0),"
+            " or inducing.select."
         )

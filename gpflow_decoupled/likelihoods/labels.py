@@ -10,7 +10,7 @@ from gpflow import likelihoods as gl
 from ..errors import DataError
 from .categorical_logit import CategoricalLogit
 from .sites.registry import site_description
-from .support import classes
+from .support import BINARY, classes
 
 
 def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
@@ -40,9 +40,11 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     outside = ~support.accepts(Y)
     if np.any(outside):
         row, column = np.argwhere(outside)[0]
+        signs = support is BINARY and np.all(np.abs(Y) == 1)
+        fix = "recode Y by (Y > 0).astype(float)" if signs else "recode Y"
         raise DataError(
             f"Y[{row}, {column}] = {Y[row, column]:g} is outside the support of"
-            f" {type(likelihood).__name__}, which takes {support.words}; recode Y"
+            f" {type(likelihood).__name__}, which takes {support.words}; {fix}"
             f" ({int(outside.sum())} entries are outside)."
         )
 

@@ -26,6 +26,10 @@ _FIXES = (
 )
 
 
+_INDEFINITE = 1e-3
+"""A negative eigenvalue above this share of the largest one is no round-off, even in float32."""
+
+
 class CholeskyFactor(NamedTuple):
     """A Cholesky factor and whether the factorisation succeeded."""
 
@@ -99,11 +103,16 @@ def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalErr
         return NumericalError(
             f"{name} ({size} x {size}) has {count} entries that are NaN or infinite. Likely fixes:"
             " a smaller learning_rate, inputs scaled to unit variance, bounds or priors on the"
-            " kernel's parameters.",
+            " kernel's parameters, a formula of the kernel whose matrices are positive definite.",
             matrix=name,
         )
     eigenvalues = np.linalg.eigvalsh(matrix)
     low, high = float(np.min(eigenvalues)), float(np.max(eigenvalues))
+    if low < -_INDEFINITE * max(high, 0.0):
+        fixes = (
+            "another formula of the kernel, which is not positive semi-definite: no jitter makes up"
+            " for that"
+        )
     condition = f"{high / low:.1e}" if low > 0 else "infinite"
     return NumericalError(
         f"{name} ({size} x {size}) is not positive definite: smallest diagonal"

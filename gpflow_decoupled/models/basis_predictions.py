@@ -6,10 +6,14 @@ __all__ = ["BasisPredictions"]
 
 import abc
 
+import numpy as np
+import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import parameter_dict
 
 from ..bases import Basis
+from ..errors import NumericalError
 from ..posteriors import BasisPosterior
 from .checks import CheckedPredictions
 
@@ -23,9 +27,16 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P]."""
+        """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P].
+
+        :raises NumericalError: outside of `tf.function`, for a mean that is not a number, with the
+            Parameters that are not.
+        """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+        moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
+        if tf.executing_eagerly() and np.any(np.isnan(moments[0])):
+            raise _not_a_number(self)
+        return moments
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
@@ -42,3 +53,17 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
             precompute_cache=precompute_cache,
             num_dims=self.num_dims,
         )
+
+
+def _not_a_number(model: BasisPredictions) -> NumericalError:
+    """The error of predictions that are NaN, which names the Parameters behind them."""
+    names = [
+        f"model{name}"
+        for name, parameter in parameter_dict(model).items()
+        if not np.all(np.isfinite(getattr(parameter, "unconstrained_variable", parameter)))
+    ]
+    why = f" {', '.join(names)} has entries that are NaN or infinite." if names else ""
+    return NumericalError(
+        f"The mean of f at Xnew is not a number.{why} Train the model again, or build it anew.",
+        matrix="mean of f",
+    )

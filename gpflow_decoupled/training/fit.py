@@ -19,7 +19,7 @@ from .checkpoints import Checkpoints
 from .evaluation import Evaluation, checked
 from .keras import Optimizer
 from .mean_solver import MeanSolver
-from .options import chosen
+from .options import chosen, named_options
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.checks import check_kernel_gradients
@@ -28,6 +28,7 @@ from .run import Run
 from .schedules import Schedule
 
 
+@named_options
 def fit(
     model: tf.Module,
     data: Data = None,

@@ -7,13 +7,19 @@ single options by name.
 
 from __future__ import annotations
 
-__all__ = ["EVERY", "NAMES", "OF_OPTIMIZER", "ROWS", "Options", "Row", "chosen", "markdown"]
+__all__ = [
+    "EVERY", "NAMES", "OF_OPTIMIZER", "ROWS", "Options", "Row", "chosen", "markdown",
+    "named_options",
+]  # fmt: skip
 
+import difflib
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from ..errors import DataError, check_option
+from ..errors import DataError, UnknownOptionError, check_option
 from ..inputs import check_rate, check_whole
 from ..optimizers.steps import POLICIES
 from ..replicas import Group
@@ -21,6 +27,9 @@ from .checkpoints import Checkpoints
 from .evaluation import Evaluation
 from .progress import Callbacks
 from .schedules import Limits, Schedule, given
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 DEFAULT_STEPS = 2000
 
@@ -152,6 +161,38 @@ EVERY = frozenset(row.name for row in ROWS.values() if row.group == _EVERY) | {
 """The options that every route takes."""
 OF_OPTIMIZER = frozenset(row.name for row in ROWS.values() if row.group == _OPTIMIZER)
 """The options of routes that have an optimizer for kernel, likelihood and mean function."""
+
+
+_ELSEWHERE = {
+    "lr": "learning_rate", "step_size": "learning_rate", "epochs": "steps, N / batch_size an epoch",
+    "verbose": "progress", "max_iter": "steps", "maxiter": "steps", "n_iter": "steps",
+    "num_steps": "steps", "iterations": "steps", "num_iterations": "steps", "timeout": "seconds",
+    "max_time": "seconds", "minibatch_size": "batch_size", "random_state": "seed",
+    "validation_data": "evaluation", "callback": "callbacks",
+    "patience": "evaluation=Evaluation((X, Y), patience=10)", "jit_compile": 'compile="xla"',
+}  # fmt: skip
+"""Names of other libraries for options of `fit`."""
+
+
+def named_options(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Make a function refuse keywords that it does not know, with the name that they have here.
+
+    :param function: `fit`.
+    :raises UnknownOptionError: when called with another keyword.
+    """
+    known = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        for name in kwargs:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                here = _ELSEWHERE.get(name) or (near[0] if near else "")
+                advice = f"it is called {here} here" if here else f"use one of {', '.join(known)}"
+                raise UnknownOptionError(f"fit has no argument {name}: {advice}.")
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from ..user_warnings import warn_user
 
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
+_LARGEST = 1e150
+"""The largest entry, whose square is far from overflow."""
 
 
 class Standardization(tf.Module):
@@ -43,7 +45,9 @@ class Standardization(tf.Module):
         self._of = name
         values = _checked(array, name)
         largest = np.max(np.abs(values), axis=0)
-        constant = np.ptp(values, axis=0) <= _DIGITS * largest
+        # numbers below the smallest normal one are zero to TensorFlow, and so would be the scale
+        smallest = 8.0 * np.finfo(np.float64).tiny
+        constant = np.ptp(values, axis=0) <= np.maximum(_DIGITS * largest, smallest)
         fixed = np.broadcast_to(np.asarray(fixed, bool), largest.shape)
         for column in np.flatnonzero(~fixed & constant & np.any(values != values[:1], axis=0)):
             warn_user(
@@ -112,5 +116,12 @@ def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
         raise DataError(
             f"{name}[{row}, {column}] is {values[row, column]}; remove or impute rows that are not"
             " finite."
+        )
+    too_large = np.abs(values) > _LARGEST
+    if np.any(too_large):
+        row, column = np.argwhere(too_large)[0]
+        raise DataError(
+            f"{name}[{row}, {column}] is {values[row, column]:.3g}, whose square no float64 holds,"
+            f" and neither would a variance: divide {name} by {np.max(np.abs(values)):.0e}."
         )
     return values

@@ -19,7 +19,9 @@ from scipy.stats import kstwobign, norm
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole
 from ..likelihoods import BernoulliLogit, BernoulliProbit
+from ..training import Standardized
 from .axes import axes_or_new
+from .curves import inside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +30,11 @@ _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 
 
 def plot_calibration(
-    model: GPModel, data: Sequence[npt.ArrayLike], ax: Axes | None = None, *, num_bins: int = 10
+    model: GPModel | Standardized,
+    data: Sequence[npt.ArrayLike],
+    ax: Axes | None = None,
+    *,
+    num_bins: int = 10,
 ) -> Axes:
     """Draw predicted against observed frequencies on new data; calibration is the diagonal.
 
@@ -36,7 +42,7 @@ def plot_calibration(
     (Kolmogorov). Binary labels: shares of ones in groups of equal size, by predicted probability.
     Cost: a prediction at N inputs.
 
-    :param model: any GPflow model.
+    :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, 1].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of binary labels.
@@ -55,10 +61,11 @@ def plot_calibration(
         check_finite_entries(array, name)
     if Y.ndim != 2 or Y.shape[1] != 1:
         raise DataError(f"Y has shape {Y.shape}; calibration is drawn for one column, [N, 1].")
+    likelihood = inside(model).likelihood
     ax = axes_or_new(ax)
-    mean, variance = (tensor.numpy()[:, 0] for tensor in model.predict_y(X))
+    mean, variance = (np.asarray(part)[:, 0] for part in model.predict_y(X))
     ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1)
-    if isinstance(model.likelihood, _BINARY):
+    if isinstance(likelihood, _BINARY):
         from sklearn.calibration import calibration_curve
 
         observed, predicted = calibration_curve(Y[:, 0], mean, n_bins=num_bins, strategy="quantile")

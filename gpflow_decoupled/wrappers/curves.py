@@ -54,8 +54,11 @@ class Observed(NamedTuple):
 
 
 def inside(model: GPModel | Standardized) -> GPModel:
-    """The GPflow model of a `Standardized` one; any other unchanged."""
-    return model.model if isinstance(model, Standardized) else model
+    """The GPflow model of a `Standardized` one; any other unchanged; `DataError` for no model."""
+    found = model.model if isinstance(model, Standardized) else model
+    if not hasattr(found, "predict_y"):
+        raise DataError(f"model is a {type(model).__name__}; pass a GPflow model, or a built one.")
+    return found
 
 
 def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
@@ -91,6 +94,7 @@ def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None
 
     :raises DataError: for unusable data, and for none where the model has none.
     """
+    inside(model)
     if data is None:
         data = (
             model.training_data if isinstance(model, Standardized) else getattr(model, "data", None)

@@ -91,6 +91,11 @@ def plot_weights(
         raise DataError(
             f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95."
         )
+    if not isinstance(posterior, WeightsPosterior):
+        raise DataError(
+            f"posterior is a {type(posterior).__name__}; pass the weights of a linear model,"
+            " gpflow_decoupled.models.weights_posterior(model)."
+        )
     means, deviations = posterior.moments
     labels = weight_labels(names, means.shape[1])
     if ax is None:

@@ -50,6 +50,11 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
         plot_history(fit(model, (X, Y))).figure.savefig("training.png")
     """
     check_whole(1, window=window)
+    if not hasattr(result, "history"):
+        raise DataError(
+            f"result is a {type(result).__name__}; pass the one that fit returns: result ="
+            " gpflow_decoupled.fit(model, data)."
+        )
     if result.steps == 0 or len(result.history.get("elbo", ())) == 0:
         raise DataError("result has no steps, so there is nothing to plot.")
     ax = axes_or_new(ax)

@@ -9,16 +9,23 @@ import warnings
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from trieste.data import Dataset
-from trieste.models.gpflow import GPflowPredictor
-from trieste.models.gpflow.interface import EncodedSupportsCovarianceBetweenPoints
-from trieste.models.interfaces import (
-    HasTrajectorySampler,
-    TrajectoryFunctionClass,
-    TrajectorySampler,
-)
-from trieste.models.optimizer import Optimizer
-from trieste.space import EncoderFunction
+
+try:
+    from trieste.data import Dataset
+    from trieste.models.gpflow import GPflowPredictor
+    from trieste.models.gpflow.interface import EncodedSupportsCovarianceBetweenPoints
+    from trieste.models.interfaces import (
+        HasTrajectorySampler,
+        TrajectoryFunctionClass,
+        TrajectorySampler,
+    )
+    from trieste.models.optimizer import Optimizer
+    from trieste.space import EncoderFunction
+except ImportError as error:
+    raise ImportError(
+        "DecoupledVariational needs trieste, which is not installed, in an environment of its own"
+        ' with TensorFlow below 2.19: pip install "gpflow_decoupled[trieste]".'
+    ) from error
 
 from ..errors import DataError
 from ..likelihoods import observation_moments

@@ -34,12 +34,6 @@ X = np.linspace(0.0, 3.0, 8)[:, None]
 CLASSES = np.array([1.0, 1.0, 2.0, 0.0, 1.0, 2.0, 1.0, 0.0])[:, None]
 EDGES = np.array([-0.5, 0.5])
 CASES = {
-    "Ordinal": (
-        lambda: gl.Ordinal(EDGES),
-        CLASSES,
-        1.0,
-        "Ordinal is nan at row 2 .*Y = .2.*infinite bin edges.*likelihoods.Ordinal",
-    ),
     "logit": (
         lambda: gl.Bernoulli(invlink=tf.sigmoid),
         1.0 * (CLASSES < 2),

@@ -120,7 +120,7 @@ def test_fit_refuses_bad_options(options: dict, message: str) -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(TypeError, match="learning_rates"):
+    with pytest.raises(UnknownOptionError, match="learning_rates"):
         _fit(orthogonal(), (X, Y), learning_rates=0.1)
     with pytest.raises(TypeError, match="mean_scale"):
         orthogonal(mean_scale="none")

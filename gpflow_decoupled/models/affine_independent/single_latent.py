@@ -21,7 +21,7 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
     if latents not in (None, 1):
         raise DataError(
             f"{type(likelihood).__name__} has {latents} latent functions per observation, and here"
-            " log p(y | f) must be a function of one: use CVIGP or LCLGP."
+            " log p(y | f) must be a function of one: use CVIGP."
         )
     if isinstance(kernel, MultioutputKernel) or (Y.ndim == 2 and Y.shape[1] != 1):
         what = (

@@ -16,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
-from gpflow.kernels import ChangePoints, Combination, Kernel, MultioutputKernel
-from gpflow.likelihoods import Likelihood
+from gpflow.kernels import ArcCosine, ChangePoints, Combination, Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood, Ordinal
 
 from ...errors import DataError, ModelError
+from ...inputs import float_type
 
 _ARD = ("lengthscales", "weight_variances", "variance")
 """Attributes with numbers per column in GPflow's kernels; the first found counts."""
@@ -28,6 +29,12 @@ _ARD = ("lengthscales", "weight_variances", "variance")
 def check_likelihood(likelihood: object) -> None:
     """Raise `DataError` for anything but a likelihood."""
     _check_kind("likelihood", likelihood, Likelihood, "gpflow.likelihoods.Gaussian()")
+    if isinstance(likelihood, Ordinal):
+        raise DataError(
+            "GPflow's Ordinal subtracts infinite bin edges; TensorFlow's erf of infinity is NaN,"
+            " and so are its bounds. Pass gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same"
+            " likelihood."
+        )
 
 
 def check_parts(kernel: object, likelihood: object) -> None:
@@ -50,6 +57,13 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
     check_kernel(gpflow.kernels.Matern52(lengthscales=[1.0, 2.0]), 2)
     """
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
+    for part in _terms(kernel):
+        if isinstance(part, ArcCosine) and float_type(part) == tf.float32:
+            raise DataError(
+                "ArcCosine is NaN on the diagonal in float32, where GPflow's guard of 1e-15 is lost"
+                " in round-off: build kernel and model in float64, after"
+                " gpflow.config.set_default_float(np.float64), with X.astype(np.float64)."
+            )
     if num_dims is None:
         return
     for part in _terms(kernel):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, Softmax, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
@@ -21,6 +21,9 @@ from ...likelihoods import check_labels, observation_columns
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from .construction import check_parts
+
+_UNBOUNDED = 100.0
+"""Nats that no log density gains so far from its label."""
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
@@ -93,10 +96,16 @@ def check_shapes_of_data(
     check_type(X, "X", dtype)
     columns = observation_columns(likelihood, num_outputs)
     if columns is not None and Y.shape[1] is not None and Y.shape[1] != columns:
+        of_classes = columns == 1 and num_outputs > 1  # one label for all latents of a row
+        fix = (
+            "classes are one column of numbers 0, 1, 2, ...: of columns that are 0 or 1 make it by"
+            " np.argmax(Y, axis=1)[:, None]"
+            if of_classes
+            else f"pass num_latent_gps={Y.shape[1]} to the model, or choose a column of Y"
+        )
         raise DataError(
             f"Y has {Y.shape[1]} columns and the model expects {columns}"
-            f" ({type(likelihood).__name__} on {num_outputs} outputs); pass"
-            f" num_latent_gps={Y.shape[1]} to the model, or choose a column of Y."
+            f" ({type(likelihood).__name__} on {num_outputs} outputs); {fix}."
         )
     if num_dims is not None and X.shape[1] is not None and X.shape[1] != num_dims:
         raise DataError(
@@ -128,7 +137,35 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
     for name, array in (("X", X), ("Y", Y)):
         check_finite_entries(array, name)
     check_labels(likelihood, Y)
+    _check_density(X, Y, likelihood)
     check_indices(X, "X", likelihood, *readers)
+
+
+def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
+    """Refuse a likelihood of a user whose log density grows without bound, as with a wrong sign.
+
+    The bound of such a model has no maximum. Looked at are three rows, 100 and 10,000 times as far
+    from zero as their labels.
+    """
+    own = type(likelihood).__module__.partition(".")[0] not in ("gpflow", __package__.split(".")[0])
+    if not own or not isinstance(likelihood, ScalarLikelihood) or not tf.executing_eagerly():
+        return
+    X, Y = X[:3], Y[:3].astype(X.dtype)
+    for side in (-1.0, 1.0):
+        far = [side * factor * np.maximum(np.abs(Y), 1.0) for factor in (1e2, 1e4)]
+        try:
+            near, further = (np.asarray(likelihood.log_prob(X, f.astype(X.dtype), Y)) for f in far)
+        except (NotImplementedError, TypeError, ValueError, tf.errors.OpError):
+            return  # without a density there is nothing to look at; a broken one says so in use
+        grows = np.isfinite(further) & (further > _UNBOUNDED) & (further > near + _UNBOUNDED)
+        if np.any(grows):
+            row = int(np.flatnonzero(grows)[0])
+            raise DataError(
+                f"log p(y | f) of {type(likelihood).__name__} grows without bound: at Y ="
+                f" {Y[row, 0]:.4g} it is {near[row]:.3g} nats at f = {far[0][row, 0]:.3g} and"
+                f" {further[row]:.3g} at f = {far[1][row, 0]:.3g}. Turn the sign of what its"
+                " _scalar_log_prob returns."
+            )
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:

@@ -55,6 +55,8 @@ from .site_updates import all_finite, checked_rows, write_sites
 _STEPS, _RISE = 200, 1e-3
 """Most steps of a run, by default, and the rise in nats of the last one that is worth a warning.
 Whoever asks for fewer steps knows that the run may end before the sites have converged."""
+_NEGATIVE = 1e-3
+"""A negative variance above this share of the prior's is no round-off, even in float32."""
 
 
 class _AtSites(NamedTuple):
@@ -192,7 +194,8 @@ class ConjugateComputation(tf.Module):
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range.
-        :raises NumericalError: if the posterior does not exist at the start, or a step fails.
+        :raises NumericalError: if the posterior does not exist at the start, a step fails, or the
+            kernel is not positive semi-definite.
         """
         require_model("ConjugateComputation.run", model, CVIGP)
         check_whole(1, steps=steps)
@@ -204,6 +207,7 @@ class ConjugateComputation(tf.Module):
             result = run_batches(self, model, steps, batch_size, progress)
         if batch_size is None and self.samples is None and steps >= _STEPS:
             _warn_of_steps(result)
+        _check_kernel(model)
         warn_of_quadrature(model, result.elbo)
         return result
 
@@ -362,4 +366,22 @@ def _warn_of_steps(result: ConjugateResult) -> None:
             f"The sites have not converged: the last of {result.steps} steps raised the bound by"
             f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
             " the optimizer again, which goes on from here, or give it more steps."
+        )
+
+
+def _check_kernel(model: CVIGP) -> None:
+    """Refuse a kernel that is not positive semi-definite, by a variance of q(f) below zero.
+
+    The matrices of a step are those of K plus sites, which may have a factor all the same.
+
+    :raises NumericalError: with the least variance.
+    """
+    variance = model.basis.factor(model.kernel).variance
+    prior = tf.linalg.diag_part(model.basis.prior(model.kernel))
+    least = float(tf.reduce_min(variance))
+    if least < -_NEGATIVE * float(tf.reduce_max(tf.abs(prior))):
+        raise NumericalError(
+            f"q(f) has a variance of {least:.4g}: the kernel is not positive semi-definite. Use"
+            " another formula of the kernel; no jitter makes up for that.",
+            matrix="k(X, X)",
         )

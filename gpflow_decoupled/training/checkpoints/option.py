@@ -34,9 +34,10 @@ class Checkpoints:
     every: int = 500
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, (str, os.PathLike)):
+        path = os.fspath(self.folder) if isinstance(self.folder, (str, os.PathLike)) else ""
+        if not path or "\0" in str(path):
             raise DataError(
-                f"checkpoint={short_repr(self.folder)} is no folder; pass its path, or a"
-                " training.Checkpoints."
+                f"checkpoint={short_repr(self.folder)} is no folder; pass its path, for"
+                ' example "run", or a training.Checkpoints.'
             )
         check_whole(1, every=self.every)

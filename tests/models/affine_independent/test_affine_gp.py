@@ -13,7 +13,7 @@ from gpflow.utilities import deepcopy
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import AffineIndependentGLM, AffineIndependentGP, weights_posterior
 from tests.models.affine_independent.affine_problems import randomize
@@ -405,7 +405,7 @@ def test_inputs_and_grids_of_other_shapes_are_refused():
 
 
 def test_a_likelihood_without_moments_is_refused_when_the_model_is_built():
-    with pytest.raises(ModelError, match="Ordinal"):
+    with pytest.raises(DataError, match="Ordinal"):
         AffineIndependentGP(
             (X, np.round(Y)), matern(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5]))
         )
