@@ -7,10 +7,10 @@ the choice.
 
 from .choice import NUM_INDUCING, NUM_MEAN_POINTS, build
 from .likelihoods import class_likelihood, likelihood_for, num_latents_of
-from .report import FULL_ROWS, can_initialize
+from .report import EXACT_ROWS, FULL_ROWS, can_initialize
 from .sparse import default_kernel, sparse_model
 
 __all__ = [
-    "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize", "class_likelihood",
-    "default_kernel", "likelihood_for", "num_latents_of", "sparse_model",
+    "EXACT_ROWS", "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize",
+    "class_likelihood", "default_kernel", "likelihood_for", "num_latents_of", "sparse_model",
 ]  # fmt: skip

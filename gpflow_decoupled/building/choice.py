@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.functions import Function, MeanFunction
-from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.kernels import (
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    SeparateIndependent,
+    SharedIndependent,
+)
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
@@ -21,18 +27,16 @@ from ..inputs import check_whole
 from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
 from ..training import Standardized
+from ..training.stages.evidence_climb import has_evidence
 from ..training.tables import Table
 from .kernels import AUTO, KernelChoice, choose_kernel
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean, takes_classes
-from .report import FULL_ROWS, report
+from .report import EXACT_ROWS, FULL_ROWS, report
 from .sparse import ON_DATA, default_kernel, sparse_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NEIGHBOUR_ROWS = 1000
-"""Rows from which nearest neighbours are the default. The sets that they were compared on
-have more than 7,000."""
 NUM_NEIGHBOURS, PREDICTION_NEIGHBOURS = 30, 256
 """Learning wants many rows with few neighbours, so that it meets rows that contradict each other;
 a prediction is made once and can afford more."""
@@ -56,8 +60,9 @@ def build(
 
     | rows | model |
     |---|---|
-    | up to 500, one latent function per output | `CVIGP`: a full GP, exact for Gaussian noise |
-    | from 1,000, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
+    | up to 2,000, Gaussian noise | `CVIGP`: the exact GP, trained by L-BFGS on the evidence |
+    | up to 500, one latent function per output | `CVIGP`: a full GP |
+    | more, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
@@ -144,6 +149,7 @@ def build(
         scale_inputs=not own if scale is None else scale in ("X", "both"),
         table=table,
     )
+    model.usual_options = {"optimizer": "lbfgs"} if has_evidence(model.model) else {}
     if verbose:
         print(report(model, chosen_points, choices))
     return model
@@ -161,9 +167,10 @@ def _without_points(
     one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
         likelihood, SwitchedLikelihood
     )
-    if one_each and rows <= FULL_ROWS:
+    exact = type(likelihood) is Gaussian and not isinstance(kernel, LinearCoregionalization)
+    if one_each and rows <= (EXACT_ROWS if exact else FULL_ROWS):
         return CVIGP(data, kernel, likelihood, mean_function=mean)
-    if _has_neighbours(likelihood, kernel) and rows >= NEIGHBOUR_ROWS:
+    if _has_neighbours(likelihood, kernel):
         return NNGP(
             data,
             kernel,

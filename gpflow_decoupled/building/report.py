@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FULL_ROWS", "can_initialize", "report"]
+__all__ = ["EXACT_ROWS", "FULL_ROWS", "can_initialize", "report"]
 
 from collections.abc import Sequence
 
@@ -15,8 +15,9 @@ from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..training import Standardized
 from .kernels import KernelChoice
 
-FULL_ROWS = 500
-"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
+FULL_ROWS, EXACT_ROWS = 500, 2000
+"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points; and up to
+which it is the default with Gaussian noise, where L-BFGS needs some 50 evaluations."""
 
 
 def can_initialize(model: GPModel) -> bool:
@@ -37,7 +38,12 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
     """A few lines on the choice and its reason."""
     inside = model.model
     rows, columns = model.shape
-    if isinstance(inside, CVIGP):
+    if model.usual_options:
+        why = (
+            f"a full GP, exact for Gaussian noise, trained by L-BFGS: up to {EXACT_ROWS} rows that"
+            " takes seconds"
+        )
+    elif isinstance(inside, CVIGP):
         why = (
             f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
             " points"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter",
-    "single_noise_variance",
+    "constant_parameter", "extreme_parameters", "noise_variance_at", "parameter_per_site",
+    "positive_parameter", "single_noise_variance",
 ]  # fmt: skip
 
 import numpy as np
@@ -84,6 +84,13 @@ def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
         return None
     value = tf.reshape(parameter, [])
     return tf.square(value) if likelihood.variance is None else value
+
+
+def noise_variance_at(likelihood: Gaussian, X: tf.Tensor) -> tf.Tensor:
+    """The noise variance at X [N, D], [N, 1] or, with one for each output, [N, P] or [P]."""
+    if isinstance(likelihood.variance, Parameter):
+        return tf.convert_to_tensor(likelihood.variance)
+    return likelihood.variance_at(X)
 
 
 def extreme_parameters(likelihood: Likelihood) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from .checkpoints import Checkpoints
 from .evaluation import Evaluation, checked
 from .keras import Optimizer
 from .mean_solver import MeanSolver
-from .options import chosen, named_options
+from .options import OF_STEPS, chosen, named_options
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.checks import check_kernel_gradients
@@ -101,7 +101,9 @@ every 20 steps and at the end | `optimizer` |
     :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; Adam if not given. "lbfgs",
         for Gaussian noise and arrays with N M up to 30 million, climbs the bound at the best q(u)
         on all rows after a quarter of the run by Adam. That counts as one step, of N M^2 per
-        evaluation and 7 N M numbers of memory.
+        evaluation and 7 N M numbers of memory. A `CVIGP` with
+        Gaussian noise climbs the evidence from the start, in one step of at most `steps`
+        evaluations of 4/3 N^3 each; `build` chooses that unless an option asks for steps.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.
@@ -135,10 +137,15 @@ every 20 steps and at the end | `optimizer` |
     """
     arguments = dict(locals())  # first of all: the options by name
     del arguments["model"], arguments["data"]
+    usual: Mapping[str, object] = {}
     if hasattr(model, "on_scale"):  # of a `Standardized`, which is built on this function
+        usual = model.usual_options
         model, data, arguments["evaluation"] = model.on_scale(data, evaluation)
     route = route_for(model)
-    route.check(model, asked := chosen(arguments))
+    asked = chosen(arguments)
+    if not OF_STEPS & set(asked):
+        asked = {**usual, **asked}
+    route.check(model, asked)
     options = route.options(model, asked)
     with (
         (group := options.group).scope(),

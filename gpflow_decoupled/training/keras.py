@@ -136,8 +136,8 @@ def check_optimizer(optimizer: object) -> None:
         raise DataError(
             f"optimizer is a {kind}, which fit cannot drive; pass an instance from"
             " gpflow.keras.tf_keras.optimizers (not from its legacy module) or"
-            " tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs',"
-            " too."
+            " tf.keras.optimizers. Models on inducing points, and CVIGP, with Gaussian noise"
+            " take 'lbfgs', too."
         )
     *_, iterations, get_config = parts
     config = get_config()

@@ -159,6 +159,13 @@ EVERY = frozenset(row.name for row in ROWS.values() if row.group == _EVERY) | {
     "Evaluation.patience"
 }
 """The options that every route takes."""
+OF_STEPS = frozenset(
+    {
+        "natural_gradient", "hold", "negative_precision", "optimizer", "learning_rate",
+        "ramp_steps", "anneal", "refresh_every", "mean_solver",
+    }
+)  # fmt: skip
+"""Fields of `Options` that ask for training by steps."""
 OF_OPTIMIZER = frozenset(row.name for row in ROWS.values() if row.group == _OPTIMIZER)
 """The options of routes that have an optimizer for kernel, likelihood and mean function."""
 

@@ -55,7 +55,8 @@ class Standardized(tf.Module):
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
     `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y,
-    None if Y stays as it is; `table` has the columns of a data frame.
+    None if Y stays as it is; `table` has the columns of a data frame; `usual_options` are those of
+    `fit` that hold where no option asks for training by steps.
     All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
 
         def build(X, Y):
@@ -110,6 +111,7 @@ class Standardized(tf.Module):
         inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
+        self.usual_options: dict[str, object] = {}
 
     def __repr__(self) -> str:
         """One line, with that of the model inside."""

@@ -22,7 +22,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
+from ..building import EXACT_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
 from ..summaries import short_repr
@@ -47,8 +47,8 @@ class _DecoupledGP(BaseEstimator):
         *,
         likelihood: Likelihood | str | None = None,
         scale: str | None = None,
-        num_inducing: int = NUM_INDUCING,
-        num_mean_points: int | str = NUM_MEAN_POINTS,
+        num_inducing: int | None = None,
+        num_mean_points: int | str | None = None,
         steps: int | None = 1000,
         seconds: float | None = None,
         validation_fraction: float | None = None,
@@ -81,8 +81,7 @@ class _DecoupledGP(BaseEstimator):
             likelihood,
             self.kernel,
             scale=self.scale,
-            num_inducing=self.num_inducing,
-            num_mean_points=self.num_mean_points,
+            **self._points(len(Y)),
             seed=seed,
             verbose=bool(self.verbose),
         )
@@ -91,15 +90,25 @@ class _DecoupledGP(BaseEstimator):
         options: dict[str, object] = {
             "steps": self.steps,
             "seconds": self.seconds,
-            "seed": seed,
             "progress": bool(self.verbose),
         }
+        # nothing in a step of a full GP is random
+        options |= {} if hasattr(self.model_, "data") else {"seed": seed}
         options |= {} if evaluation is None else {"evaluation": evaluation}
         unchosen = self.kernel is None and not isinstance(self.likelihood, Likelihood)
         options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
             warn_user(advice, ConvergenceWarning)
+
+    def _points(self, rows: int) -> dict[str, Any]:
+        """Numbers of points for `build`, which chooses a model without any for few rows."""
+        few = rows <= EXACT_ROWS and self.num_inducing is None and self.num_mean_points is None
+        beta, gamma = (None, None) if few else (NUM_INDUCING, NUM_MEAN_POINTS)
+        return {
+            "num_inducing": beta if self.num_inducing is None else self.num_inducing,
+            "num_mean_points": gamma if self.num_mean_points is None else self.num_mean_points,
+        }
 
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
@@ -163,8 +172,10 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
         such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
     :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
-    :param num_inducing: M_beta, points of mean and covariance.
-    :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
+    :param num_inducing: M_beta, points of mean and covariance; 300 if not given. Up to 2,000 rows
+        without this and the next one are an exact GP, see `build`.
+    :param num_mean_points: M_gamma, further points of the mean, 1,000 if not given; "data" for a
+        mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training

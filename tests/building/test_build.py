@@ -79,7 +79,8 @@ def test_many_rows_have_two_sets_of_points(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("gpflow_decoupled.building.choice.NUM_INDUCING", 12)
-    model = gd.build(*_waves(FULL_ROWS + 1))
+    X, Y = _waves(FULL_ROWS + 1)
+    model = gd.build(X, Y, "student_t")
     assert isinstance(model.model, gd.models.ODVGP)
     assert "beta for mean and covariance, gamma for the mean alone" in capsys.readouterr().out
 

@@ -12,9 +12,11 @@ __all__ = [
 
 import numpy as np
 import tensorflow as tf
+from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian, Likelihood
 
+from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import check_finite_entries
 from .groups import noise_rows, noise_variances
@@ -42,16 +44,20 @@ def check_neighbours_kernel(kernel: Kernel) -> None:
         )
 
 
-def check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
+def check_observed(
+    X: np.ndarray, Y: np.ndarray, whole: bool, *readers: Kernel | MeanFunction | None
+) -> None:
     """Refuse values that cannot be used: X [N, D] finite, Y [N, P] finite or NaN for missing.
 
     :param whole: whether they are all the data, in which every output must be observed once.
+    :param readers: kernel and mean function, which may read columns of X as indices.
     :raises DataError: for no rows, entries that are not finite, infinite outputs, and outputs or
         rows of which nothing is observed.
     """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     check_finite_entries(X, "X")
+    check_indices(X, "X", *readers)
     missing = np.isnan(Y)
     check_finite_entries(np.where(missing, 0.0, Y), "Y")
     if whole and missing.all(axis=0).any():

@@ -15,7 +15,6 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_array, as_pair, as_values, check_whole, float_type
 from ...linalg.neighbours import log_densities
@@ -372,8 +371,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         """Refuse unusable rows for the data of the model; raises `DataError`."""
         dtype = float_type(self.kernel)
         check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, dims, dtype)
-        check_observed(X, np.asarray(Y, float), whole=dims is None)
-        check_indices(X, "X", self.kernel, self.mean_function)
+        check_observed(X, np.asarray(Y, float), dims is None, self.kernel, self.mean_function)
 
     def _complete_neighbours(self) -> None:
         """Look for the neighbours of rows that have none yet."""

@@ -1,17 +1,26 @@
-"""Full GPs with sites: one stage, on all data."""
+"""Full GPs with sites: one stage, on all data; steps, or L-BFGS on the evidence."""
 
 from __future__ import annotations
 
 __all__ = ["SitesRoute"]
 
-from ...errors import DataError
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import DataError, UnknownOptionError
 from ...models import CVIGP
 from ...optimizers import ConjugateComputation
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Part, Plan
+from ..stages.evidence_climb import EvidenceClimb, has_evidence
 from ..stages.sites import Sites
+from ..stages.stage import Stage
+from .lbfgs import BY_NAME as LBFGS
 from .route import ALL_ROWS, Route, rates_of, refuse_data
+
+_MOST = 2000
+"""Evaluations of the evidence in a run without a limit of steps."""
 
 
 class SitesRoute(Route):
@@ -35,9 +44,23 @@ class SitesRoute(Route):
     defaults = {"natural_gradient": 0.5}
     holds = ("sites", "moments")
 
+    def options(self, model: CVIGP, asked: Mapping[str, Any]) -> Options:
+        """Return the options; L-BFGS may be chosen by its name, for Gaussian noise.
+
+        :raises UnknownOptionError: for L-BFGS and another likelihood, and with options of steps.
+        """
+        named = dict(asked)
+        if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
+            _check_evidence(model, asked)
+            named |= {"optimizer": None, "on_all_rows": True}
+        return super().options(model, named)
+
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:
-        """Return the updates of sites and hyperparameters on all data."""
+        """Return the updates of sites and hyperparameters on all data, or L-BFGS."""
         refuse_data(model, data, "model.update(data)")
+        if options.on_all_rows:
+            stage: Stage = EvidenceClimb(model, options.steps or _MOST, bool(options.compile))
+            return _plan(model, stage, options, None)
         rho, rule = options.natural_gradient, None
         if rho is None and not model.trainable_variables:
             raise DataError(
@@ -48,12 +71,32 @@ class SitesRoute(Route):
             policy = options.negative_precision
             rule = ConjugateComputation(float(rho), negative_precision=policy)
         stage = Sites(model, rule, options.optimizer, options.hold, bool(options.compile))
-        batches = ArrayBatches(*model.data, None, options.seed)
-        return Plan(
-            parts=[Part(stage)],
-            batches=batches,
-            rates=rates_of(options, rho),
-            bound=lambda X, Y: model.elbo(),
-            matrices=lambda: model.basis.matrices(model.kernel),
-            whole=batches.whole,
+        return _plan(model, stage, options, rho)
+
+
+def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
+    """The plan of a single stage on all data."""
+    batches = ArrayBatches(*model.data, None, options.seed)
+    return Plan(
+        parts=[Part(stage)],
+        batches=batches,
+        rates=rates_of(options, rho),
+        bound=lambda X, Y: model.elbo(),
+        matrices=lambda: model.basis.matrices(model.kernel),
+        whole=batches.whole,
+    )
+
+
+def _check_evidence(model: CVIGP, asked: Mapping[str, Any]) -> None:
+    """Raise `UnknownOptionError` where L-BFGS has no evidence to climb, or takes no steps."""
+    if not has_evidence(model):
+        raise UnknownOptionError(
+            f"optimizer={LBFGS!r} climbs the exact evidence, which needs Gaussian noise and latents"
+            f" that are not mixed; this is {model!r}. Leave `optimizer` out."
+        )
+    idle = {"natural_gradient", "hold", "negative_precision", "learning_rate"} & set(asked)
+    if idle:
+        raise UnknownOptionError(
+            f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: the sites are exact,"
+            " and it chooses its own steps. Leave them out."
         )
