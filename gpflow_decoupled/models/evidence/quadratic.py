@@ -70,11 +70,17 @@ class Nystrom:
         return 2.0 * float(half) - float(tf.reduce_sum(tf.math.log(self._weights)))
 
     def quadratic(self, residual: tf.Tensor) -> tf.Tensor:
-        """r^T (Q + D)^-1 r [1, R] for the columns of r [N, R]; N M R."""
-        scaled = self._weights[:, None] * residual
-        half = tf.linalg.triangular_solve(self._chol[0], tf.matmul(self._A[0], scaled))
-        both = tf.reduce_sum(residual * scaled, axis=0) - tf.reduce_sum(tf.square(half), axis=0)
-        return both[None]
+        """r^T (Q + D)^-1 r [1, R] for the columns of r [N, R], from above; N M R.
+
+        It is the minimum over t of (r - A^T t)^T W (r - A^T t) + t^T t, a sum of squares, which
+        round-off in t can only raise.
+        """
+        A, weights = self._A[0], self._weights[:, None]
+        half = tf.linalg.triangular_solve(self._chol[0], tf.matmul(A, weights * residual))
+        t = tf.linalg.triangular_solve(self._chol[0], half, adjoint=True)
+        rest = residual - tf.matmul(A, t, transpose_a=True)
+        squares = tf.reduce_sum(weights * tf.square(rest), axis=0)
+        return (squares + tf.reduce_sum(tf.square(t), axis=0))[None]
 
 
 def bound_quadratic(

@@ -4,8 +4,9 @@ For models with a `MeanOnDataBasis`. Read `system.py` first (linear system, prec
 certificate), then `solve_mean.py` (conjugate gradients) and `descent.py` (random rows), with their
 result `mean_solution.py`. Users call `mean_optimizer.py` (sites around the solves, with
 `row_posterior.py`) as `mean_conjugate_gradients.py` or `mean_dual_descent.py`, and get
-`mean_result.py`. `row_features.py` has features of all rows, `evidence.py` bounds of the evidence,
-`hyperparameters.py` their ascent.
+`mean_result.py`. `row_features.py` has features of all rows, `neighbour_factors.py` the
+preconditioner of neighbours, `evidence.py` bounds of the evidence, `hyperparameters.py` their
+ascent.
 """
 
 __all__: list[str] = []

@@ -22,7 +22,9 @@ from ...covariances.products import gram_product
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import NumericalError, UnknownOptionError
+from ...inducing.variables import point_values
 from ...inputs import check_rate, check_whole
+from ...likelihoods.parameters import single_noise_variance
 from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import data_mean_of
@@ -31,6 +33,7 @@ from ..ascent import CONVERGED, INTERRUPTED, ascend, has_fallen
 from ..results import Recorder
 from .mean_result import MeanResult
 from .mean_solution import TIME_IS_UP, MeanSolution, Solve
+from .neighbour_factors import NeighbourFactors, neighbours_pay
 from .row_features import preconditioner_rows
 from .row_posterior import Posterior, posterior_of, sites_of
 from .system import MeanSystem
@@ -50,6 +53,8 @@ class MeanOptimizer(abc.ABC):
     progress: bool
     certify: bool = True
     """Compute the gap in full precision; a field of the classes with this choice."""
+    preconditioner: str = "points"
+    """Also such a field; see `ConjugateGradients`."""
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share the work, with the alternative; "" if they can."""
 
@@ -142,6 +147,17 @@ class MeanOptimizer(abc.ABC):
         return result
 
 
+def _neighbours_of(
+    settings: MeanOptimizer, model: BasisGP, X: tf.Tensor
+) -> NeighbourFactors | None:
+    """The neighbours of all rows, if the preconditioner is made of them."""
+    kernel, noise = model.kernel, single_noise_variance(model.likelihood)
+    chosen = settings.preconditioner == "neighbours"
+    if settings.preconditioner == "auto" and settings.rank is None and noise is not None:
+        chosen = neighbours_pay(kernel, model.basis.beta, X, noise, None)
+    return NeighbourFactors(kernel, X) if chosen else None
+
+
 class _Full(NamedTuple):
     """The end of a whole step."""
 
@@ -178,7 +194,10 @@ class _Run:
         X = data[0]
         low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
         self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
-        self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, settings.rank)
+        self.near = _neighbours_of(settings, model, X)
+        points = int(point_values(model.basis.beta)[0].shape[0])
+        rank = settings.rank if self.near is None else points
+        self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, rank)
 
     def solve(self) -> MeanResult:
         """Solve once if the data are the sites, else until the sites converge."""
@@ -252,9 +271,9 @@ class _Run:
 
     def _whole_step(self, now: Posterior) -> _Full:
         natural, weights, precisions = sites_of(now)
-        system = MeanSystem(
-            self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group
-        )
+        parts = self.model.kernel, self.mean, self.projections, weights, natural / weights
+        factors = () if self.near is None else self.near.factors(weights)
+        system = MeanSystem(*parts, self.group, factors=factors)
         found = self._solve(system, now.a, now.K_a, deadline=self.deadline, report=self._report)
         self.products += found.products
         self.last = found

@@ -13,9 +13,10 @@ y~ (D34). For any a, with the best q(u) given a and residual r = y~ - (K + D) a,
 | gap | 1/2 r^T (Q + D)^-1 r | nats |
 
 The gap bounds the distance of the bound at a from its maximum: as Q <= K, the last two terms never
-exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 has more points in Q. The function K(.,
-X) a differs from the exact solution's nowhere by more than sqrt(2 gap k(x, x)), which also bounds
-the error of a posterior draw.
+exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 has more points in Q; where little noise
+leaves much that points cannot explain, a sparse inverse factor of neighbours takes its place, and
+the gap keeps Q. The function K(., X) a differs from the exact solution's nowhere by more than
+sqrt(2 gap k(x, x)), which also bounds the error of a posterior draw.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import tensorflow as tf
 from gpflow.kernels import Kernel
 
 from ...bases.parts.data_mean import DataMean, data_points
+from ...covariances.neighbours import InverseFactor
 from ...covariances.products import follows_dtype, gram_product
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky
@@ -61,6 +63,8 @@ class MeanSystem:
     group: Group = field(default_factory=Group)
     """Whose replicas share the products; each worker does all else."""
     draws: int = 1
+    factors: tuple[InverseFactor, ...] = ()
+    """The preconditioner of neighbours, one of all latents or one each; else that of points."""
     chol: tf.Tensor = field(init=False)
     """Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is beta's."""
 
@@ -91,7 +95,11 @@ class MeanSystem:
         )
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
-        """(Q_R + D)^-1 r [N, L S]; N R L S."""
+        """(Q_R + D)^-1 r [N, L S], N R L S; or U^T U r (N8), N m L S."""
+        if self.factors:
+            columns = tf.split(residual, len(self.factors), axis=1)
+            parts = [U.transposed(U.times(r)) for U, r in zip(self.factors, columns)]
+            return tf.concat(parts, axis=1)
         scaled, half = self._halfway(residual)
         back = tf.linalg.triangular_solve(self.chol, half, adjoint=True)
         return scaled - self.weights * self.projections.transposed(_columns(back))
@@ -99,11 +107,18 @@ class MeanSystem:
     def gap(self, residual: tf.Tensor) -> float:
         """1/2 r^T (Q + D)^-1 r in nats, summed over latents, as the first worker has it; N R L S.
 
-        The largest of several draws.
+        The largest of several draws. It is the minimum of |W^1/2 (r - A^T t)|^2 + |t|^2 over t, a
+        sum of squares: with little noise W r is large, and a difference would be round-off. At any
+        t it is an upper bound.
         """
-        scaled, half = self._halfway(residual)
-        known = tf.reduce_sum(tf.square(half[:, : self.projections.size]), axis=1)  # [L, S]
-        twice = tf.reshape(tf.reduce_sum(residual * scaled, axis=0), known.shape) - known
+        size = self.projections.size
+        half = self._halfway(residual)[1][:, :size]
+        t = tf.linalg.triangular_solve(self.chol[:, :size, :size], half, adjoint=True)  # [L, M, S]
+        rest = residual - self.projections.transposed(_columns(t))
+        squares = tf.reduce_sum(tf.square(t), axis=1)  # [L, S]
+        twice = squares + tf.reshape(
+            tf.reduce_sum(self.weights * tf.square(rest), axis=0), squares.shape
+        )
         return self.group.first(
             0.5 * float(np.max(tf.reduce_sum(twice, axis=0)))
         )  # np.max keeps what is not a number
