@@ -18,8 +18,9 @@ them, as `gpflow.models.VGP`. Read `basis_gp.py`, `full_gp.py` and `conjugate.py
 points: `decoupled.py`, `sparse_conjugate.py`, `dtc.py`, and `streams/` for their updates. All data:
 `lcl.py`, `affine_independent/`, `neighbours/`. `linear/` (with `linear_parts.py`) has linear
 models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
-`expectations.py` and `monte_carlo.py` compute the data term, `basis_predictions.py` predictions;
-`evidence/` has an interval for the log evidence, `families.py` errors for the wrong model.
+`expectations.py` and `monte_carlo.py` compute the data term, `residual_bound.py` a tighter one,
+`basis_predictions.py` predictions; `evidence/` has an interval for the log evidence, `families.py`
+errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP

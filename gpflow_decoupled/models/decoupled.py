@@ -35,6 +35,7 @@ class ODVGP(BasisGP):
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
     :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
+    :param bound: "classical" or "tight", see `BasisGP`.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
     Example::
@@ -58,6 +59,7 @@ class ODVGP(BasisGP):
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
         expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = orthogonal_basis(
             gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
@@ -74,6 +76,7 @@ class ODVGP(BasisGP):
             mean_function=mean_function,
             num_data=num_data,
             expectations=expectations,
+            bound=bound,
         )
 
 
@@ -106,6 +109,7 @@ class HDVGP(BasisGP):
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
         expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = HybridBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -122,6 +126,7 @@ class HDVGP(BasisGP):
             mean_function=mean_function,
             num_data=num_data,
             expectations=expectations,
+            bound=bound,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Optimum", "collapsed_elbo", "optimal_parameters", "regression"]
+__all__ = ["Optimum", "bound_at_optimum", "collapsed_elbo", "optimal_parameters", "regression"]
 
 import numpy as np
 import tensorflow as tf
@@ -65,6 +65,8 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     view = as_basis_model(model)
     fixed = regression(view, data)
     found = Optimum(*view.basis.optimal_parameters(view.kernel, fixed))
+    if view.bound != "classical":
+        found = found._replace(elbo=found.elbo + tf.reduce_sum(view.row_gains(fixed.X)))
     _check_finite(view, fixed, [part for part in tf.nest.flatten(found) if part is not None])
     return found
 
@@ -80,15 +82,25 @@ def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
     """
     view = as_basis_model(model)
     fixed = regression(view, data)
-    bound = view.basis.collapsed_elbo(view.kernel, fixed)  # (D31) or (D33)
+    bound = bound_at_optimum(view, fixed)
     _check_finite(view, fixed, [bound])
     return bound
 
 
-def regression(model: BasisGP, data: RegressionData) -> Regression:
-    """X [N, D], Y [N, L] less the mean function, and noise variance, for `basis.collapsed_elbo`.
+def bound_at_optimum(model: BasisGP, data: Regression) -> tf.Tensor:
+    """The bound at the best q(f), nats [], unchecked: NaN where `collapsed_elbo` raises.
 
-    Raises the `ModelError`s of `optimal_parameters`; a bound that cannot be computed is NaN.
+    :param model: with Gaussian noise of one variance.
+    :param data: see `regression`.
+    """
+    bound = model.basis.collapsed_elbo(model.kernel, data)  # (D31) or (D33)
+    return bound if model.bound == "classical" else bound + tf.reduce_sum(model.row_gains(data.X))
+
+
+def regression(model: BasisGP, data: RegressionData) -> Regression:
+    """X [N, D], Y [N, L] less the mean function, and noise variance, for `bound_at_optimum`.
+
+    Raises the `ModelError`s of `optimal_parameters`.
     """
     noise = single_noise_variance(model.likelihood)
     if noise is None:

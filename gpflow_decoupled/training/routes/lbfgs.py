@@ -13,7 +13,7 @@ import tensorflow as tf
 from ...errors import DataError, ModelError, UnknownOptionError
 from ...inputs import stays_on_disk
 from ...models import BasisGP
-from ...optimizers.gaussian_optimum import regression
+from ...optimizers.gaussian_optimum import bound_at_optimum, regression
 from ..batches import ArrayBatches, Data
 from ..options import Options
 from ..plan import Part, Plan
@@ -101,7 +101,7 @@ def _check_closed_form(model: BasisGP, batches: ArrayBatches) -> None:
             " sampled; set them to None."
         )
     try:
-        model.basis.collapsed_elbo(model.kernel, regression(model, (batches.X[:1], batches.Y[:1])))
+        bound_at_optimum(model, regression(model, (batches.X[:1], batches.Y[:1])))
     except ModelError as error:
         raise UnknownOptionError(
             f"optimizer={BY_NAME!r} climbs the bound at the best q(u). {error}"

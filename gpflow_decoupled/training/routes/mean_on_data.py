@@ -81,6 +81,7 @@ def plan_on_data(
         mean_function=model.mean_function,
         num_data=model.num_data,
         expectations=model.expectations,
+        bound=model.bound,
     )
     coupled = minibatch_plan(view, data, replace(options, mean_solver=MeanSolver()))
     batches = cast(ArrayBatches, coupled.batches)

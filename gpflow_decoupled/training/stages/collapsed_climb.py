@@ -18,7 +18,7 @@ from ...optimizers import optimal_parameters
 from ...optimizers.ascent import CONVERGED
 from ...optimizers.data_mean.hyperparameters import climb
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.gaussian_optimum import regression
+from ...optimizers.gaussian_optimum import bound_at_optimum, regression
 from ...user_warnings import warn_user
 from ..batches import Batch, Trackable
 from .stage import Budget, Clock, Report, Stage, StepOutput
@@ -159,7 +159,7 @@ class CollapsedClimb(Stage):
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         """The bound at the best q(u) (D31); NaN, from which L-BFGS turns back, if it fails."""
-        return self.model.basis.collapsed_elbo(self.model.kernel, regression(self.model, (X, Y)))
+        return bound_at_optimum(self.model, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:
         with tf.GradientTape() as tape:

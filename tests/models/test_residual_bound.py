@@ -1,0 +1,155 @@
+"""bound="tight": (N6) in every basis, between the classical bound and the evidence; what q it
+belongs to, its gradients and minibatches, and where it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.kernels import LinearCoregionalization, SeparateIndependent
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.bases import CoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.errors import ModelError, UnknownOptionError
+from gpflow_decoupled.inducing.variables import as_inducing
+from gpflow_decoupled.models import ODVGP, BasisGP
+from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
+from tests.bounds.registry import matern, randomize
+from tests.optimizers.data_mean.problems import grams_of
+from tests.optimizers.problems import BETA, GAMMA, NOISE, TREND, X, observations
+from tests.reference import evidence_bounds as eb
+from tests.training.problems import slope
+
+Y = observations(gl.Gaussian(NOISE), 2)
+N = len(X)
+BASES = {
+    "coupled": lambda kernel, L: CoupledBasis(as_inducing(BETA, "beta", kernel), L),
+    "hybrid": lambda kernel, L: HybridBasis(*_points(kernel), L),
+    "orthogonal": lambda kernel, L: OrthogonalBasis(*_points(kernel), L),
+}
+
+
+def _points(kernel: Any) -> list[Any]:
+    return [as_inducing(one, name, kernel) for one, name in ((GAMMA, "gamma"), (BETA, "beta"))]
+
+
+def _model(name: str = "coupled", bound: str = "tight", latents: int = 1, **parts: Any) -> BasisGP:
+    parts = {"kernel": matern(1.3, 0.8), "likelihood": gl.Gaussian(NOISE), **parts}
+    options = {"mean_function": TREND, "num_data": N, "bound": bound}
+    return BasisGP(
+        parts["kernel"], parts["likelihood"], BASES[name](parts["kernel"], latents), **options
+    )
+
+
+def _two() -> SeparateIndependent:
+    return SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)])
+
+
+def _dense(kernel: Any, column: int) -> tuple[np.ndarray, ...]:
+    k = grams_of(kernel, column, BETA, X)
+    return k.K_x, k.Q_x, np.full(N, NOISE), Y[:, column] - TREND(X).numpy()[:, 0]
+
+
+@pytest.mark.costly(keep=3)
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("latents, own", [(1, False), (2, False), (2, True)])
+def test_the_bound_is_above_the_classical_one_by_the_gain_of_the_reference(
+    name: str, latents: int, own: bool, rng: np.random.Generator
+) -> None:
+    kernel, data = _two() if own else matern(1.3, 0.8), (X, Y[:, :latents])
+    tight, classical = (
+        _model(name, bound, latents, kernel=kernel) for bound in ("tight", "classical")
+    )
+    randomize(tight.basis, rng, 0.3)
+    gpflow.utilities.multiple_assign(classical, gpflow.utilities.read_values(tight))
+    gain = exact = 0.0
+    for column in range(latents):
+        K, Q, D, y = _dense(kernel, column)
+        dets = eb.log_determinants(K, Q, D, [[]] * N)
+        gain += 0.5 * (dets["elbo"] - dets["diagonal"])
+        exact += eb.evidence(K, D, y)
+    assert gain > 0.1
+    assert_allclose(float(tight.elbo(data)) - float(classical.elbo(data)), gain, rtol=1e-8)
+    best = [float(collapsed_elbo(model, data)) for model in (tight, classical)]
+    assert_allclose(best[0] - best[1], gain, rtol=1e-8)
+    assert best[0] < exact
+    optimum = optimal_parameters(tight, data)
+    optimum.assign(tight)
+    assert_allclose([optimum.elbo, tight.elbo(data)], best[0], rtol=1e-9)
+
+
+def test_the_best_q_of_the_coupled_basis_has_the_published_bound() -> None:
+    K, Q, D, y = _dense(matern(1.3, 0.8), 0)
+    expected = eb.lower_bounds(K, Q, D, y, np.zeros(N), [[]] * N)["diagonal"]
+    assert_allclose(collapsed_elbo(_model(), (X, Y[:, :1])), expected, rtol=1e-9)
+
+
+def test_a_natural_gradient_step_ends_at_the_same_q() -> None:
+    data, ends = (X, Y[:, :1]), []
+    for bound in ("tight", "classical"):
+        model = _model(bound=bound)
+        NaturalGradient(1.0).minimize(model, data)
+        ends.append(model)
+    assert_allclose(ends[0].q_mu, ends[1].q_mu, rtol=1e-10)
+    assert_allclose(ends[0].predict_f(X[:3])[1], ends[1].predict_f(X[:3])[1], rtol=1e-10)
+    assert_allclose(ends[0].elbo(data), collapsed_elbo(ends[0], data), rtol=1e-9)
+
+
+def test_minibatches_average_to_the_bound() -> None:
+    model, data = _model(), (X, Y[:, :1])
+    halves = [float(model.elbo((X[i::2], Y[i::2, :1]))) for i in range(2)]
+    sizes = np.array([len(X[i::2]) for i in range(2)]) / N
+    assert_allclose(np.sum(sizes * halves), model.elbo(data), rtol=1e-10)
+
+
+@pytest.mark.parametrize("which", ["elbo", "collapsed"])
+def test_gradients_are_finite_differences(which: str, rng: np.random.Generator) -> None:
+    model, data = _model("orthogonal"), (X, Y[:, :1])
+    function = {"elbo": lambda: model.elbo(data), "collapsed": lambda: collapsed_elbo(model, data)}
+    with tf.GradientTape() as tape:
+        value = function[which]()
+    variables = model.trainable_variables
+    gradient = tape.gradient(value, variables, unconnected_gradients="zero")
+    direction = [rng.normal(size=variable.shape) for variable in variables]
+    expected = slope(model, lambda: float(function[which]()), direction)
+    found = sum(np.sum(np.asarray(g) * d) for g, d in zip(gradient, direction))
+    assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("options", [{}, {"optimizer": "lbfgs"}])
+def test_fit_climbs_it(options: dict[str, Any]) -> None:
+    model = ODVGP(matern(1.3, 0.8), gl.Gaussian(1.0), GAMMA, BETA, bound="tight")
+    before = float(collapsed_elbo(model, (X, Y[:, :1])))
+    result = gd.fit(model, (X, Y[:, :1]), steps=60, progress=False, **options)
+    assert float(model.elbo((X, Y[:, :1]))) > before
+    assert np.isfinite(result.elbo)
+
+
+REFUSED: dict[str, tuple[Any, Any, Any]] = {
+    "labels": (matern(1.3, 0.8), gl.Bernoulli(), CoupledBasis(BETA)),
+    "mixed": (
+        LinearCoregionalization([matern(1.0, 0.8)], W=np.ones((2, 1))),
+        gl.Gaussian(NOISE),
+        CoupledBasis(BETA),
+    ),
+    "solve": (matern(1.3, 0.8), gl.Gaussian(NOISE), SolveBasis(GAMMA, BETA)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_where_it_is_no_bound_of_this_kind(name: str) -> None:
+    with pytest.raises(ModelError, match='use bound="classical"'):
+        BasisGP(*REFUSED[name], bound="tight")
+    BasisGP(*REFUSED[name])
+
+
+def test_another_bound_is_refused() -> None:
+    with pytest.raises(UnknownOptionError, match="'classical', 'tight'"):
+        _model(bound="tighter")
