@@ -18,6 +18,7 @@ SUITES = {
     "glm": "Bayesian logistic regression: seconds and memory to the optimum",
     "lagrangian": "decoupled variational Gaussian inference",
     "affine": "skewed and heavy-tailed posteriors",
+    "evidence": "bounds of the log evidence: nats per row short of the exact one",
     "sparse": "VFE, FITC and DTC on one regression",
     "replicas": "several workers: seconds, bytes and memory, and what more of them would gain",
 }

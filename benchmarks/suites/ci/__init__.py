@@ -47,6 +47,10 @@ TINY = {
         " --sites 6 --dimensions 3 --rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60"
         " --no-jit"
     ),
+    "evidence": (
+        "--tasks diabetes --noises 0.3 --num-data 80 --num-points 8 --neighbours 5 --probes 2"
+        " --learning-rows 30 --iterations 3"
+    ),
     "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc",
     "replicas": (
         "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8"
