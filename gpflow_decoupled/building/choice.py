@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import gpflow
@@ -54,6 +55,7 @@ def build(
     num_inducing: int | None = None,
     num_mean_points: int | str | None = None,
     seed: int = 0,
+    seconds: float | None = None,
     verbose: bool = True,
 ) -> Standardized:
     """Return an untrained model of X and Y, chosen by their size, and print the choice.
@@ -87,14 +89,17 @@ def build(
         `scale` says otherwise, so that lengthscales, periods and change points are those you know;
         its variance is that of standardised Y where Y is standardised. By default Matern 5/2 with
         one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, trains
-        nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential kernels for some
-        seconds each, and takes the best leave-one-out score.
+        nearest-neighbour GPs with Matern 5/2, 1/2, 3/2 and squared exponential kernels for some
+        seconds each, then the best on inputs by their ranks (`training.NormalScores`), and takes
+        the best leave-one-out score.
     :param scale: which of the data are standardised: "X", "Y", "both", "neither"; by default by the
         rule above. Y never is where it is no f plus noise.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
     :param seed: of the choice of points, rows of X of greatest conditional variance.
+    :param seconds: of `kernel="auto"`, after which it tries no other candidate; each takes some
+        four seconds of a core.
     :param verbose: False prints nothing.
     :return: the model, for `gpflow_decoupled.fit`.
     :raises DataError: for unusable data, labels outside of the support, and invalid counts.
@@ -113,6 +118,7 @@ def build(
     _check_points(beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
     choices: list[KernelChoice] = []
+    search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
         """The model of standardised X [N, D] and the likelihood's Y [N, P]."""
@@ -120,7 +126,7 @@ def build(
         given = kernel
         if isinstance(kernel, str) and kernel == AUTO:
             _check_auto(density)
-            choices[:] = choices or [choose_kernel(X, Y, seed=seed, progress=verbose)]
+            choices[:] = choices or [search(X, Y, fixed=_unscaled(table, scale))]
             given = choices[0].kernel
             _start_noise(density, choices[0].noise_variance)
         part = _kernel(given, X.shape[1], len(table.columns) or X.shape[1])
@@ -141,14 +147,11 @@ def build(
         )
 
     table, *data = Table.learn(*Table.split(X, Y), labels=takes_classes(likelihood))
-    own = _in_units(kernel, likelihood)
-    model = Standardized(
-        inside,
-        data,
-        scale_outputs=has_scale_by_name(likelihood) and scale not in ("X", "neither"),
-        scale_inputs=not own if scale is None else scale in ("X", "both"),
-        table=table,
-    )
+    scaling = _scaling(scale, kernel, likelihood)
+    standardized = partial(Standardized, inside, data, table=table, **scaling)
+    model = standardized()
+    if choices and choices[0].normal_scores:
+        model = standardized(normal_scores=True)
     model.usual_options = {"optimizer": "lbfgs"} if has_evidence(model.model) else {}
     if verbose:
         print(report(model, chosen_points, choices))
@@ -181,6 +184,26 @@ def _without_points(
             seed=seed,
         )
     return None
+
+
+def _scaling(
+    scale: str | None,
+    kernel: Kernel | Callable[[int], Kernel] | str | None,
+    likelihood: str | Likelihood,
+) -> dict[str, bool]:
+    """The arguments of `Standardized` that say which of X and Y are scaled."""
+    own = _in_units(kernel, likelihood)
+    return {
+        "scale_outputs": has_scale_by_name(likelihood) and scale not in ("X", "neither"),
+        "scale_inputs": not own if scale is None else scale in ("X", "both"),
+    }
+
+
+def _unscaled(table: Table, scale: str | None) -> np.ndarray:
+    """For each column of X, whether it stays as it is, [D] or []."""
+    if scale in ("Y", "neither"):
+        return np.array(True)
+    return np.array(False) if table.measured is None else ~table.measured
 
 
 def _check_auto(likelihood: Likelihood) -> None:

@@ -12,7 +12,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
 from ..models import CVIGP, NNGP, ODVGP, BasisGP
-from ..training import Standardized
+from ..training import NormalScores, Standardized
 from .kernels import KernelChoice
 
 FULL_ROWS, EXACT_ROWS = 500, 2000
@@ -28,6 +28,8 @@ def can_initialize(model: GPModel) -> bool:
 
 def _scaled(model: Standardized) -> str:
     """The arrays that are standardised, and those that are not."""
+    if isinstance(model.inputs, NormalScores):
+        return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
     scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
     said = f"{' and '.join(scaled) or 'nothing'} standardised"

@@ -17,8 +17,8 @@ _PACKAGES = (
     "gpflow.likelihoods", "gpflow.models", "gpflow.quadrature", "gpflow_decoupled.bases",
     "gpflow_decoupled.distributions", "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
-    "gpflow_decoupled.training.standardization", "gpflow_decoupled.training.standardized",
-    "gpflow_decoupled.training.tables",
+    "gpflow_decoupled.training.normal_scores", "gpflow_decoupled.training.standardization",
+    "gpflow_decoupled.training.standardized", "gpflow_decoupled.training.tables",
     "tensorflow_probability.python.bijectors",
     "tensorflow_probability.python.distributions",
 )  # fmt: skip

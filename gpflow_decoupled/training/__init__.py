@@ -5,9 +5,9 @@ run. A route (`routes/`) makes a `plan`: `stages/` in order, and the `batches/` 
 the loop over stages: it takes `turns`, returns to `snapshots` on failure, keeps `scores`, talks to
 other `workers`, and makes the `result`. `beginning` asks `diagnostics` before the first step.
 `schedules`, `mean_solver`, `evaluation`, `checkpoints/`, `progress` and `keras` have the objects of
-the options; `standardized` trains in the units of the data, by a `standardization` of each array;
-`tables/` makes arrays of data frames. Read `fit.py`, `stages/stage.py`, `plan.py`, `run.py`, then a
-route.
+the options; `standardized` trains in the units of the data, by a `standardization` of each array
+or the `normal_scores` of X; `tables/` makes arrays of data frames. Read `fit.py`,
+`stages/stage.py`, `plan.py`, `run.py`, then a route.
 """
 
 from ..diagnostics import Start, initialize
@@ -15,6 +15,7 @@ from .checkpoints import Checkpoints
 from .evaluation import Evaluation, held_out_metrics
 from .fit import fit
 from .mean_solver import MeanSolver
+from .normal_scores import NormalScores
 from .progress import Callbacks, TensorBoard
 from .result import FitResult
 from .schedules import Schedule
@@ -27,6 +28,7 @@ __all__ = [
     "Evaluation",
     "FitResult",
     "MeanSolver",
+    "NormalScores",
     "Schedule",
     "Standardization",
     "Standardized",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Standardization"]
-
+__all__ = ["Standardization", "as_matrix", "checked_columns"]
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ class Standardization(tf.Module):
     def __init__(self, array: npt.ArrayLike, name: str = "X", fixed: npt.ArrayLike = False) -> None:
         super().__init__()
         self._of = name
-        values = _checked(array, name)
+        values = checked_columns(array, name)
         largest = np.max(np.abs(values), axis=0)
         # numbers below the smallest normal one are zero to TensorFlow, and so would be the scale
         smallest = 8.0 * np.finfo(np.float64).tiny
@@ -74,16 +73,7 @@ class Standardization(tf.Module):
 
         :raises DataError: for another number of columns.
         """
-        values = _float64(array, self._of)
-        columns = self.mean.shape[0]
-        if values.shape.rank is not None and (
-            values.shape.rank < 2 or values.shape[-1] not in (None, columns)
-        ):
-            fix = f" Use {self._of}[:, None]." if values.shape.rank == 1 and columns == 1 else ""
-            raise DataError(
-                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns}"
-                f" columns, as in training.{fix}"
-            )
+        values = as_matrix(array, self._of, self.mean.shape[0])
         return tf.cast((values - self.mean) / self.scale, default_float())
 
     def inverse_transform(self, array: TensorType) -> tf.Tensor:
@@ -91,12 +81,26 @@ class Standardization(tf.Module):
         return tf.cast(_float64(array, self._of) * self.scale + self.mean, default_float())
 
 
+def as_matrix(array: TensorType, name: str, columns: int) -> tf.Tensor:
+    """An array [..., D] in float64; raises `DataError` for another number of columns."""
+    values = _float64(array, name)
+    if values.shape.rank is not None and (
+        values.shape.rank < 2 or values.shape[-1] not in (None, columns)
+    ):
+        fix = f" Use {name}[:, None]." if values.shape.rank == 1 and columns == 1 else ""
+        raise DataError(
+            f"{name} has shape {tuple(values.shape)}; it must be a matrix of {columns}"
+            f" columns, as in training.{fix}"
+        )
+    return values
+
+
 def _float64(array: TensorType, name: str) -> tf.Tensor:
     return tf.cast(as_array(array, name), tf.float64)
 
 
-def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
-    """The array [N, D] in float64."""
+def checked_columns(array: npt.ArrayLike, name: str) -> np.ndarray:
+    """The array [N, D] in float64; raises `DataError` for others, and for fewer than two rows."""
     values = as_values(array, name)
     if values.ndim != 2:
         fix = f"use {name}[:, None]" if values.ndim == 1 else f"{name} must be a matrix"

@@ -24,11 +24,13 @@ from ..summaries import model_line, short_repr
 from .batches import Data, Passes
 from .evaluation import Evaluation
 from .fit import fit
+from .normal_scores import NormalScores
 from .result import FitResult
 from .standardization import Standardization
 from .tables import Table
 
 Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
+Scaling: TypeAlias = Standardization | NormalScores
 
 
 class Standardized(tf.Module):
@@ -50,13 +52,15 @@ class Standardized(tf.Module):
         are f plus noise.
     :param scale_inputs: whether X is standardised; or for each column, [D]. Columns of 0 and 1
         which stand for the words, booleans and gaps of a frame, never are.
+    :param normal_scores: scale inputs by their ranks, `NormalScores`, in place of mean and
+        standard deviation: for columns with heavy tails or clusters.
     :param table: for frames that have been encoded; by default learned from `data`.
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
-    `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y,
-    None if Y stays as it is; `table` has the columns of a data frame; `usual_options` are those of
-    `fit` that hold where no option asks for training by steps.
+    `model` is the model inside; `inputs` is the `Standardization` or `NormalScores` of X, `outputs`
+    that of Y, None if Y stays as it is; `table` has the columns of a data frame; `usual_options`
+    are those of `fit` that hold where no option asks for training by steps.
     All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
 
         def build(X, Y):
@@ -78,6 +82,7 @@ class Standardized(tf.Module):
         *,
         scale_outputs: bool | None = None,
         scale_inputs: bool | Sequence[bool] = True,
+        normal_scores: bool = False,
         table: Table | None = None,
     ) -> None:
         super().__init__()
@@ -94,7 +99,8 @@ class Standardized(tf.Module):
         X, Y = as_values(X, "X"), as_values(Y, "Y")
         self.table = table
         scaled_inputs = _scaled(scale_inputs, table, X)
-        self.inputs = Standardization(X, "X", ~scaled_inputs)  # here, as it checks X
+        scaling: type[Scaling] = NormalScores if normal_scores else Standardization
+        self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
         if len(X) != len(Y):
             raise DataError(
@@ -107,7 +113,7 @@ class Standardized(tf.Module):
             for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs))
             if wanted
         ]
-        self.model, self.inputs, used = _with_indices(build, X, scaled_inputs, tries)
+        self.model, self.inputs, used = _with_indices(build, X, scaled_inputs, tries, scaling)
         inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
@@ -329,14 +335,18 @@ def _scaled(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -> np.nd
 
 
 def _with_indices(
-    build: Build, X: np.ndarray, scaled: np.ndarray, tries: Sequence[np.ndarray]
-) -> tuple[GPModel, Standardization, np.ndarray]:
+    build: Build,
+    X: np.ndarray,
+    scaled: np.ndarray,
+    tries: Sequence[np.ndarray],
+    scaling: type[Scaling],
+) -> tuple[GPModel, Scaling, np.ndarray]:
     """`_built` with the columns of X that the model reads as indices as they are.
 
     Which they are is known once there is a model: it is built again where some were scaled. A model
     that owns its data refuses scaled indices, and is built of X in its units to be asked.
     """
-    inputs = Standardization(X, "X", ~scaled)
+    inputs = scaling(X, "X", ~scaled)
     try:
         model, Y = _built(build, inputs.transform(X).numpy(), tries)
         columns = _indices(model)
@@ -351,7 +361,7 @@ def _with_indices(
         return model, inputs, Y
     scaled = scaled.copy()
     scaled[columns] = False
-    return _with_indices(build, X, scaled, tries)
+    return _with_indices(build, X, scaled, tries, scaling)
 
 
 def _indices(model: GPModel) -> list[int]:

@@ -8,9 +8,15 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.building import choice, kernels
-from gpflow_decoupled.building.kernels import CANDIDATES, KernelChoice, choose_kernel
+from gpflow_decoupled.building.kernels import (
+    CANDIDATES,
+    NORMAL_SCORES,
+    KernelChoice,
+    choose_kernel,
+)
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGP, NNGP, ODVGP
+from gpflow_decoupled.training import NormalScores
 
 RNG = np.random.default_rng(1)
 X = RNG.uniform(-2.0, 2.0, (1200, 1))
@@ -34,15 +40,32 @@ def test_the_best_score_is_chosen(monkeypatch):
     two = {name: CANDIDATES[name] for name in ("Matern 1/2", "squared exponential")}
     monkeypatch.setattr(kernels, "CANDIDATES", two)
     found = choose_kernel(X[:300], rough()[:300])
-    assert found.name == "Matern 1/2" and set(found.scores) == set(two)
+    assert found.name == "Matern 1/2" and set(found.scores) == {*two, NORMAL_SCORES}
     assert found.scores[found.name] == max(found.scores.values())
     assert type(found.kernel) is two[found.name]
+
+
+def test_a_limit_of_seconds_ends_the_comparison(monkeypatch):
+    monkeypatch.setattr(kernels, "_ROWS", 100)
+    monkeypatch.setattr(kernels, "_EVALUATIONS", 3)
+    found = choose_kernel(X[:300], SMOOTH[:300], seconds=1e-3)
+    assert list(found.scores) == ["Matern 5/2"] and not found.normal_scores
+    with pytest.raises(DataError, match="seconds=0 must be a number above 0"):
+        gd.build(X, SMOOTH, kernel="auto", seconds=0)
+
+
+@pytest.mark.exhaustive
+def test_inputs_with_heavy_tails_are_ranked():
+    heavy = np.exp(3.0 * X)
+    found = choose_kernel((heavy - heavy.mean()) / heavy.std(), SMOOTH)
+    assert found.normal_scores
+    assert found.scores[NORMAL_SCORES] > found.scores[found.name] + 0.02
 
 
 @pytest.mark.exhaustive
 def test_a_rough_function_gets_a_rough_kernel_and_a_smooth_one_a_smooth_one():
     found = choose_kernel(X, rough())
-    assert found.name == "Matern 1/2" and set(found.scores) == set(CANDIDATES)
+    assert found.name == "Matern 1/2" and set(found.scores) == {*CANDIDATES, NORMAL_SCORES}
     assert found.scores[found.name] == max(found.scores.values())
     assert type(found.kernel) is CANDIDATES[found.name]
     found = choose_kernel(X, SMOOTH)
@@ -67,6 +90,21 @@ def test_build_says_what_it_chose(no_search, capsys):
     assert isinstance(model.model, NNGP)
     assert isinstance(model.model.kernel, gpflow.kernels.Matern32)
     assert float(model.model.likelihood.variance.numpy()) == pytest.approx(0.02)
+
+
+def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
+    fixed = KernelChoice("Matern 3/2", gpflow.kernels.Matern32(), 0.02, {"Matern 3/2": 1.0}, True)
+    asked: list[dict] = []
+    monkeypatch.setattr(
+        choice, "choose_kernel", lambda *_, **options: asked.append(options) or fixed
+    )
+    model = gd.build(X, SMOOTH, kernel="auto", seconds=9.0)
+    assert len(asked) == 1 and asked[0]["seconds"] == 9.0
+    assert isinstance(model.inputs, NormalScores)
+    np.testing.assert_allclose(model.model.data[0], NormalScores(X).transform(X))
+    said = capsys.readouterr().out
+    assert "kernel Matern 3/2 of inputs by their ranks, by the leave" in said
+    assert "X by its ranks, Y standardised, predictions in your units" in said
 
 
 def test_rows_likelihood_and_points_decide(no_search):
@@ -108,10 +146,10 @@ class _NoNoise:
     def __init__(self, model: NNGP, **options: object) -> None:
         model.likelihood.variance.unconstrained_variable.assign(-100.0)
 
-    def start(self) -> None:
+    def start(self, deadline: float) -> None:
         """Do nothing."""
 
-    def run(self, number: int) -> None:
+    def run(self, number: int, deadline: float) -> None:
         """Do nothing."""
 
 

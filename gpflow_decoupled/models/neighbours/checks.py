@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 __all__ = [
+    "arrays_of",
     "check_neighbours_kernel",
     "check_neighbours_likelihood",
+    "check_new",
     "check_noise",
-    "check_observed",
     "check_rows",
 ]
 
 import numpy as np
 import tensorflow as tf
-from gpflow.functions import MeanFunction
+from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.models import GPModel
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
-from ...inputs import check_finite_entries
+from ...inputs import as_pair, as_values, check_finite_entries, float_type
+from ..checks import check_shapes_of_data
 from .groups import noise_rows, noise_variances
 
 
@@ -44,20 +47,32 @@ def check_neighbours_kernel(kernel: Kernel) -> None:
         )
 
 
-def check_observed(
-    X: np.ndarray, Y: np.ndarray, whole: bool, *readers: Kernel | MeanFunction | None
-) -> None:
+def arrays_of(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
+    """X [N, D] and Y [N, P] as arrays; raises `DataError` for what is no pair."""
+    return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
+
+
+def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+    """Refuse unusable rows X [N, D] and Y [N, P] for a model; raises `DataError`.
+
+    :param dims: D of the data that it has; None for the first ones.
+    """
+    dtype = float_type(model.kernel)
+    check_shapes_of_data(X, Y, model.likelihood, model.num_latent_gps, dims, dtype)
+    _check_observed(X, np.asarray(Y, float), whole=dims is None)
+    check_indices(X, "X", model.kernel, model.mean_function)
+
+
+def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
     """Refuse values that cannot be used: X [N, D] finite, Y [N, P] finite or NaN for missing.
 
     :param whole: whether they are all the data, in which every output must be observed once.
-    :param readers: kernel and mean function, which may read columns of X as indices.
     :raises DataError: for no rows, entries that are not finite, infinite outputs, and outputs or
         rows of which nothing is observed.
     """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     check_finite_entries(X, "X")
-    check_indices(X, "X", *readers)
     missing = np.isnan(Y)
     check_finite_entries(np.where(missing, 0.0, Y), "Y")
     if whole and missing.all(axis=0).any():

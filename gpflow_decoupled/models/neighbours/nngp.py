@@ -16,7 +16,7 @@ from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import DataError
-from ...inputs import as_array, as_pair, as_values, check_whole, float_type
+from ...inputs import as_array, as_pair, check_whole, float_type
 from ...linalg.neighbours import log_densities
 from ...user_warnings import warn_user
 from ..checks import (
@@ -32,10 +32,11 @@ from ..checks import (
     warn_of_values,
 )
 from .checks import (
+    arrays_of,
     check_neighbours_kernel,
     check_neighbours_likelihood,
+    check_new,
     check_noise,
-    check_observed,
     check_rows,
 )
 from .evidence import EvidenceOfOwnData
@@ -119,12 +120,12 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         if prediction_neighbours is None:
             prediction_neighbours = num_neighbours
         check_whole(1, prediction_neighbours=prediction_neighbours)
-        X, Y = _arrays(data, float_type(kernel))
+        X, Y = arrays_of(data, float_type(kernel))
         outputs = Y.shape[1] if Y.ndim == 2 and not isinstance(kernel, MultioutputKernel) else None
         super().__init__(
             kernel, likelihood, mean_function, infer_num_latent_gps(kernel, likelihood, outputs)
         )
-        self._check_new(X, Y, None)
+        check_new(self, X, Y, None)
         check_kernel(kernel, X.shape[1])
         check_mean_function(mean_function, X.shape[1], self.num_latent_gps)
         warn_of_values(X, Y, likelihood)
@@ -341,8 +342,8 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             model.update((X_new, Y_new))
             mean, variance = model.predict_y(Xnew)
         """
-        X, Y = _arrays(new_data, self.float_type)
-        self._check_new(X, Y, self.num_dims)
+        X, Y = arrays_of(new_data, self.float_type)
+        check_new(self, X, Y, self.num_dims)
         if noise_rows(self.likelihood) is not None:
             raise DataError(
                 "The likelihood has a noise variance for each row of the data, and none for the new"
@@ -367,12 +368,6 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     as_tensors = checked
     """Held-out data have values, so the checks are the same."""
 
-    def _check_new(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
-        """Refuse unusable rows for the data of the model; raises `DataError`."""
-        dtype = float_type(self.kernel)
-        check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, dims, dtype)
-        check_observed(X, np.asarray(Y, float), dims is None, self.kernel, self.mean_function)
-
     def _complete_neighbours(self) -> None:
         """Look for the neighbours of rows that have none yet."""
         N = int(self.data[0].shape[0])
@@ -394,7 +389,3 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             self._earlier.assign(neighbours)
         else:
             self._earlier = tf.Variable(neighbours, trainable=False)
-
-
-def _arrays(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
-    return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
