@@ -92,6 +92,7 @@ def test_tables_name_everything_public(module: str) -> None:
     parts = {
         "Basis",
         "ConjugateResult",
+        "Evidence",
         "Features",
         "FullGP",
         "Gaussian",

@@ -18,7 +18,7 @@ from ..user_warnings import warn_user
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
 _LARGEST = 1e150
-"""The largest entry, whose square is far from overflow."""
+"""The largest entry of Y, whose square, as of a variance, is far from overflow."""
 
 
 class Standardization(tf.Module):
@@ -122,7 +122,7 @@ def checked_columns(array: npt.ArrayLike, name: str) -> np.ndarray:
             " finite."
         )
     too_large = np.abs(values) > _LARGEST
-    if np.any(too_large):
+    if name == "Y" and np.any(too_large):
         row, column = np.argwhere(too_large)[0]
         raise DataError(
             f"{name}[{row}, {column}] is {values[row, column]:.3g}, whose square no float64 holds,"

@@ -6,7 +6,7 @@ __all__ = ["Standardized"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,22 +15,18 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.models import GPModel
 
-from ..covariances.indices import indices_of
-from ..diagnostics import has_scale
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
 from ..replicas import starts_passes
-from ..summaries import model_line, short_repr
+from ..summaries import model_line
 from .batches import Data, Passes
 from .evaluation import Evaluation
 from .fit import fit
 from .normal_scores import NormalScores
 from .result import FitResult
+from .scaled_build import Build, Scaling, build_scaled, scaled_columns
 from .standardization import Standardization
 from .tables import Table
-
-Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
-Scaling: TypeAlias = Standardization | NormalScores
 
 
 class Standardized(tf.Module):
@@ -98,7 +94,7 @@ class Standardized(tf.Module):
             table, X, Y = Table.learn(X, Y)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
         self.table = table
-        scaled_inputs = _scaled(scale_inputs, table, X)
+        scaled_inputs = scaled_columns(scale_inputs, table, X)
         scaling: type[Scaling] = NormalScores if normal_scores else Standardization
         self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
@@ -113,7 +109,7 @@ class Standardized(tf.Module):
             for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs))
             if wanted
         ]
-        self.model, self.inputs, used = _with_indices(build, X, scaled_inputs, tries, scaling)
+        self.model, self.inputs, used = build_scaled(build, X, scaled_inputs, tries, scaling)
         inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
@@ -319,86 +315,3 @@ class Standardized(tf.Module):
         else:  # [..., P, N, N], or [..., N, P]
             factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
         return self.outputs.inverse_transform(mean), cov * factor
-
-
-def _scaled(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -> np.ndarray:
-    """For each column of X [N, D], whether it is standardised, [D]."""
-    columns = X.shape[1] if X.ndim == 2 else 1
-    chosen = np.asarray(wanted)
-    if chosen.dtype != bool or chosen.shape not in ((), (columns,)):
-        raise DataError(
-            f"scale_inputs={short_repr(wanted)}: pass True or False, or one of them for each of the"
-            f" {columns} columns of X."
-        )
-    measured = table.measured
-    return np.broadcast_to(chosen if measured is None else chosen & measured, (columns,))
-
-
-def _with_indices(
-    build: Build,
-    X: np.ndarray,
-    scaled: np.ndarray,
-    tries: Sequence[np.ndarray],
-    scaling: type[Scaling],
-) -> tuple[GPModel, Scaling, np.ndarray]:
-    """`_built` with the columns of X that the model reads as indices as they are.
-
-    Which they are is known once there is a model: it is built again where some were scaled. A model
-    that owns its data refuses scaled indices, and is built of X in its units to be asked.
-    """
-    inputs = scaling(X, "X", ~scaled)
-    try:
-        model, Y = _built(build, inputs.transform(X).numpy(), tries)
-        columns = _indices(model)
-    except DataError as refusal:
-        try:
-            columns = _indices(_built(build, X.astype(default_float()), tries)[0])
-        except DataError:
-            raise refusal from None
-        if not np.any(scaled[columns]):
-            raise
-    if not np.any(scaled[columns]):
-        return model, inputs, Y
-    scaled = scaled.copy()
-    scaled[columns] = False
-    return _with_indices(build, X, scaled, tries, scaling)
-
-
-def _indices(model: GPModel) -> list[int]:
-    """Columns of X that parts of a model read as indices."""
-    parts = model.kernel, model.mean_function, model.likelihood
-    return [index.column for index in indices_of(*parts)]
-
-
-def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
-    """The model, and which of the Y it is for: the first is standardised where there are two.
-
-    A model that owns its data refuses standardised counts or labels; that one then is built from
-    the second.
-    """
-    Y = tries[-1]
-    if len(tries) == 2:
-        try:
-            model = _checked(build(X, tries[0]), X)
-            if has_scale(model.likelihood):
-                return model, tries[0]
-        except DataError as error:
-            model = _checked(build(X, Y), X)
-            if has_scale(model.likelihood):
-                raise error
-            return model, Y
-    return _checked(build(X, Y), X), Y
-
-
-def _checked(model: GPModel, X: np.ndarray) -> GPModel:
-    """The model, if it is one, and if data that it owns are those that `build` was handed."""
-    if not isinstance(model, GPModel):
-        raise ModelError(f"build returned a {type(model).__name__}; it must return a GPflow model.")
-    if hasattr(model, "data"):
-        own = np.asarray(model.data[0])
-        if own.shape == X.shape and not np.allclose(own, X, rtol=1e-4, atol=1e-4):
-            raise DataError(
-                "The data of the model are not those that build was handed: use its arguments X"
-                " and Y."
-            )
-    return model
