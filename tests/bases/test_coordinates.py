@@ -223,6 +223,7 @@ def test_rows_are_drawn_without_replacement_and_uniformly():
     assert KernelMean(POINTS[:6], "gamma", 1, "none", None).draw_rows() is None
 
 
+@pytest.mark.exhaustive
 def test_a_fresh_draw_is_taken_where_no_rows_are_given():
     kernel = matern(1.3, 0.8)
     basis = CASES["orthogonal-none"].build(kernel, 1, GAMMA, BETA, mean_subsample=2)

@@ -218,6 +218,7 @@ def test_the_mean_may_be_on_all_rows(capsys: pytest.CaptureFixture[str]) -> None
         gd.build(X, Y, num_mean_points="all")
 
 
+@pytest.mark.exhaustive
 def test_fit_takes_data_in_their_units_as_the_method_does() -> None:
     X, Y = _waves(40)
     models = [gd.build(X, Y, num_inducing=5, num_mean_points=0, verbose=False) for _ in range(2)]

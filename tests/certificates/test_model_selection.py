@@ -36,6 +36,7 @@ def selection() -> CertifiedSelection:
     return select_by_certificate(_build, SCALES, DATA, 0.05, test=TEST)
 
 
+@pytest.mark.exhaustive
 def test_the_least_bound_wins(selection: CertifiedSelection) -> None:
     alone = [
         pac_bayes_certificate(_build(one), DATA, 0.05 / 3, hyperparameters="fixed").bound

@@ -232,6 +232,7 @@ def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
     assert function.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.exhaustive
 def test_gradient_in_a_function_of_unknown_rows_and_known_columns(rng: np.random.Generator) -> None:
     """What the exporter traces for a model whose points are constants."""
     X, Z, V, _ = _problem(rng, False, 2, 5, 7)

@@ -73,6 +73,7 @@ def test_rows_are_drawn_by_the_seed() -> None:
     assert np.any(found[0] != found[2])
 
 
+@pytest.mark.exhaustive
 def test_what_is_fixed_stays_and_good_values_are_kept() -> None:
     kernel, likelihood = parts()
     initialize(kernel, likelihood, (X, Y))

@@ -109,7 +109,7 @@ def test_no_more_elements_at_once_than_a_block(monkeypatch):
     assert seen == [7] * 8
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype, tolerance", [(tf.float64, 1e-11), (tf.float32, 2e-5)])
 def test_graphs_with_and_without_sizes(dtype, tolerance):
     h, sigma = np.linspace(-30.0, 30.0, 41), np.geomspace(0.01, 60.0, 41)

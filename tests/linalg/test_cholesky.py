@@ -58,6 +58,7 @@ def test_second_derivative(traced, rng):
     assert_allclose((tf.function(ours) if traced else ours)(), expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_xla_gives_the_same_numbers(rng):
     K, weights = tf.constant(_spd(rng, 2, 20, 20)), rng.normal(size=(2, 20, 20))
     run = lambda K: _gradient(lambda K: cholesky(K).chol, K, weights)  # noqa: E731

@@ -161,7 +161,7 @@ def test_second_derivative(name, traced, rng):
     assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @operations
 def test_xla_gives_the_same_numbers(name, rng):
     L, R = _lower(rng, 1, 20, 20), _full(rng, 2, 20, 6)

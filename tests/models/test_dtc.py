@@ -72,6 +72,7 @@ def test_objective_and_predictions(kind: str, model_type: Any, varying: bool) ->
         assert_allclose(variance[:, output], np.diag(expected_cov), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_above_the_bound_and_equal_where_the_points_are_the_data() -> None:
     gpflow.config.set_default_jitter(1e-12)
     excess = []

@@ -143,6 +143,7 @@ def test_shifting_data_and_mean_function_together_changes_nothing():
     assert_allclose(moved.basis.lam, plain.basis.lam, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_separate_kernels():
     X = inputs(8)
     both = LCLGP((X, labels("Poisson", X, 2)), separate(), gl.Poisson())

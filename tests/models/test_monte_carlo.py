@@ -196,6 +196,7 @@ def test_natural_gradients_reach_the_optimum():
     assert 0.0 <= exact.elbo(data) - sampled.elbo(data) < 0.1
 
 
+@pytest.mark.exhaustive
 def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
     """Softmax on three classes that do not overlap much: the compiled fit learns them, and begins
     as an eager one.

@@ -198,6 +198,7 @@ def test_neighbours_stay_until_they_are_refreshed():
     assert_allclose(loss(), fresh.training_loss(), rtol=1e-10)  # the same compiled function
 
 
+@pytest.mark.exhaustive
 def test_scipy_learns_hyperparameters():
     ours = model(gk.Matern32(), FEW, likelihood=Gaussian(1.0), mean_function=trend())
     before = float(ours.training_loss())

@@ -104,7 +104,7 @@ class Server(tf.Module):
         return self.posterior.predict_f(inputs)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 @pytest.mark.parametrize("name", ["ODVGP", "DVGP", "SOLVEGP"])
 def test_export_of_a_variable_cache(name, tmp_path: Path):

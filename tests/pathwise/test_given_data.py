@@ -243,6 +243,7 @@ def test_draws_can_be_compiled_and_differentiated(shape: list) -> None:
     assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_a_solve_that_is_cut_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = _solved()
     with pytest.warns(

@@ -262,6 +262,7 @@ def test_batch_of_all_data_is_the_full_step(rule, L):
     same(sites, random_sites(3, L), 0.0)
 
 
+@pytest.mark.exhaustive
 def test_local_steps_of_constant_size_reach_the_fixed_point_exactly():
     K, prior_mean, expect = setting(N=8)
     sites = cvi.no_sites(8)

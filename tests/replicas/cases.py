@@ -106,7 +106,7 @@ CASES = {
     "whitened": Case(orthogonal(), options={"hold": "whitened"}),
     "no natural gradient": Case(orthogonal(), options={"natural_gradient": None}),
     "all rows": Case(orthogonal(), options={"batch_size": None}),
-    "eager": Case(orthogonal(), options={"compile": False}),
+    "eager": Case(orthogonal(), options={"compile": False}, steps=3),
     "clip": Case(orthogonal(student), options={"negative_precision": "clip"}, tolerance=1e-7),
     # at full steps, and few of them: this problem multiplies round-off in the data by ten or more
     # at each step

@@ -12,14 +12,7 @@ from tests.replicas.sweeps import SWEEPS
 from tests.replicas.test_virtual_devices import part
 
 Arrays = dict[str, np.ndarray]
-SHORT = ("SparseCVIGP",)
-"""What the short run takes."""
-MARKED = [
-    f"sweep {name}"
-    if name in SHORT
-    else pytest.param(f"sweep {name}", marks=pytest.mark.exhaustive)
-    for name in SWEEPS
-]
+NAMES = [f"sweep {name}" for name in SWEEPS]
 
 
 def check_same_sweep(found: Arrays, one: str, two: str) -> None:
@@ -32,7 +25,8 @@ def check_same_sweep(found: Arrays, one: str, two: str) -> None:
     assert shared["equal"]
 
 
-@pytest.mark.parametrize("probe", MARKED)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("probe", NAMES)
 def test_two_replicas_sweep_as_one_process_does(virtual: Arrays, probe: str) -> None:
     check_same_sweep(virtual, f"{probe}/one", f"{probe}/two")
     if probe == "sweep halved":

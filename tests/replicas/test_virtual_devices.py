@@ -107,6 +107,7 @@ def test_each_replica_draws_its_own_numbers(virtual: dict[str, np.ndarray], prob
         np.testing.assert_allclose(np.var(drawn, axis=0), 1.0, atol=0.25)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("probe", ["minimize"])
 def test_a_natural_gradient_in_the_users_own_run(
     virtual: dict[str, np.ndarray], probe: str

@@ -100,6 +100,7 @@ def _break_at(monkeypatch: pytest.MonkeyPatch, call: int, error: BaseException) 
     return calls
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("call", [2, 3], ids=["in a refresh", "at the end"])
 def test_an_ascent_that_fails_is_undone(call: int, monkeypatch) -> None:
     model = _model(True)

@@ -107,7 +107,7 @@ def test_the_log_prior_is_part_of_what_it_climbs(watch: Watch) -> None:
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "why", ["few steps", "few seconds", "labels", "mixed outputs", "fixed", "no memory"]
 )

@@ -135,6 +135,7 @@ def test_training_can_go_on_after_a_failure() -> None:
     assert result.steps == 2
 
 
+@pytest.mark.exhaustive
 def test_refused_step_of_the_policy_raise_says_so() -> None:
     """All labels are where the log density bends upwards, seen from a narrow prior."""
     X, Y = sine()

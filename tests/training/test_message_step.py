@@ -42,6 +42,7 @@ def test_it_finds_the_optimum_of_the_optimizer(name: str, compile: bool) -> None
         assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_steps_are_those_of_the_optimizer() -> None:
     graph, alone = problems.log_normal_rate(), problems.log_normal_rate()
     result = gd.fit(graph, steps=4, natural_gradient=0.4, progress=False, compile=False)

@@ -41,6 +41,7 @@ def test_same_seed_same_trace_when_compiled_and_when_subsampling() -> None:
     assert not np.array_equal(traces[0], traces[2])
 
 
+@pytest.mark.exhaustive
 def test_global_generators_are_neither_used_nor_changed() -> None:
     tf.random.set_seed(5)
     expected = tf.random.uniform([3])
@@ -179,6 +180,7 @@ def test_nan_in_the_third_batch_is_found_in_training() -> None:
     assert np.isfinite(model.elbo(sine()))
 
 
+@pytest.mark.exhaustive
 def test_label_outside_the_support_in_the_third_batch_is_found_in_training() -> None:
     import gpflow
 

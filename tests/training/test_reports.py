@@ -80,6 +80,7 @@ def test_patience_does_not_end_a_run_that_gets_better() -> None:
     assert _fit(steps=12, patience=1, evaluate_every=3).reason == "steps done"
 
 
+@pytest.mark.exhaustive
 def test_callbacks_are_called_with_step_metrics_and_model() -> None:
     calls: list = []
     model = orthogonal()
@@ -191,6 +192,7 @@ def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monk
         np.testing.assert_array_equal(values(model)[name], value, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_error_in_a_callback_comes_through() -> None:
     def fails(*_) -> None:
         raise RuntimeError("mine")

@@ -57,6 +57,7 @@ def test_newton_finds_the_optimum_of_the_mean_in_one_step() -> None:
     assert float(model.elbo(data)) == pytest.approx(optimum, abs=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_mean_learning_rate_scales_the_step_of_the_mean() -> None:
     moves = []
     for rate in (1e-3, 2e-3):
@@ -148,6 +149,7 @@ def test_keras_2_and_keras_3_agree_and_keep_their_own_rate() -> None:
     assert abs(fitted[0] - 0.3) > 0.02
 
 
+@pytest.mark.exhaustive
 def test_interrupted_step_of_keras_3_is_undone() -> None:
     gpflow.config.set_default_jitter(0.0)
     model = orthogonal()

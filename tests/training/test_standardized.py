@@ -268,6 +268,7 @@ def test_bad_arguments_are_refused(trained) -> None:
         trained.predict_f(np.ones((4, 2)))
 
 
+@pytest.mark.exhaustive
 def test_the_bound_counts_the_rows_that_it_was_trained_on() -> None:
     """Each of them changes its units, and not only those that the model was built from."""
     X, Y = sine(40)

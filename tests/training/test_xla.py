@@ -82,6 +82,7 @@ def test_the_steps_are_those_without_xla(case: str) -> None:
         np.testing.assert_allclose(ends[1][name], value, rtol=limit, atol=limit, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_xla_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are compiled without XLA here, which takes 20 seconds."""
     seen: list[object] = []

@@ -112,6 +112,7 @@ def test_two_columns_are_contours_with_both_sets_of_points() -> None:
     assert {"observations", "inducing points beta", "mean points gamma"} == _legend(figure)
 
 
+@pytest.mark.exhaustive
 def test_more_columns_are_slices_named_by_the_data_frame() -> None:
     frame = pd.DataFrame(X, columns=["age", "dose", "time"])
     model = gpflow.models.SGPR((X, Y), KERNEL(), X[:5])
@@ -128,6 +129,7 @@ def test_more_columns_are_slices_named_by_the_data_frame() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_standardized_models_are_in_the_units_of_the_data() -> None:
     own = (100.0 * X[:, :1], 500.0 + 10.0 * Y)
     model = gd.build(*own, num_inducing=5, num_mean_points=2, verbose=False)

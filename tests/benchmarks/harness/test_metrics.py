@@ -62,6 +62,7 @@ def test_direction_with_a_model_that_is_better(name: str, data: Data) -> None:
     assert metric.best([bad, good, float("nan")]) == good
 
 
+@pytest.mark.exhaustive
 def test_values_and_batches(data: Data) -> None:
     trained = model(data, True)
     mean, variance = (np.asarray(array) for array in trained.predict_y(data.X_test))

@@ -52,6 +52,7 @@ def test_declared_classes_choose_likelihood_and_latents(data: Data) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_scores_of_classes(data: Data) -> None:
     """Against a count of right answers and a mean of logarithms, in batches."""
     model = build(parse("gpflow-4"), data, Settings())

@@ -155,6 +155,7 @@ def test_predictions_are_those_of_samples():
     )
 
 
+@pytest.mark.exhaustive
 def test_some_variables_have_blocks_and_the_others_are_normal():
     part = model_of(BlockBase([("skew_normal", 1), ("laplace", 1)]), non_normal=2)
     full = model_of(BlockBase([("skew_normal", 1), ("laplace", 1), ("normal", 1)]))

@@ -189,6 +189,7 @@ def test_gradient_in_the_kernel_is_that_of_finite_differences(inducing):
     assert_allclose(gradient, (values[1] - values[0]) / 2e-4, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_verbs_of_a_gpflow_model():
     model = gp()
     copy = deepcopy(model)

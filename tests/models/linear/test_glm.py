@@ -216,6 +216,7 @@ def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, form):
     assert_allclose(covariance, V, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_the_prior_is_not_trained():
     Y = _labels("student-t")
     model = CVIGLM((X, Y), LIKELIHOODS["student-t"][0](), prior=PRIORS["full"][0]())

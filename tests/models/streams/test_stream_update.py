@@ -181,7 +181,7 @@ LIKELIHOODS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("basis", ["coupled", "orthogonal", "solve"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_other_likelihoods_stay_within_a_nat_of_all_data_together(name, basis):

@@ -201,6 +201,7 @@ def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
     assert_allclose(model.elbo(), result.elbo, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_record():
     result = logistic_run()[1]
     history = result.history

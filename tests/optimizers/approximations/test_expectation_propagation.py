@@ -55,6 +55,7 @@ def test_fixed_point_is_that_of_one_site_after_the_other(name, power):
     assert_allclose(result.history["evidence_estimate"][-1], result.evidence_estimate)
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_is_exact():
     model = evidence_model("Gaussian")
     result = ExpectationPropagation(0.3, damping=0.0).run(model)

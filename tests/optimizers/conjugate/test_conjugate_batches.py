@@ -200,7 +200,7 @@ def test_runs_on_samples_end_near_the_fixed_point(batch_size):
     assert_allclose(model.predict_f(X)[0], full.predict_f(X)[0], atol=0.15)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options", [{}, {"samples": 5, "step_size": 0.3}], ids=["quadrature", "samples"]
 )

@@ -218,6 +218,7 @@ def test_nothing_is_nan_in_a_hundred_random_problems():
         )
 
 
+@pytest.mark.exhaustive
 def test_a_run_keeps_a_record_and_stops_when_converged():
     """The change is the squared distance of the sites from where they go, as in the talk."""
     model, twin = conjugate_model(gl.Poisson()), conjugate_model(gl.Poisson())

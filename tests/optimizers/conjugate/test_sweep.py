@@ -203,6 +203,7 @@ def test_compiled_and_eager_are_the_same_and_blocks_are_traced_twice_at_most(mon
     _same_q(model, twin)
 
 
+@pytest.mark.exhaustive
 def test_step_sizes_may_be_a_function():
     """Of the number of the step, 0 in the first pass."""
     model, data = _model("logit")
@@ -210,6 +211,7 @@ def test_step_sizes_may_be_a_function():
     assert_allclose(result.history["step_size"], [1 / 2, 1 / 3, 1 / 4, 1 / 5])
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_lowers_the_bound_is_halved():
     """Counts far above their rate: a full step overshoots."""
     model, data = _model("poisson", mean_function=None)
@@ -246,6 +248,7 @@ def test_mean_points_stay_and_their_mean_counts():
     assert np.all(np.diff(result.history["elbo"]) > -1e-9)  # though the norm is sampled
 
 
+@pytest.mark.exhaustive
 def test_svgp_of_gpflow_is_swept_too():
     model, data = _model("logit")
     svgp = gpflow.models.SVGP(model.kernel, model.likelihood, BETA, mean_function=TREND)

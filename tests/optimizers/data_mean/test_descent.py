@@ -210,6 +210,7 @@ def test_noise_kernels_and_rows_that_repeat() -> None:
     assert_allclose(model.basis.a_gamma, a, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_sites_of_another_likelihood() -> None:
     data = X, labels()
     model, other = model_of(gl.Bernoulli()), model_of(gl.Bernoulli())
@@ -287,6 +288,7 @@ def test_a_descent_that_diverges_returns_no_less_than_its_start(
         assert np.isfinite(result.gap) and result.gap == result.gaps[-1] <= 2e-3
 
 
+@pytest.mark.exhaustive
 def test_an_average_that_is_not_finite_is_not_what_is_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

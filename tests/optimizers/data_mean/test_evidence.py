@@ -263,6 +263,7 @@ def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> No
         assert_allclose((found[0] - found[1]) / 2e-3, np.sum(np.abs(one)), rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     model, data = model_of(gl.Bernoulli()), (X, labels())
     solver = ConjugateGradients(tolerance=1e-6, float32=False)

@@ -152,6 +152,7 @@ def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str]) -> 
     assert not capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_single_precision() -> None:
     expected = model_of(mean_function=None)
     ConjugateGradients(tolerance=1e-4).run(expected, DATA)

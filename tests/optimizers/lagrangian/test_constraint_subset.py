@@ -73,6 +73,7 @@ def with_white_noise(N: int) -> LCLGP:
     return LCLGP((inputs(N), labels("Poisson", inputs(N))), kernel, gpflow.likelihoods.Poisson())
 
 
+@pytest.mark.exhaustive
 def test_white_noise_counts_where_an_observation_meets_itself():
     built = with_white_noise(10)
     multipliers = some_multipliers(built)

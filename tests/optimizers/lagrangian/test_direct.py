@@ -92,6 +92,7 @@ def test_one_iteration_that_gains_little_is_not_the_end():
     assert found.converged and found.elbo > -20.0
 
 
+@pytest.mark.exhaustive
 def test_the_bound_of_a_run_that_was_cut_short_is_that_of_the_model():
     model = _noisy(Laplace(0.1))
     found = CholeskyKL(max_evaluations=3).run(model)

@@ -399,6 +399,7 @@ def test_singular_subproblems_are_solved():
     assert_allclose(result.elbo, best.elbo, atol=1e-2)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_stalls_says_so(monkeypatch):
     """No step is found although the subproblem is not solved: the gap is in the warning."""
     monkeypatch.setattr(

@@ -47,6 +47,7 @@ def test_gamma_poisson_is_exact_after_one_sweep():
     assert_allclose(result.elbo, evidence, rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 def test_unknown_mean_and_precision_have_the_exact_means():
     """The factorised q has the posterior's means of m and of t; its bound is below by its
     divergence, and no more.
@@ -74,6 +75,7 @@ def fitted_regression():
     return graph, MeanFieldCVI().run(graph, tolerance=1e-28)
 
 
+@pytest.mark.exhaustive
 def test_full_sequential_steps_are_message_passing(fitted_regression):
     graph, result = fitted_regression
     p, prior = X.shape[1], problems.REGRESSION_PRIOR

@@ -262,6 +262,7 @@ def test_a_deadline_ends_a_climb_after_an_iteration():
     assert outcome.climbed.evaluations <= 4 and np.isfinite(outcome.climbed.value)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_keeps_the_best_values():
     one = model()
     shown: list[str] = []
