@@ -224,7 +224,9 @@ def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
         tf.TensorSpec([None, 2], tf.float64),
     ]
     function = tf.function(
-        lambda X, Z, V: kernel_product(kernel, X, Z, V, block=(8, 16)), input_signature=spec
+        lambda X, Z, V: kernel_product(kernel, X, Z, V, block=(8, 16)),
+        input_signature=spec,
+        autograph=False,
     )
     for sizes in ((5, 40), (33, 7), (1, 1)):
         X, Z, V, _ = _problem(rng, False, 2, *sizes)
@@ -261,6 +263,7 @@ def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     module.predict = tf.function(
         lambda X: kernel_product(module.kernel, X, module.Z, module.V, block=(8, 16), xla=xla),
         input_signature=[tf.TensorSpec([None, 3], tf.float64)],
+        autograph=False,
     )
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))

@@ -58,7 +58,7 @@ def test_a_lattice_that_misses_mass_is_noticed_and_widened():
     run = lambda alpha: expectation(  # noqa: E731
         variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 1024
     )  # noqa: E731
-    for wide in (run(Y.alpha), tf.function(run)(Y.alpha)):
+    for wide in (run(Y.alpha), tf.function(run, autograph=False)(Y.alpha)):
         assert np.max(np.abs(wide - exact)) < 1e-4 < 1e-3 < np.max(np.abs(narrow - exact))
     heavy = StudentTBase()
     assert (
@@ -129,7 +129,7 @@ def test_memory_stays_under_the_limit():
             total = tf.reduce_sum(each)
         return total, tape.gradient(total, alpha)
 
-    compiled = tf.function(both).get_concrete_function(alpha)
+    compiled = tf.function(both, autograph=False).get_concrete_function(alpha)
     gc.collect()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(
         0

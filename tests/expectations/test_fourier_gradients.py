@@ -53,7 +53,7 @@ def differences(value, point, rng, count=2, h=1e-5):
     """Slopes along some random directions in all arguments at once, one argument at a time:
     (autodiff's pairing, numeric).
     """
-    compiled = tf.function(value)
+    compiled = tf.function(value, autograph=False)
     for place, part in enumerate(point):
         for _ in range(count):
             direction = tf.constant(rng.normal(size=part.shape))

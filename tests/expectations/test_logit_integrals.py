@@ -138,7 +138,7 @@ def test_gradient_of_the_mean(traced):
             total = tf.reduce_sum(first[0] * 2.0 + first[1])
         return [*first, *outer.gradient(total, [h, sigma])]
 
-    found = tf.function(gradients)() if traced else gradients()
+    found = tf.function(gradients, autograph=False)() if traced else gradients()
     exact = li.softplus_moments(h, sigma)
     expected = [exact.d_h, exact.d_s, 2.0 * exact.d_hh + exact.d_hs, 2.0 * exact.d_hs + exact.d_ss]
     for left, right in zip(found, expected):

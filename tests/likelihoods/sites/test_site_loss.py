@@ -224,7 +224,7 @@ def test_in_a_graph_with_unknown_sizes(name):
     likelihood, case = CASES[name].make(), CASES[name]
     unknown = tf.TensorSpec([None, None], tf.float64)
 
-    @tf.function(input_signature=[unknown] * 3)
+    @tf.function(input_signature=[unknown] * 3, autograph=False)
     def run(Y, h, sigma):
         loss = own.site_loss(likelihood, Y)
         return (
