@@ -64,9 +64,16 @@ def test_bound_is_that_of_the_textbook(name, with_mean):
     if name == "Student-t, coregionalised":
         mean, variance = mean @ W.T, variance @ (W**2).T
     mean = mean + model.mean_function(X_).numpy()
-    expected = model.likelihood.variational_expectations(
-        X_, tf.constant(mean), tf.constant(variance), Y
-    )
+    if name == "Student-t, coregionalised":
+        density = conj.student_t(3.0, 0.3)
+        expected = [
+            conj.trapezoid_expectation(density, y, m, v).value
+            for y, m, v in zip(Y.numpy().T, mean.T, variance.T)
+        ]
+    else:
+        expected = model.likelihood.variational_expectations(
+            X_, tf.constant(mean), tf.constant(variance), Y
+        )
     divergence = sum(
         ref.brute_force_kl(u, V, np.zeros(len(u)), gram(model, latent))
         for latent, (u, V) in enumerate(found)
@@ -87,6 +94,9 @@ def test_bound_is_that_of_the_reference(likelihood, reference):
     model = conjugate_model(likelihood)
     random_sites(model)
     expect = conj.quadrature(reference, model.data[1].numpy()[:, 0], order=20)
+    if isinstance(likelihood, gl.StudentT):  # the nodes follow it
+        labels = model.data[1].numpy()[:, 0]
+        expect = conj.quadrature(reference, labels, 4000, conj.trapezoid_expectation)
     for form in (conj.kl_bound, conj.site_bound):
         assert_allclose(
             form(gram(model), prior_mean(model), sites_on_f(model), expect), model.elbo(), rtol=1e-9

@@ -18,6 +18,7 @@ from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
 from ...likelihoods import check_labels, observation_columns
+from ...likelihoods.labels import index_columns
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from .construction import check_parts
@@ -101,7 +102,8 @@ def check_shapes_of_data(
             "classes are one column of numbers 0, 1, 2, ...: of columns that are 0 or 1 make it by"
             " np.argmax(Y, axis=1)[:, None]"
             if of_classes
-            else f"pass num_latent_gps={Y.shape[1]} to the model, or choose a column of Y"
+            else f"pass num_latent_gps={Y.shape[1] - index_columns(likelihood)} to the model, or"
+            " choose a column of Y"
         )
         raise DataError(
             f"Y has {Y.shape[1]} columns and the model expects {columns}"
