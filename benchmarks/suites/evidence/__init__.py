@@ -29,6 +29,7 @@ from gpflow_decoupled.optimizers.data_mean.row_features import project_rows
 
 from ...harness.data import inducing_points, load
 from ...harness.machine import clock
+from ...harness.pictures import Figure, Panel, Series
 from ...harness.report import Section, Table
 from ...harness.runner import Part, Suite
 
@@ -169,7 +170,19 @@ def _section(rows: list[Row], options: argparse.Namespace) -> Section:
         Table(f"Nats per row short of the evidence: {title}", header, cells),
         Table("Products / processor seconds", header, costs),
     ]
-    return Section(tables, [], NOTES)
+    panels = [_panel(rows, task) for task in dict.fromkeys(row.task for row in rows)]
+    figure = Figure("evidence", "Lower bounds, at the exact mean or none.", panels)
+    return Section(tables, [figure], NOTES)
+
+
+def _panel(rows: list[Row], task: str) -> Panel:
+    """Lower bounds against the noise."""
+    series = []
+    for bound in dict.fromkeys(row.bound for row in rows if not row.bound.startswith("interval")):
+        mine = [row for row in rows if row.task == task and row.bound == bound]
+        noises, short = [row.noise for row in mine], [row.short for row in mine]
+        series.append(Series(bound, noises, short, "collapsed" in bound))
+    return Panel(task, "noise variance", "nats per row short", series, "xy")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

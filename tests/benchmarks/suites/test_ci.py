@@ -334,6 +334,20 @@ def test_affine(results: Path) -> None:
     )
 
 
+def test_evidence(results: Path) -> None:
+    """Lower bounds are below the exact evidence and in their order, certain upper ones above."""
+    content, text = load(results, "evidence")
+    short = {row["bound"]: row["short"] for row in content["results"]}
+    upper = short.pop("interval, 5 neighbours: certain upper")
+    del short["interval, 5 neighbours: estimated upper"]
+    assert min(short.values()) > -1e-8 > upper and len(short) == 8
+    for where in ("collapsed", "exact mean"):
+        names = [f"{name}, {where}" for name in ("Titsias 2025", "CGLB", "ELBO")]
+        assert short[names[0]] < short[names[1]] < short[names[2]]
+    assert short["CGLB, exact mean"] < short["CGLB, collapsed"]
+    assert "## Nats per row short of the evidence" in text
+
+
 def test_sparse(results: Path) -> None:
     """The bound is below the exact evidence; FITC's objective is not."""
     content, text = load(results, "sparse")
