@@ -254,7 +254,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         self,
         data: RegressionData,
         *,
-        num_neighbours: int = 60,
+        num_neighbours: int = 100,
         tolerance: float = 0.1,
         probes: int = 0,
         seed: int = 0,

@@ -26,7 +26,7 @@ class EvidenceOfOwnData:
     def evidence(
         self,
         *,
-        num_neighbours: int = 60,
+        num_neighbours: int = 100,
         tolerance: float = 0.1,
         probes: int = 0,
         seed: int = 0,
