@@ -99,7 +99,7 @@ def build(
         all rows of X.
     :param seed: of the choice of points, rows of X of greatest conditional variance.
     :param seconds: of `kernel="auto"`, after which it tries no other candidate; each takes some
-        four seconds of a core.
+        five seconds of a core.
     :param verbose: False prints nothing.
     :return: the model, for `gpflow_decoupled.fit`.
     :raises DataError: for unusable data, labels outside of the support, and invalid counts.

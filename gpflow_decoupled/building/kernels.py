@@ -33,7 +33,7 @@ NORMAL_SCORES = "the same of normal scores"
 """The best of them on inputs that are replaced by their ranks."""
 _ROWS, _EVALUATIONS, _NEIGHBOURS = 2000, 20, 30
 _JUDGING_NEIGHBOURS = 64
-"""Of the short run of each kernel, some four processor seconds. Few rows and neighbours are for
+"""Of the short run of each kernel, some five processor seconds. Few rows and neighbours are for
 speed: close scores may change places in a longer run."""
 
 
