@@ -35,6 +35,8 @@ class Evaluation:
     :param restore_best: where patience stops a run, return to the Parameters of the best
         evaluation, `FitResult.restored_step`. The copy needs the memory of Parameters and
         optimizers.
+    :param units: standard deviations [P] of Y, which a `Standardized` model sets: scores are those
+        of Y in its units.
     :raises DataError: for numbers out of range, and with neither data nor patience.
 
     Example::
@@ -46,6 +48,7 @@ class Evaluation:
     every: int = 500
     patience: int | None = None
     restore_best: bool = True
+    units: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_whole(1, every=self.every, **given(patience=self.patience))
@@ -91,7 +94,10 @@ def checked(
 
 
 def held_out_metrics(
-    model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096
+    model: GPModel,
+    data: Sequence[npt.ArrayLike],
+    chunk: int = 4096,
+    units: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Score a model's predictions of held-out data.
 
@@ -99,6 +105,7 @@ def held_out_metrics(
         `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows predicted at once, to bound memory.
+    :param units: [P], by which Y was divided, for scores in the units of Y.
     :return: "rmse" of the predictive mean E[y], and "log_density", the mean log predictive density
         in nats per observation. For labels "rmse" is the root of the Brier score.
 
@@ -109,7 +116,9 @@ def held_out_metrics(
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
     X, Y = _observed(model, data)
-    has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
+    factor = 1.0 if units is None else units
+    has_posterior = not isinstance(model, AffineIndependentGP) and not hasattr(model, "table")
+    has_posterior = has_posterior and hasattr(model, "posterior")
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
@@ -118,8 +127,9 @@ def held_out_metrics(
             tf.convert_to_tensor(Y[start : start + chunk]),
         )
         predicted, density = score(x, y)
-        densities.append(density.numpy())
-        squares.append(np.square(_errors(_likelihood_of(model), predicted.numpy(), y.numpy())))
+        densities.append(density.numpy() - np.sum(np.log(factor)))
+        errors = _errors(_likelihood_of(model), predicted.numpy(), y.numpy())
+        squares.append(np.square(factor * errors))
     return {
         "rmse": float(np.sqrt(np.mean(np.concatenate(squares)))),
         "log_density": float(np.mean(np.concatenate(densities))),
@@ -127,7 +137,7 @@ def held_out_metrics(
 
 
 def _likelihood_of(model: GPModel) -> Likelihood:
-    return model.likelihood if hasattr(model, "likelihood") else model.model.likelihood
+    return model.model.likelihood if hasattr(model, "table") else model.likelihood
 
 
 def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:

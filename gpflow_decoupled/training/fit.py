@@ -5,13 +5,14 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.monitor import Monitor
 
+from ..errors import DataError, NumericalError, WorkerError
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from .batches import Data
 from .beginning import Beginning
@@ -138,8 +139,9 @@ every 20 steps and at the end | `optimizer` |
     arguments = dict(locals())  # first of all: the options by name
     del arguments["model"], arguments["data"]
     usual: Mapping[str, object] = {}
+    in_units: Callable[[FitResult], FitResult] = _unchanged
     if hasattr(model, "on_scale"):  # of a `Standardized`, which is built on this function
-        usual = model.usual_options
+        usual, in_units = model.usual_options, model.result_in_units
         model, data, arguments["evaluation"] = model.on_scale(data, evaluation)
     route = route_for(model)
     asked = chosen(arguments)
@@ -157,4 +159,15 @@ every 20 steps and at the end | `optimizer` |
         options = replace(options, evaluation=checked(view, options.evaluation))
         plan = route.plan(view, data, options)
         begin = Beginning(view, plan.batches, options, lambda: accept(view, plan.batches))
-        return Run(model, plan, options, begin).go()  # which changes the model from here on
+        try:
+            result = Run(model, plan, options, begin).go()  # changes the model from here on
+        except (NumericalError, DataError, WorkerError) as error:
+            if isinstance(error.result, FitResult):
+                error.result = in_units(error.result)
+            raise
+        return in_units(result)
+
+
+def _unchanged(result: FitResult) -> FitResult:
+    """The record of a model that is in the units of its data."""
+    return result

@@ -63,7 +63,9 @@ class Scores:
         """Score the model on the held-out data, if there are any."""
         if self.evaluation is None or self.evaluation.data is None:
             return {}
-        metrics = metrics_of_all(self.group, self.model, self.evaluation.data)
+        metrics = metrics_of_all(
+            self.group, self.model, self.evaluation.data, self.evaluation.units
+        )
         self.history.append(evaluation_step=done, evaluation_seconds=seconds, **metrics)
         return metrics
 

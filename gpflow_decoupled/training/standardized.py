@@ -13,10 +13,14 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
+from gpflow.posteriors import PrecomputeCacheType
 
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
+from ..pathwise import pathwise_samples
 from ..replicas import starts_passes
 from ..summaries import model_line
 from .batches import Data, Passes
@@ -26,7 +30,9 @@ from .normal_scores import NormalScores
 from .result import FitResult
 from .scaled_build import Build, Scaling, build_scaled, scaled_columns
 from .standardization import Standardization
+from .standardized_posterior import StandardizedPosterior
 from .tables import Table
+from .units import kernel_in_units, likelihood_in_units, result_in_units
 
 
 class Standardized(tf.Module):
@@ -145,7 +151,7 @@ class Standardized(tf.Module):
 
         :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their
             own units.
-        :return: the record of the run, whose bounds and scores are those of standardised data.
+        :return: the record of the run, whose bounds and scores are in the units of the data.
         """
         return fit(self, **options)
 
@@ -165,11 +171,11 @@ class Standardized(tf.Module):
 
             fit(model, (X, Y))  # calls it
         """
-        if isinstance(evaluation, Evaluation):
-            held_out = None if evaluation.data is None else self._held_out(evaluation.data)
-            evaluation = replace(evaluation, data=held_out)
-        elif evaluation is not None:
-            evaluation = self._held_out(evaluation)
+        if evaluation is not None:
+            given = evaluation if isinstance(evaluation, Evaluation) else Evaluation(evaluation)
+            held_out = None if given.data is None else self._held_out(given.data)
+            scale = None if self.outputs is None else self.outputs.scale.numpy()
+            evaluation = replace(given, data=held_out, units=scale)
         return self.model, self._inside(data), evaluation
 
     def _inside(self, data: Data) -> Data:
@@ -205,13 +211,14 @@ class Standardized(tf.Module):
                     " another: call fit(model) for those rows, and build a new model of others."
                 )
 
-    def elbo(self) -> tf.Tensor:
-        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in
-        the units of Y.
+    def elbo(self, data: Sequence[TensorType] | None = None) -> tf.Tensor:
+        """The evidence lower bound in nats, a scalar: a bound on log p(Y) in the units of Y.
 
         Where the model was trained on more data than it was built from, it is estimated from the
         latter.
 
+        :param data: X and Y in their units, for a model that does not own its data; by default
+            those that it was built from.
         :raises ModelError: for an `NNGP`, which has no bound.
         """
         if not hasattr(self.model, "elbo"):
@@ -219,10 +226,74 @@ class Standardized(tf.Module):
                 f"{type(self.model).__name__} has no bound of the evidence: compare models by"
                 " model.model.leave_one_out(rows).log_density.mean()."
             )
-        data = self._data
-        bound = self.model.elbo() if data is None else self.model.elbo(data)
-        rows = len(self.model.data[0]) if data is None else self.model.num_data or len(self._X)
-        return bound - tf.cast(rows, bound.dtype) * self._log_scale(bound.dtype)
+        if data is None and self._data is None:
+            return self.model.elbo() - self.log_scale()
+        X, Y = (self._X, self._Y) if data is None else self._standardised(data)
+        if self._data is None:
+            self._check_own(X, Y)
+            return self.elbo()
+        return self.model.elbo((X, Y)) - self.log_scale(int(tf.shape(X)[0]))
+
+    def log_scale(self, rows: int | None = None) -> tf.Tensor:
+        """The log determinant of dY/dz in nats, a scalar, by which bounds in units of Y are less.
+
+        :param rows: N of the data of a bound; by default those that the model was built from. A
+            model that knows the size of the whole data set counts that.
+        """
+        total = self._X.shape[0] if rows is None else rows
+        if not hasattr(self.model, "data"):
+            total = getattr(self.model, "num_data", None) or total
+        return tf.cast(total, default_float()) * self._log_scale(default_float())
+
+    def result_in_units(self, result: FitResult) -> FitResult:
+        """The record of a run of the model inside, with bounds in the units of Y."""
+        return result_in_units(result, float(self.log_scale()))
+
+    @property
+    def kernel(self) -> Kernel:
+        """A copy of the kernel in the units of the data, see `units.kernel_in_units`."""
+        return kernel_in_units(self.model.kernel, self.inputs, self.outputs)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood; a copy whose noise is in units of Y where Y is standardised."""
+        return likelihood_in_units(self.model.likelihood, self.outputs)
+
+    def posterior(
+        self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> StandardizedPosterior:
+        """Predictions of f with the present factorisations; "variable" ones can be exported."""
+        return StandardizedPosterior(self, self.model.posterior(precompute_cache))
+
+    def update(self, data: Sequence[TensorType], **options: Any) -> Any:
+        """Take in new data, X and Y in their units, by `update` of the model inside.
+
+        :raises ModelError: for a model without it.
+        """
+        if not hasattr(self.model, "update"):
+            raise ModelError(f"{type(self.model).__name__} has no update: build it of all data.")
+        X, Y = self._standardised(data)
+        record = self.model.update((X, Y), **options)
+        if hasattr(self.model, "data"):
+            self._X = np.concatenate([self._X, np.asarray(X)])
+            self._Y = np.concatenate([self._Y, np.asarray(Y)])
+        return record
+
+    def pathwise_samples(
+        self, num_samples: int, **options: Any
+    ) -> Callable[[TensorType], tf.Tensor]:
+        """Draw functions of the posterior: X [N, D] -> [S, N, P] in the units of the data.
+
+        :param num_samples: S.
+        :param options: of `pathwise.pathwise_samples`.
+        """
+        draws = pathwise_samples(self.model, num_samples, **options)
+
+        def function(X: TensorType) -> tf.Tensor:
+            values = draws(self.encoded(X))
+            return values if self.outputs is None else self.outputs.inverse_transform(values)
+
+        return function
 
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
@@ -233,7 +304,7 @@ class Standardized(tf.Module):
         moments = self.model.predict_f(
             self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
-        return self._in_units(moments, full_cov, full_output_cov)
+        return self.in_units(moments, full_cov, full_output_cov)
 
     def predict_y(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
@@ -244,7 +315,7 @@ class Standardized(tf.Module):
         moments = self.model.predict_y(
             self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
-        return self._in_units(moments, full_cov, full_output_cov)
+        return self.in_units(moments, full_cov, full_output_cov)
 
     def predict_log_density(
         self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
@@ -302,10 +373,12 @@ class Standardized(tf.Module):
         total = 0.0 if self.outputs is None else tf.reduce_sum(tf.math.log(self.outputs.scale))
         return tf.cast(total, dtype)
 
-    def _in_units(
+    def in_units(
         self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean [..., N, P] and variances or covariances in the units of Y."""
+        """Return standardised moments of f or y, mean [..., N, P] and variances or covariances, in
+        the units of Y.
+        """
         mean, cov = moments
         if self.outputs is None:
             return mean, cov

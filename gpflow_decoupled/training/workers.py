@@ -57,13 +57,18 @@ def next_batch(group: Group, batches: Batches, step: int) -> Batch:
     return group.together(lambda: batches(step))
 
 
-def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) -> dict[str, float]:
+def metrics_of_all(
+    group: Group,
+    model: GPModel,
+    data: Sequence[npt.ArrayLike],
+    units: np.ndarray | None = None,
+) -> dict[str, float]:
     """`held_out_metrics` of X [N, D], Y [N, P], shared by the workers; one message."""
     X, Y = (np.asarray(array) for array in data)
     if group.workers == 1 or len(X) < group.workers:
-        return held_out_metrics(model, data)
+        return held_out_metrics(model, data, units=units)
     own = X[group.number :: group.workers], Y[group.number :: group.workers]
-    found = held_out_metrics(model, own)
+    found = held_out_metrics(model, own, units=units)
     means = np.array([1.0, found["rmse"] ** 2, found["log_density"]])
     rows, squares, densities = np.sum(group.gather(len(own[0]) * means), axis=0)
     return {"rmse": float(np.sqrt(squares / rows)), "log_density": float(densities / rows)}

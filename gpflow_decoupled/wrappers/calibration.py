@@ -43,7 +43,7 @@ def plot_calibration(
     Cost: a prediction at N inputs.
 
     :param model: any GPflow model, or a `Standardized` one.
-    :param data: X [N, D] and Y [N, 1].
+    :param data: X [N, D] and Y [N, 1]; or the frame of a model of a data frame.
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of binary labels.
     :return: the axes.
@@ -56,7 +56,8 @@ def plot_calibration(
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
     check_whole(1, num_bins=num_bins)
-    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    given = model.table.arrays(data) if isinstance(model, Standardized) else as_pair(data)
+    X, Y = (as_values(array, name) for array, name in zip(given, "XY"))
     for array, name in ((X, "X"), (Y, "Y")):
         check_finite_entries(array, name)
     if Y.ndim != 2 or Y.shape[1] != 1:

@@ -101,8 +101,12 @@ def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None
         )
     if data is None:
         raise DataError(f"This {type(model).__name__} does not keep its data: pass (X, Y).")
-    given = as_pair(data)
-    names = [str(name) for name in getattr(given[0], "columns", ())]
+    given: Sequence[object]
+    if isinstance(model, Standardized) and model.table.columns:
+        given, names = model.table.arrays(data), list(model.table.names)
+    else:
+        given = as_pair(data)
+        names = [str(name) for name in getattr(given[0], "columns", ())]
     X, Y = (
         as_values(array, name, float_type(inside(model).kernel)) for array, name in zip(given, "XY")
     )

@@ -1,0 +1,40 @@
+"""The cached posterior of a model of standardised data, in the units of the data."""
+
+from __future__ import annotations
+
+__all__ = ["StandardizedPosterior"]
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
+
+if TYPE_CHECKING:
+    from .standardized import Standardized
+
+
+class StandardizedPosterior(tf.Module):
+    """Predictions of f from factorisations that were computed once, in the units of the data.
+
+    `inside` is the posterior of standardised data. Example::
+
+        posterior = model.posterior()
+        mean, variance = posterior.predict_f(Xnew)
+    """
+
+    def __init__(self, model: Standardized, inside: AbstractPosterior) -> None:
+        super().__init__()
+        self.model, self.inside = model, inside
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D], as those of `Standardized.predict_f`."""
+        X = self.model.encoded(Xnew)
+        moments = self.inside.predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        return self.model.in_units(moments, full_cov, full_output_cov)
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute the factorisations again from the present Parameters."""
+        self.inside.update_cache(precompute_cache)

@@ -1,0 +1,152 @@
+"""A built model has the parts and verbs of a model, all in the units of the data."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, ModelError
+from gpflow_decoupled.training import held_out_metrics
+from gpflow_decoupled.wrappers import plot_calibration, plot_posterior
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform([100.0, -2.0], [300.0, 5.0], (30, 2))
+Y = 150.0 + np.stack([40.0 * np.sin(X[:, 0] / 30.0), 1e-2 * X[:, 1]], axis=1)
+Y += [4.0, 1e-3] * RNG.standard_normal(Y.shape)
+NEW = X[:6] + [3.0, 0.1]
+
+
+@pytest.fixture(scope="module")
+def exact() -> gd.Standardized:
+    model = gd.build(X, Y[:, :1], verbose=False)
+    gd.fit(model, steps=15, progress=False)
+    return model
+
+
+def test_kernel_and_likelihood_are_in_units(exact) -> None:
+    """GPflow's model of them, in the units of the data, has the same posterior."""
+    mean = gpflow.functions.Constant(exact.outputs.mean)
+    twin = gpflow.models.GPR((X, Y[:, :1]), exact.kernel, mean, likelihood=exact.likelihood)
+    for ours, theirs in (
+        (exact.predict_f(NEW), twin.predict_f(NEW)),
+        (exact.predict_y(NEW), twin.predict_y(NEW)),
+    ):
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-7)
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+    assert float(exact.elbo()) == pytest.approx(float(twin.log_marginal_likelihood()), rel=1e-7)
+    lengths = exact.model.kernel.lengthscales.numpy() * X.std(axis=0)
+    np.testing.assert_allclose(exact.kernel.lengthscales, lengths)
+
+
+def test_a_record_is_in_units(exact) -> None:
+    held_out = (NEW, Y[:6, :1])
+    model = gd.build(X, Y[:, :1], verbose=False)
+    result = gd.fit(model, steps=10, evaluation=held_out, progress=False)
+    scores = held_out_metrics(model, held_out)
+    assert result.elbo == pytest.approx(float(model.elbo()), rel=1e-9)
+    assert result.history["elbo"][-1] == pytest.approx(result.elbo)
+    for name in ("rmse", "log_density"):
+        assert result.history[name][-1] == pytest.approx(scores[name], rel=1e-9)
+
+
+def test_scores_of_outputs_of_other_sizes_are_in_units() -> None:
+    held_out = (NEW, Y[:6])
+    model = gd.build(X, Y, num_inducing=8, num_mean_points=0, verbose=False)
+    options = {"compile": False, "progress": False, "batch_size": None}
+    result = gd.fit(model, (X, Y), steps=2, evaluation=held_out, **options)
+    scores = held_out_metrics(model, held_out)
+    for name in ("rmse", "log_density"):
+        assert result.history[name][-1] == pytest.approx(scores[name], rel=1e-9)
+    assert isinstance(model.kernel, gpflow.kernels.SeparateIndependent)
+    np.testing.assert_allclose(
+        model.likelihood.variance,
+        model.model.likelihood.variance.numpy() * Y.std(axis=0) ** 2,
+    )
+    whole = float(model.elbo())
+    assert float(model.elbo((X, Y))) == pytest.approx(whole)
+    half = float(model.elbo((X[:15], Y[:15])))
+    assert np.isfinite(half) and half != whole
+
+
+def test_a_posterior_is_cached_in_units(exact, tmp_path) -> None:
+    posterior = exact.posterior("variable")
+    for ours, theirs in zip(posterior.predict_f(NEW), exact.predict_f(NEW)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+    class Server(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.posterior = posterior
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
+        def predict(self, inputs):
+            return self.posterior.predict_f(inputs)
+
+    tf.saved_model.save(Server(), str(tmp_path / "served"))
+    served = tf.saved_model.load(str(tmp_path / "served"))
+    np.testing.assert_allclose(served.predict(tf.constant(NEW))[0], exact.predict_f(NEW)[0], rtol=1e-9)
+
+
+def test_functions_are_drawn_in_units(exact) -> None:
+    draws = exact.pathwise_samples(300, num_frequencies=300)
+    values = np.asarray(draws(NEW))
+    mean, variance = (part.numpy() for part in exact.predict_f(NEW))
+    assert values.shape == (300, 6, 1)
+    error = 5.0 * np.sqrt(variance / 300.0) + 0.1 * np.sqrt(variance)
+    assert np.all(np.abs(values.mean(axis=0) - mean) < error)
+
+
+def test_new_rows_are_taken_in_units(exact) -> None:
+    model = gpflow.utilities.deepcopy(exact)
+    model.update((NEW, Y[:6, :1]))
+    assert model.shape == (36, 2) and len(model.training_data[0]) == 36
+    np.testing.assert_allclose(model.training_data[0][-6:], NEW)
+    gd.optimizers.ConjugateComputation(1.0).run(model.model)
+    assert np.isfinite(float(model.elbo()))
+
+
+def test_plots_are_in_units(exact) -> None:
+    axes = plot_calibration(exact, (NEW, Y[:6, :1]))
+    assert axes.get_xlabel() == "predictive quantile"
+    frame = pd.DataFrame({"age": X[:, 0], "town": ["a", "b"] * 15, "rent": Y[:, 0]})
+    model = gd.build(frame, "rent", verbose=False)
+    gd.fit(model, frame, steps=2, progress=False)
+    assert plot_calibration(model, frame) is not None
+    figure = plot_posterior(model, frame, num_points=5)
+    assert [ax.get_xlabel() for ax in figure.axes][:3] == ["age", "town=a", "town=b"]
+
+
+def test_parts_of_a_kernel_keep_their_units() -> None:
+    """A kernel handed over is in units of X; its variance is in those of Y at last."""
+    parts = gpflow.kernels
+    own = parts.Matern32(lengthscales=40.0, active_dims=[0]) * parts.Periodic(
+        parts.SquaredExponential(active_dims=[0]), period=60.0
+    ) + parts.Linear(active_dims=[1])
+    model = gd.build(X, Y[:, :1], kernel=own, verbose=False)
+    np.testing.assert_allclose(model.kernel(X), own(X) * Y[:, 0].std() ** 2, rtol=1e-9)
+    scaled = gd.build(X, Y[:, :1], kernel=own, scale="both", verbose=False)
+    with pytest.raises(ModelError, match="Periodic of scaled X has no form in units"):
+        _ = scaled.kernel
+    noisy = gpflow.likelihoods.Gaussian(gpflow.functions.Constant(0.1))
+    with pytest.raises(ModelError, match="Noise that depends on the inputs"):
+        _ = gd.build(X, Y[:, :1], noisy, verbose=False).likelihood
+
+
+def test_other_noise_is_in_units() -> None:
+    for name in ("student_t", "laplace"):
+        model = gd.build(X, Y[:, :1], name, verbose=False)
+        expected = model.model.likelihood.scale.numpy() * Y[:, 0].std()
+        np.testing.assert_allclose(model.likelihood.scale, expected)
+    counts = np.round(Y[:, :1])
+    model = gd.build(X, counts, "poisson", verbose=False)
+    assert model.likelihood is model.model.likelihood
+
+
+def test_other_data_of_a_full_gp_have_no_bound(exact) -> None:
+    assert float(exact.elbo((X, Y[:, :1]))) == pytest.approx(float(exact.elbo()))
+    with pytest.raises(DataError, match="CVIGP owns the 30 rows"):
+        exact.elbo((NEW, Y[:6, :1]))
