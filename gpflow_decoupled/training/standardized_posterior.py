@@ -4,14 +4,23 @@ from __future__ import annotations
 
 __all__ = ["StandardizedPosterior"]
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
-if TYPE_CHECKING:
-    from .standardized import Standardized
+
+class _Units(Protocol):
+    """What a posterior asks of its `Standardized` model."""
+
+    def encoded(self, Xnew: object) -> tf.Tensor:
+        """Inputs [..., N, D] as the model inside sees them."""
+
+    def in_units(
+        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments [..., N, P] in the units of Y."""
 
 
 class StandardizedPosterior(tf.Module):
@@ -23,7 +32,7 @@ class StandardizedPosterior(tf.Module):
         mean, variance = posterior.predict_f(Xnew)
     """
 
-    def __init__(self, model: Standardized, inside: AbstractPosterior) -> None:
+    def __init__(self, model: _Units, inside: AbstractPosterior) -> None:
         super().__init__()
         self.model, self.inside = model, inside
 

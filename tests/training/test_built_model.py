@@ -88,7 +88,8 @@ def test_a_posterior_is_cached_in_units(exact, tmp_path) -> None:
 
     tf.saved_model.save(Server(), str(tmp_path / "served"))
     served = tf.saved_model.load(str(tmp_path / "served"))
-    np.testing.assert_allclose(served.predict(tf.constant(NEW))[0], exact.predict_f(NEW)[0], rtol=1e-9)
+    found = served.predict(tf.constant(NEW))
+    np.testing.assert_allclose(found[0], exact.predict_f(NEW)[0], rtol=1e-9)
 
 
 def test_functions_are_drawn_in_units(exact) -> None:
