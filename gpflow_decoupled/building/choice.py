@@ -70,7 +70,8 @@ def build(
 
     X is standardised unless you pass a kernel, which is in units of X; indices, and columns of 0
     and 1 that stand for words, booleans and gaps, never are. Y is standardised if it is f plus
-    noise ("gaussian", "student_t", "laplace"). Predictions are in the units of X and Y, and
+    noise ("gaussian", "student_t", "laplace"). Without inducing points "gaussian" has a noise for
+    each output. Predictions are in the units of X and Y, and
     `model.model` is the model inside. If the mean of
     Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant mean function
     starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
@@ -122,7 +123,7 @@ def build(
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
         """The model of standardised X [N, D] and the likelihood's Y [N, P]."""
-        density = likelihood_for(likelihood, Y)
+        density = likelihood_for(likelihood, Y, each=not chosen_points)
         given = kernel
         if isinstance(kernel, str) and kernel == AUTO:
             _check_auto(density)

@@ -31,8 +31,10 @@ from ..likelihoods import (
 )
 from ..models.checks import check_likelihood
 
+_NOISE = 0.1
+"""Variance at the start, of standardised Y; one for each output."""
 NAMES: Mapping[str, Callable[[], Likelihood]] = {
-    "gaussian": lambda: gpflow.likelihoods.Gaussian(0.1),
+    "gaussian": lambda: gpflow.likelihoods.Gaussian(_NOISE),
     "student_t": lambda: gpflow.likelihoods.StudentT(scale=0.3, df=4.0),
     "laplace": lambda: Laplace(0.3),
     "bernoulli": BernoulliLogit,
@@ -78,11 +80,14 @@ def takes_classes(likelihood: str | Likelihood) -> bool:
     return isinstance(likelihood, _OF_CLASSES)
 
 
-def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
+def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, each: bool = False) -> Likelihood:
     """Return a new likelihood by name, or a copy of the one passed.
+
 
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
+    :param each: give "gaussian" a noise variance for each output, so that a quiet one has narrow
+        intervals.
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
         1, ..., C - 1.
@@ -96,6 +101,8 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
         made = gpflow.utilities.deepcopy(likelihood)
     elif likelihood == "multiclass":
         made = class_likelihood(_count_classes(Y))
+    elif likelihood == "gaussian" and each and Y.shape[1] > 1:
+        made = gpflow.likelihoods.Gaussian(np.full(Y.shape[1], _NOISE))
     else:
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         made = NAMES[likelihood]()

@@ -132,6 +132,21 @@ def test_what_is_passed_is_copied_and_used() -> None:
     assert isinstance(made.model.kernel, gpflow.kernels.Linear)
 
 
+def test_each_output_has_a_noise_of_its_own() -> None:
+    """A quiet output beside a loud one has intervals of its own width."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (60, 1))
+    noise = np.array([0.02, 0.5])
+    Y = np.hstack([np.sin(X), np.cos(X)]) + noise * rng.standard_normal((60, 2))
+    model = gd.build(X, Y, verbose=False)
+    gd.fit(model, (X, Y), progress=False)
+    np.testing.assert_allclose(np.sqrt(model.likelihood.variance), noise, rtol=0.3)
+    spread = np.sqrt(np.mean(model.predict_y(X)[1], axis=0))
+    np.testing.assert_allclose(spread, noise, rtol=0.4)
+    sparse = gd.build(X, Y, num_inducing=5, verbose=False)
+    assert sparse.model.likelihood.variance.shape == ()
+
+
 BINARY = np.array([[0.0], [1.0], [1.0], [0.0]])
 
 
