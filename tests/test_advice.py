@@ -169,6 +169,7 @@ def batches(rows: int = 40) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows]))
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize(
     "dataset",
     [

@@ -67,6 +67,7 @@ def _cvigp(X: np.ndarray, Y: np.ndarray, name: str) -> gpflow.models.GPModel:
     return gd.models.CVIGP((X, Y), kernel, likelihood, mean_function=mean)
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("make", [_svgp, _cvigp])
 def test_an_index_is_never_scaled(make, name: str) -> None:
@@ -77,6 +78,7 @@ def test_an_index_is_never_scaled(make, name: str) -> None:
     np.testing.assert_array_equal(seen[:, 1], TASK)
 
 
+@pytest.mark.costly(keep=5)
 @pytest.mark.parametrize("wrong", [0.5, 3.0, -1.0])
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_no_index_is_refused_by_name(name: str, wrong: float) -> None:

@@ -56,7 +56,7 @@ def _dense(kernel: Any, column: int) -> tuple[np.ndarray, ...]:
     return k.K_x, k.Q_x, np.full(N, NOISE), Y[:, column] - TREND(X).numpy()[:, 0]
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("latents, own", [(1, False), (2, False), (2, True)])
 def test_the_bound_is_above_the_classical_one_by_the_gain_of_the_reference(

@@ -143,6 +143,7 @@ def test_other_kinds_of_columns() -> None:
     np.testing.assert_array_equal(Y, [[1.0], [2.0], [4.0]])
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["series", "words", "frame"])
 def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     X = np.arange(6.0)[:, None]

@@ -75,6 +75,7 @@ def test_the_solution_is_the_dense_one(latents: int, own: bool) -> None:
     assert_allclose(model.elbo(data), _solver("points").run(model, data).elbo, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_little_noise_takes_few_products() -> None:
     found = {}
     for kind in ("points", "neighbours"):
@@ -102,6 +103,7 @@ CHOICES: dict[str, tuple[Any, dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CHOICES)
 def test_neighbours_are_chosen_where_points_leave_much(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ def test_a_shared_parameter_has_one_place():
     assert len(LogCoordinates([kernel.variance, kernel.variance]).pack()) == 1
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [Y, MISSING], ids=["complete", "missing"])
 def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     monkeypatch.setattr("gpflow_decoupled.optimizers.neighbours.row_densities._BLOCK", 11)
