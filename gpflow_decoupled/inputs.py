@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
     "check_type", "check_whole", "float_type", "is_number", "is_whole", "of_known_rank",
-    "stays_on_disk",
+    "stays_on_disk", "use_column",
 ]  # fmt: skip
 
 import math
@@ -192,6 +192,11 @@ def of_known_rank(array: Array, columns: int | None = None) -> Array:
     if isinstance(array, tf.Tensor) and array.shape.rank is None:
         return tf.ensure_shape(array, [None, columns])
     return array
+
+
+def use_column(name: str) -> str:
+    """The advice for an array of rank 1 that should be a matrix of one column."""
+    return f"use {name}[:, None], or {name}.to_numpy()[:, None] of a pandas Series"
 
 
 def as_pair(data: object) -> tuple[object, object]:

@@ -145,6 +145,10 @@ def test_a_mistake_gets_a_sentence(name: str) -> None:
 
 
 def test_advice_works() -> None:
+    series = pytest.importorskip("pandas").Series(Y[:, 0])
+    with pytest.raises(DataError, match=r"or Y.to_numpy\(\)\[:, None\] of a pandas Series"):
+        models.CVIGP((X, series), gpflow.kernels.Matern52(), GAUSSIAN(0.1))
+    models.CVIGP((X, series.to_numpy()[:, None]), gpflow.kernels.Matern52(), GAUSSIAN(0.1))
     data, labels = one_hot()
     classes((data, np.argmax(labels, axis=1)[:, None]))
     bernoulli((Y > 0).astype(float))

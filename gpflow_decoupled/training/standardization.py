@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from ..errors import DataError
-from ..inputs import as_array, as_values
+from ..inputs import as_array, as_values, use_column
 from ..summaries import one_line
 from ..user_warnings import warn_user
 
@@ -103,7 +103,7 @@ def checked_columns(array: npt.ArrayLike, name: str) -> np.ndarray:
     """The array [N, D] in float64; raises `DataError` for others, and for fewer than two rows."""
     values = as_values(array, name)
     if values.ndim != 2:
-        fix = f"use {name}[:, None]" if values.ndim == 1 else f"{name} must be a matrix"
+        fix = use_column(name) if values.ndim == 1 else f"{name} must be a matrix"
         raise DataError(f"{name} has shape {values.shape}; {fix}.")
     if values.shape[1] == 0:
         raise DataError(f"{name} has no columns; pass a matrix with at least one.")

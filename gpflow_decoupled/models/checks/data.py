@@ -16,7 +16,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLi
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
-from ...inputs import check_finite_entries, check_type, check_whole, is_whole
+from ...inputs import check_finite_entries, check_type, check_whole, is_whole, use_column
 from ...likelihoods import check_labels, observation_columns
 from ...likelihoods.labels import index_columns
 from ...summaries import short_repr
@@ -85,7 +85,7 @@ def check_shapes_of_data(
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
         if rank not in (2, None):
-            fix = f"use {name}[:, None]" if rank == 1 else f"{name} must be a matrix"
+            fix = use_column(name) if rank == 1 else f"{name} must be a matrix"
             raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
         if rank == 2 and array.shape[1] == 0:
             raise DataError(f"{name} has no columns; pass a matrix with at least one.")
