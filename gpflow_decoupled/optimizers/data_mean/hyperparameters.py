@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "bound_at_sites", "climb", "evidence_at", "hyperparameters_of", "sampled_neighbours",
-]  # fmt: skip
+__all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -12,14 +10,12 @@ from typing import cast
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel
 from gpflow.models import GPModel
 from gpflow.optimizers import Scipy
 
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
-from ...covariances.latents import prior_variance, split_latents
-from ...covariances.neighbours import Conditioning, ordered_neighbours
+from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
 from ...inducing.variables import point_values
 from ...lbfgs import LBFGSRun, lbfgs_ascent
@@ -107,7 +103,6 @@ def evidence_at(
     data: Data,
     dtype: tf.DType | None = None,
     group: Group | None = None,
-    given: Conditioning | None = None,
 ) -> Callable[[], tf.Tensor]:
     """`evidence_bound` at the mean's coefficients a [N, P], as a function of hyperparameters.
 
@@ -117,7 +112,6 @@ def evidence_at(
     :param dtype: tf.float32 for faster products with K, where the noise is well above its rounding
         errors.
     :param group: whose replicas share these products.
-    :param given: neighbours of rows, which make the bound the one of neighbours; else "diagonal".
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
@@ -133,26 +127,9 @@ def evidence_at(
         weights = precisions()
         y = Y - model.mean_function(X)
         parts = model.kernel, model.basis.beta, mean, y, weights, a
-        bound = "diagonal" if given is None else "neighbours"
-        return evidence_bound(*parts, bound=bound, given=given, dtype=dtype, group=group)
+        return evidence_bound(*parts, dtype=dtype, group=group)
 
     return objective
-
-
-def sampled_neighbours(
-    kernel: Kernel, X: tf.Tensor, rows: int, count: int, seed: int
-) -> Conditioning:
-    """Random rows of X [N, D] and their nearest earlier ones in a random order.
-
-    :param kernel: the kernel of all latents, at whose parameters rows are near or far.
-    :param rows: B, how many rows at most.
-    :param count: m, the neighbours of each.
-    :param seed: of rows and order.
-    """
-    rng, N = np.random.default_rng(seed), int(X.shape[0])
-    order, chosen = rng.permutation(N), rng.permutation(N)[:rows]
-    near = [ordered_neighbours(one, X, order, count, chosen) for (one,) in split_latents(kernel)]
-    return Conditioning(tf.constant(chosen, tf.int32), tf.constant(np.stack(near)))
 
 
 def bound_at_sites(
