@@ -6,9 +6,8 @@ the loop over stages: it takes `turns`, returns to `snapshots` on failure, keeps
 other `workers`, and makes the `result`. `beginning` asks `diagnostics` before the first step.
 `schedules`, `mean_solver`, `evaluation`, `checkpoints/`, `progress` and `keras` have the objects of
 the options; `standardized` trains in the units of the data, by a `standardization` of each array
-or the `normal_scores` of X (`scaled_build`), with its `standardized_posterior` and parts in
-`units`; `tables/` makes arrays of data frames. Read `fit.py`, `stages/stage.py`, `plan.py`,
-`run.py`, then a route.
+or the `normal_scores` of X (`scaled_build`), with its posterior and parts in `units`; `tables/`
+makes arrays of data frames. Read `fit.py`, `stages/stage.py`, `plan.py`, `run.py`, then a route.
 """
 
 from ..diagnostics import Start, initialize

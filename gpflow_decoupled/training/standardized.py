@@ -23,6 +23,7 @@ from ..inputs import as_pair, as_values
 from ..pathwise import pathwise_samples
 from ..replicas import starts_passes
 from ..summaries import model_line
+from . import units
 from .batches import Data, Passes
 from .evaluation import Evaluation
 from .fit import fit
@@ -30,9 +31,7 @@ from .normal_scores import NormalScores
 from .result import FitResult
 from .scaled_build import Build, Scaling, build_scaled, scaled_columns
 from .standardization import Standardization
-from .standardized_posterior import StandardizedPosterior
 from .tables import Table
-from .units import kernel_in_units, likelihood_in_units, result_in_units
 
 
 class Standardized(tf.Module):
@@ -247,23 +246,23 @@ class Standardized(tf.Module):
 
     def result_in_units(self, result: FitResult) -> FitResult:
         """The record of a run of the model inside, with bounds in the units of Y."""
-        return result_in_units(result, float(self.log_scale()))
+        return units.result_in_units(result, float(self.log_scale()))
 
     @property
     def kernel(self) -> Kernel:
         """A copy of the kernel in the units of the data, see `units.kernel_in_units`."""
-        return kernel_in_units(self.model.kernel, self.inputs, self.outputs)
+        return units.kernel_in_units(self.model.kernel, self.inputs, self.outputs)
 
     @property
     def likelihood(self) -> Likelihood:
         """The likelihood; a copy whose noise is in units of Y where Y is standardised."""
-        return likelihood_in_units(self.model.likelihood, self.outputs)
+        return units.likelihood_in_units(self.model.likelihood, self.outputs)
 
     def posterior(
         self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> StandardizedPosterior:
+    ) -> units.StandardizedPosterior:
         """Predictions of f with the present factorisations; "variable" ones can be exported."""
-        return StandardizedPosterior(self, self.model.posterior(precompute_cache))
+        return units.StandardizedPosterior(self, self.model.posterior(precompute_cache))
 
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.

@@ -1,11 +1,17 @@
-"""Parts of a model of standardised data, and records of its training, in the units of the data."""
+"""Parts of a model of standardised data, its cached posterior, and records of its training, in the
+units of the data.
+"""
 
 from __future__ import annotations
 
-__all__ = ["kernel_in_units", "likelihood_in_units", "result_in_units"]
+__all__ = ["StandardizedPosterior", "kernel_in_units", "likelihood_in_units", "result_in_units"]
+
+from typing import Protocol
 
 import gpflow
 import numpy as np
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.kernels import (
     Kernel,
     MultioutputKernel,
@@ -16,17 +22,57 @@ from gpflow.kernels import (
     Sum,
 )
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
 from ..errors import ModelError
 from ..likelihoods import Laplace
+from .normal_scores import NormalScores
 from .result import FitResult
 from .standardization import Standardization
 
 _INSIDE = "; read `model.model`, whose kernel and likelihood are those of standardised data."
 
 
+class _Units(Protocol):
+    """What a posterior asks of its `Standardized` model."""
+
+    def encoded(self, Xnew: object) -> tf.Tensor:
+        """Inputs [..., N, D] as the model inside sees them."""
+
+    def in_units(
+        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments [..., N, P] in the units of Y."""
+
+
+class StandardizedPosterior(tf.Module):
+    """Predictions of f from factorisations that were computed once, in the units of the data.
+
+    `inside` is the posterior of standardised data. Example::
+
+        posterior = model.posterior()
+        mean, variance = posterior.predict_f(Xnew)
+    """
+
+    def __init__(self, model: _Units, inside: AbstractPosterior) -> None:
+        super().__init__()
+        self.model, self.inside = model, inside
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D], as those of `Standardized.predict_f`."""
+        X = self.model.encoded(Xnew)
+        moments = self.inside.predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        return self.model.in_units(moments, full_cov, full_output_cov)
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute the factorisations again from the present Parameters."""
+        self.inside.update_cache(precompute_cache)
+
+
 def kernel_in_units(
-    kernel: Kernel, inputs: Standardization, outputs: Standardization | None
+    kernel: Kernel, inputs: Standardization | NormalScores, outputs: Standardization | None
 ) -> Kernel:
     """Return a copy whose lengthscales are in units of X and whose variance is in units of Y.
 
@@ -36,8 +82,10 @@ def kernel_in_units(
     :param kernel: of standardised data.
     :param inputs: of X [N, D].
     :param outputs: of Y [N, P]; None where Y has no scale.
-    :raises ModelError: for another kernel of scaled columns.
+    :raises ModelError: for another kernel of scaled columns, and for ranks of X.
     """
+    if isinstance(inputs, NormalScores):
+        raise ModelError(f"A kernel of the ranks of X has no form in units{_INSIDE}")
     scales = np.ones(1) if outputs is None else outputs.scale.numpy()
     if isinstance(kernel, MultioutputKernel):
         raise ModelError(f"A {type(kernel).__name__} has a kernel for each latent{_INSIDE}")
