@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import docstrings  # noqa: E402
 import gpflow_decoupled  # noqa: E402
+import hover  # noqa: E402
 import inventory  # noqa: E402
 import links  # noqa: E402
 import site_files  # noqa: E402
@@ -121,6 +122,7 @@ def setup(app) -> None:
     app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))
     app.connect("doctree-read", keep_lines_together)
     app.connect("missing-reference", links.resolve)
+    app.connect("doctree-resolved", hover.show)
     app.connect("build-finished", site_files.copy_mathjax)
 
 
