@@ -35,6 +35,8 @@ _ROWS, _EVALUATIONS, _NEIGHBOURS = 2000, 20, 30
 _JUDGING_NEIGHBOURS = 64
 """Of the short run of each kernel, some five processor seconds. Few rows and neighbours are for
 speed: close scores may change places in a longer run."""
+_LONGEST = 50.0
+"""Lengthscale over range of a column, of the kernel that is handed on."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def choose_kernel(
     model = found[best][1]
     return KernelChoice(
         kept,
-        gpflow.utilities.deepcopy(model.kernel),
+        _in_sight(model),
         _above_floor(model.likelihood),
         {name: score for name, (score, _) in found.items()},
         best == NORMAL_SCORES,
@@ -130,6 +132,19 @@ def _short_run(
         rounds.start(deadline)
         rounds.run(0, deadline)
     return rounds.best, model
+
+
+def _in_sight(model: NNGP) -> Kernel:
+    """A copy of the kernel from which training can start.
+
+    The lengthscale of an irrelevant column has left the range of the column by orders of magnitude.
+    It stays irrelevant at 50 ranges, where a gradient can still bring it back.
+    """
+    kernel = gpflow.utilities.deepcopy(model.kernel)
+    ranges = np.ptp(model.data[0].numpy(), axis=0)
+    longest = _LONGEST * np.where(ranges > 0.0, ranges, 1.0)
+    kernel.lengthscales.assign(np.minimum(kernel.lengthscales.numpy(), longest))
+    return kernel
 
 
 def _above_floor(likelihood: gpflow.likelihoods.Gaussian) -> float:
