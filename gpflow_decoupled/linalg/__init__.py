@@ -1,9 +1,10 @@
 """Linear algebra on tensors, without GPflow objects or Parameters.
 
-Read `triangular` and `cholesky` (the only factorisation of the package) first. `whitening`
+Read `triangular` and `cholesky` (the only factorisation in graphs) first. `whitening`
 differentiates cheaply through a factor, `gaussians` has divergences and parametrisations, `sites` a
 Gaussian prior times sites, `pivoted` low-rank factors, `woodbury` and `conjugate_gradients` generic
-solvers, `neighbours` many small conditionals at once, `blocks` functions of rows by blocks.
+solvers, `normal_density` a log density with its gradient by LAPACK, `neighbours` many small
+conditionals at once, `blocks` functions of rows by blocks.
 `coupled`, `coupled_roots` and `newton_systems` solve the Newton systems of the models.
 """
 

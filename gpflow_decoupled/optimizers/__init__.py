@@ -29,7 +29,7 @@ Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagra
 `affine_independent`, `mixture`, `approximations` and `data_mean`. Read `steps`, `ascent` (the loop
 that halves bad steps), `results` and `gpflow_decoupled.lbfgs` first. `adam` is a faster Adam,
 `gaussian_optimum` has closed forms for Gaussian noise, `neighbours` learns kernel and noise from
-nearest neighbours.
+nearest neighbours, `log_climb` is L-BFGS over their logarithms (`log_coordinates`).
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

@@ -1,8 +1,8 @@
-"""L-BFGS over the hyperparameters of a nearest-neighbour GP."""
+"""L-BFGS over the logarithms of hyperparameters."""
 
 from __future__ import annotations
 
-__all__ = ["climb_rows"]
+__all__ = ["SETTLED", "climb_logarithms"]
 
 import itertools
 import time
@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
+from ..lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
 from .log_coordinates import LogCoordinates
 
 _FAR = 12.0
 """Most that a logarithm moves in a climb: what is irrelevant goes far, and not to overflow."""
-_SETTLED, _WINDOW = 1e-5, 3
-"""A climb ends where this number of iterations gained less than this, in nats per row of data."""
+SETTLED = 1e-5
+"""Nats per row of data that are worth three more iterations where rows are sampled."""
 
 
-def climb_rows(
+def climb_logarithms(
     objective: Objective,
     coordinates: LogCoordinates,
     num_data: int,
@@ -28,6 +28,9 @@ def climb_rows(
     deadline: float = float("inf"),
     show: Callable[[str], object] | None = None,
     name: str = "L-BFGS",
+    tolerance: float = SETTLED,
+    window: int = 3,
+    matrix: str = "K_cc",
 ) -> LBFGSRun:
     """Climb from the present Parameters, and leave them at the best point.
 
@@ -38,11 +41,14 @@ def climb_rows(
     :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
+    :param tolerance: the climb ends where `window` iterations gained less than this, in nats per
+        row of data.
+    :param matrix: the one that an error names.
     :return: the run, in nats. An interrupt ends it with its best point.
     :raises NumericalError: if the objective is not finite at the start.
     """
     start, reach = coordinates.pack(), np.where(coordinates.is_log, _FAR, np.inf)
-    has_settled, total = settled(_SETTLED, _WINDOW), itertools.count()
+    has_settled, total = settled(tolerance, window), itertools.count()
 
     def per_row(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective(x)
@@ -62,7 +68,7 @@ def climb_rows(
         record=report,
         keep=True,
         advice="standardise X and Y, or start from a larger noise variance.",
-        matrix="K_cc",
+        matrix=matrix,
     )
     coordinates.assign(run.x)
     return run._replace(value=run.value * num_data, start=run.start * num_data)

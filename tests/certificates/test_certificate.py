@@ -473,7 +473,7 @@ def test_what_is_refused(
 def test_a_posterior_that_is_not_finite_is_an_error() -> None:
     model = _sparse(BernoulliLogit())
     model.basis.q_mu.unconstrained_variable.assign(np.full((4, 1), np.nan))
-    with pytest.raises(NumericalError, match="of the BasisGP is not finite at 16 of 16 inputs"):
+    with pytest.raises(NumericalError, match="model.basis.q_mu has entries that are NaN"):
         pac_bayes_certificate(model, DATA, hyperparameters="fixed")
 
 

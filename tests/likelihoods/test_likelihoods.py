@@ -208,15 +208,10 @@ def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
 
 def test_moments_that_gpflow_lacks_are_refused():
     X = np.linspace(0.0, 1.0, 5)[:, None]
-    model = CVIGP(
-        (X, np.array([[1.0], [2.0], [1.0], [1.0], [2.0]])),
-        gpflow.kernels.Matern32(),
-        gl.Ordinal(np.array(EDGES)),
-    )
     with pytest.raises(
         ModelError, match=r"predict_y: GPflow's Ordinal .*likelihoods.Ordinal\(bin_edges\)"
     ):
-        model.predict_y(X)
+        own.observation_moments(gl.Ordinal(np.array(EDGES)), X, 0.0 * X, 1.0 + X)
 
 
 @pytest.mark.parametrize("make, name", [(own.Laplace, "scale"), (own.NegativeBinomial, "size")])

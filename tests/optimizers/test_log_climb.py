@@ -14,8 +14,8 @@ from tensorflow_probability import distributions as tfd
 
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
-from gpflow_decoupled.optimizers.neighbours.log_coordinates import LogCoordinates
-from gpflow_decoupled.optimizers.neighbours.row_climb import climb_rows
+from gpflow_decoupled.optimizers.log_climb import climb_logarithms
+from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
 from gpflow_decoupled.optimizers.neighbours.row_densities import RowDensities
 
 N = 30
@@ -87,7 +87,7 @@ def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     built = model()
     coordinates = coordinates_of(built)
     objective = RowDensities(built, coordinates).exact(np.arange(N), 1.0)
-    run = climb_rows(objective, coordinates, N, evaluations=200)
+    run = climb_logarithms(objective, coordinates, N, evaluations=200)
     assert run.value > run.start + 1.0
     assert_allclose(objective(coordinates.pack())[0], run.value)  # the best point stays
 
@@ -106,7 +106,7 @@ def test_a_late_climb_takes_one_iteration():
     objective = RowDensities(built, coordinates).exact(np.arange(N), 1.0)
     shown: list[str] = []
     late = time.perf_counter() - 1.0
-    run = climb_rows(
+    run = climb_logarithms(
         objective, coordinates, N, evaluations=99, deadline=late, show=shown.append, name="here"
     )
     assert run.value > run.start
@@ -119,7 +119,7 @@ def test_a_start_that_is_not_finite_is_an_error():
     built.data = built.data[0], 1e200 * built.data[1]
     coordinates = coordinates_of(built)
     with pytest.raises(NumericalError, match="standardise"):
-        climb_rows(
+        climb_logarithms(
             RowDensities(built, coordinates).exact(np.arange(N), 1.0),
             coordinates,
             N,

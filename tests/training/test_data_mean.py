@@ -337,7 +337,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(
     scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
     monkeypatch.setattr(
         "gpflow_decoupled.training.workers.held_out_metrics",
-        lambda *_: {"log_density": next(scores)},
+        lambda *_, **__: {"log_density": next(scores)},
     )
     model = _model()
     result = _fit(model, evaluation=Evaluation((X, Y), every=1, patience=1))

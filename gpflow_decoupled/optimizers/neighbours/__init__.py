@@ -1,7 +1,7 @@
 """Hyperparameters of nearest-neighbour GPs, by L-BFGS on the likelihood of random rows.
 
 `neighbour_rounds.py` is the method, read it first. `row_densities.py` has the functions that it
-climbs, over the vector of `log_coordinates.py`, and `row_climb.py` the climb. `contradictions.py`
+climbs, by `log_climb.py` of the folder above. `contradictions.py`
 finds rows that each sample needs, `judgement.py` scores hyperparameters by leave-one-out
 predictions, and `calibration.py` corrects variances by them.
 """

@@ -29,11 +29,11 @@ from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
 from ...models import NNGP
 from ..ascent import INTERRUPTED
+from ..log_climb import climb_logarithms
+from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
 from .contradictions import contradictions
 from .judgement import Judged, judge
-from .log_coordinates import LogCoordinates
-from .row_climb import climb_rows
 from .row_densities import RowDensities
 
 FIRST_ROWS = 500
@@ -153,7 +153,7 @@ class NeighbourRounds:
         self.scores.assign(self.judge().scores)
         before = self._values
         chosen = self._draw(FIRST_ROWS, 0)
-        climbed = climb_rows(
+        climbed = climb_logarithms(
             self._densities.exact(chosen, self._num_data / len(chosen)),
             self._coordinates,
             self._num_data,
@@ -197,7 +197,7 @@ class NeighbourRounds:
         chosen, weights = self._sample(count, number)
         near = self.model.neighbours_of(chosen, num_neighbours=neighbours)
         before, start = self._values, self._coordinates.pack()
-        climbed = climb_rows(
+        climbed = climb_logarithms(
             self._densities.near(chosen, near, weights),
             self._coordinates,
             self._num_data,

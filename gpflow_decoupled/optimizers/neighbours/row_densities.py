@@ -12,7 +12,7 @@ import tensorflow as tf
 from ...compilation import Compiled
 from ...lbfgs import Objective
 from ...models import NNGP
-from .log_coordinates import LogCoordinates
+from ..log_coordinates import LogCoordinates
 
 _BLOCK = 250
 """Rows of one call: with more, matrices leave the cache, and with fewer, calls take the time."""

@@ -5,27 +5,32 @@ from __future__ import annotations
 __all__ = ["EvidenceClimb", "has_evidence"]
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian
-from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
 from ...errors import NumericalError
-from ...lbfgs import CONVERGED, LBFGSRun, lbfgs_ascent, settled
+from ...lbfgs import CONVERGED
 from ...likelihoods.parameters import noise_variance_at
-from ...linalg.cholesky import cholesky, unsound
-from ...linalg.triangular import solve
+from ...linalg.cholesky import unsound
+from ...linalg.normal_density import normal_density
 from ...models import CVIGP
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.log_climb import climb_logarithms
+from ...optimizers.log_coordinates import LogCoordinates
 from ..keras import hyperparameters_of
 from .stage import Budget, Report, Stage, StepOutput
 
-_SETTLED, _WINDOW = 1e-7, 10
-"""The climb ends if this number of iterations gained less than this many nats per observation."""
+Moments: TypeAlias = Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+Back: TypeAlias = Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]
+
+_SETTLED, _WINDOW = 1e-6, 3
+"""The climb ends if this number of iterations gained less than this many nats per row."""
 
 
 def has_evidence(model: object) -> bool:
@@ -37,29 +42,33 @@ def has_evidence(model: object) -> bool:
 class EvidenceClimb(Stage):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
-    One turn and one step, however many evaluations it takes. Each costs a factorisation and its
-    gradient, some 4/3 N^3 per latent. Noise may be a function of the inputs.
+    One turn and one step, however many evaluations it takes. Each costs N^3 per latent, for a
+    factorisation and an inverse. Noise may be a function of the inputs.
 
-    :param compile: False evaluates the evidence eagerly.
+    :param compile: False evaluates kernel and mean function eagerly.
     """
 
     def __init__(self, model: CVIGP, evaluations: int, compile: bool = True) -> None:
         self.model, self.evaluations = model, evaluations
-        self.moved: Sequence[tf.Variable] = hyperparameters_of(model)
-        self.gradients: Callable[[], tuple[tf.Tensor, list[tf.Tensor]]] = self._gradients
-        if compile:
-            self.gradients = Compiled(self._gradients, input_signature=())
+        moved = {variable.ref() for variable in hyperparameters_of(model)}
+        self.coordinates = LogCoordinates(
+            p for p in model.trainable_parameters if p.unconstrained_variable.ref() in moved
+        )
+        self._moments: Moments = (
+            Compiled(self._prior, input_signature=()) if compile else self._prior
+        )
+        self._back: Back = Compiled(self._pulled_back) if compile else self._pulled_back
 
     @property
     def variables(self) -> list[tf.Variable]:
         """Hyperparameters and sites."""
         sites = self.model.basis.nu, self.model.basis.tau
-        return [*self.moved, *(site.unconstrained_variable for site in sites)]
+        return [*self.coordinates.variables, *(site.unconstrained_variable for site in sites)]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Trace the evidence and its gradient; no variable changes."""
-        if isinstance(self.gradients, Compiled):
-            self.gradients.bind()
+        """Trace the covariance; no variable changes."""
+        if isinstance(self._moments, Compiled):
+            self._moments.bind()
 
     def run(self, budget: Budget) -> Report:
         """Climb until evaluations, time or gains end; an interrupt keeps the best values.
@@ -70,8 +79,19 @@ class EvidenceClimb(Stage):
         reason = CONVERGED
         before: tuple[float, ...] = ()
         try:
-            if self.moved:
-                found = self._climbed(deadline, budget.clock.show)
+            if self.coordinates.variables:
+                found = climb_logarithms(
+                    self._evidence,
+                    self.coordinates,
+                    self.model.basis.num_data,
+                    evaluations=self.evaluations,
+                    deadline=deadline,
+                    show=budget.clock.show,
+                    name="L-BFGS on the evidence",
+                    tolerance=_SETTLED,
+                    window=_WINDOW,
+                    matrix="k(X, X) + noise",
+                )
                 reason, before = found.reason, (found.start,)
         except NumericalError as error:
             if (cause := unsound(self.model.basis.matrices(self.model.kernel))) is not None:
@@ -84,30 +104,18 @@ class EvidenceClimb(Stage):
         output = StepOutput.sound(self.model.elbo())
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
 
-    def _climbed(self, deadline: float, show: Callable[[str], object]) -> LBFGSRun:
-        """Move the hyperparameters to the best that L-BFGS finds."""
-        rule, moved, lines = settled(_SETTLED * self.model.basis.num_data, _WINDOW), self.moved, []
-
-        def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-            Scipy.assign_tensors(moved, Scipy.unpack_tensors(moved, x))
-            value, gradients = self.gradients()
-            return float(value), Scipy.pack_tensors(gradients).numpy()
-
-        def record(value: float, evaluations: int) -> None:
-            lines.append(evaluations)
-            show(f"L-BFGS on the evidence, {sum(lines)} evaluations, {value:.6g} nats")
-
-        run = lbfgs_ascent(
-            objective,
-            Scipy.pack_tensors(moved).numpy(),
-            lambda values: rule(values) or time.perf_counter() >= deadline,
-            self.evaluations,
-            record=record,
-            keep=True,
-            advice="standardise X and Y, or start from a larger noise variance.",
-        )
-        Scipy.assign_tensors(moved, Scipy.unpack_tensors(moved, run.x))
-        return run
+    def _evidence(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log evidence and log prior density of the Parameters in nats, and their gradient [n]."""
+        self.coordinates.assign(x)
+        covariance, residual, log_prior = (part.numpy() for part in self._moments())
+        found = [normal_density(K, r) for K, r in zip(covariance, residual)]
+        upstream = [
+            tf.constant(np.stack(parts), covariance.dtype)
+            for parts in zip(*((one.of_covariance, one.of_vector) for one in found))
+        ]
+        gradients = self._back(*upstream)
+        value = sum(one.value for one in found) + float(log_prior)
+        return value, self.coordinates.gradient(gradients)
 
     def _noise(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The noise variance and y - m at the rows, [N, L] each."""
@@ -121,21 +129,21 @@ class EvidenceClimb(Stage):
         self.model.basis.nu.assign(residual / noise)
         self.model.basis.tau.assign(1.0 / noise)
 
-    def _gradients(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The log evidence and log prior in nats, a scalar, and their gradients."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.moved)
-            value = self._evidence() + self.model.log_prior_density()
-        none = tf.UnconnectedGradients.ZERO
-        return value, tape.gradient(value, self.moved, unconnected_gradients=none)
-
-    def _evidence(self) -> tf.Tensor:
-        """log N(y; m, K + S) in nats, a scalar; NaN, from which L-BFGS turns back, if it fails."""
+    def _prior(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """K + S [L, N, N] of the observations, y - m [L, N], and the log prior density []."""
         noise, residual = self._noise()
         K = self.model.basis.prior(self.model.kernel)  # [G, N, N]
-        chol, ok = cholesky(K + tf.linalg.diag(tf.transpose(noise)))  # [L, N, N]
-        half = solve(chol, tf.transpose(residual)[:, :, None])
-        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
-        size = tf.cast(tf.size(residual), K.dtype) * np.log(2.0 * np.pi)
-        value = -0.5 * (tf.reduce_sum(tf.square(half)) + log_det + size)
-        return tf.where(ok, value, tf.constant(np.nan, K.dtype))
+        log_prior = tf.cast(self.model.log_prior_density(), K.dtype)
+        return K + tf.linalg.diag(tf.transpose(noise)), tf.transpose(residual), log_prior
+
+    def _pulled_back(self, of_covariance: tf.Tensor, of_residual: tf.Tensor) -> list[tf.Tensor]:
+        """Gradients of the variables, from those of K + S [L, N, N] and y - m [L, N]."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.coordinates.variables)
+            covariance, residual, log_prior = self._prior()
+        return tape.gradient(
+            [covariance, residual, log_prior],
+            self.coordinates.variables,
+            output_gradients=[of_covariance, of_residual, tf.ones_like(log_prior)],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )

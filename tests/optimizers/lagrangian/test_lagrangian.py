@@ -435,9 +435,7 @@ def test_single_precision_has_jitters_and_margins_above_its_round_off():
 
 def test_a_matrix_that_is_no_kernel_gets_advice_that_helps():
     bad = tf.constant([[[1.0, 2.0], [2.0, 1.0]]], tf.float64)
-    with pytest.raises(
-        NumericalError, match="Likely fixes: a positive semi-definite kernel, gpflow.kernels.White"
-    ):
+    with pytest.raises(NumericalError, match="Likely fixes: another formula of the kernel"):
         model("Poisson", 6).basis.geometry.triangular_root(bad)
 
 
