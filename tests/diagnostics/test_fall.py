@@ -73,6 +73,7 @@ def test_estimates_must_fall_by_more_than_they_scatter(rng):
         warn_of_fall(noisy, float(noisy[0]) - 150.0, 10, False)
 
 
+@pytest.mark.exhaustive
 def test_steps_too_long_for_the_inputs_are_warned_of(rng):
     """Inputs of the size 1e-3: the first steps of Adam move each inducing point by thirty
     lengthscales.

@@ -48,6 +48,7 @@ def values(*modules: gpflow.base.Module) -> list[np.ndarray]:
     return [one.numpy() for module in modules for one in module.parameters]
 
 
+@pytest.mark.exhaustive
 def test_the_evidence_is_that_of_the_rows_and_its_scales_are_found() -> None:
     kernel, likelihood = parts()
     before = log_evidence(kernel, 1.0, np.arange(N))
@@ -136,6 +137,7 @@ def test_a_noise_variance_in_an_array_is_found() -> None:
     assert_allclose(array.variance, [float(scalar.variance.numpy())], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_fit_starts_from_there() -> None:
     plain, model = svgp(), svgp()
     with pytest.warns(UserWarning, match="standardise"):

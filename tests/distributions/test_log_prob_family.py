@@ -191,6 +191,7 @@ def _wide(size: int) -> float:
     return float(tf.reduce_max(tf.abs(found - expected)) / tf.reduce_max(tf.abs(expected)))
 
 
+@pytest.mark.exhaustive
 def test_no_matrix_is_formed() -> None:
     """A matrix of 50,000 statistics has 20 GB."""
     assert _wide(50_000) < 1e-8

@@ -155,7 +155,7 @@ def test_separate_kernels():
     assert_allclose(sum(RULE.run(part).elbo for part in parts), total, atol=1e-7)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("intercept", [True, False])
 def test_linear_model_is_the_same_in_both_forms(intercept, rng):
     """And the same as by conjugate computation on the weights."""

@@ -112,7 +112,7 @@ def test_xla_gives_the_same_bound_and_gradient(name):
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP"])
 def test_gpflows_natural_gradient_works_on_the_parameters(name):
     """And does what ours does."""

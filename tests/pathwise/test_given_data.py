@@ -208,6 +208,7 @@ def test_the_gap_bounds_how_far_values_are_from_exact_ones() -> None:
     assert found.gap == pytest.approx(gaps.max(), rel=1e-6) and gaps.min() < found.gap <= 0.3
 
 
+@pytest.mark.exhaustive
 def test_draws_are_functions_fixed_by_their_seed(capsys: pytest.CaptureFixture) -> None:
     model, data = _solved()
 

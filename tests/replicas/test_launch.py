@@ -64,6 +64,7 @@ def test_all_end_when_one_fails(tmp_path: Path) -> None:
     assert launch([killed], 2, grace=0.5) == 137
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by a signal of Linux")
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_a_launcher_that_is_stopped(tmp_path: Path, stop: int) -> None:

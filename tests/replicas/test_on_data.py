@@ -47,6 +47,7 @@ def check_same_mean(found: Arrays, probe: str) -> None:
     assert two["equal"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("probe", MARKED)
 def test_two_replicas_find_the_mean_of_one_process(virtual: Arrays, probe: str) -> None:
     check_same_mean(virtual, probe)

@@ -41,6 +41,7 @@ def test_one_replica_is_one_process_to_the_last_bit() -> None:
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_to_be_trained_stays() -> None:
     """Though TensorFlow's mirrored variables do not read the flag that GPflow sets; and it can be
     set back.

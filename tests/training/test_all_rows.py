@@ -328,6 +328,7 @@ def test_a_sampled_norm_leaves_the_bound_of_the_result_exact() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model()
     with monkeypatch.context() as patch:

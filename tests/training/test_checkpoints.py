@@ -209,7 +209,7 @@ def test_damaged_state_gives_way_to_the_one_before(damage, tmp_path: Path) -> No
 PARTS = ("run-5.json", "history-5.npz", "ckpt-5.index", "ckpt-5.data-00000-of-00001")
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 def test_a_truncated_file_gives_way_to_the_state_before(share: float, tmp_path: Path) -> None:
     options = {"checkpoint_every": 4, "anneal": 0.0, "natural_gradient": None}

@@ -78,7 +78,7 @@ def test_only_batches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert X.most == Y.most == 16
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["function", "memmap", "dataset from a function", "tensors", "lists"]
 )
@@ -116,7 +116,7 @@ def test_a_function_is_called_once_a_pass_and_again() -> None:
     assert passes == 3
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["model", "standardised", "unusable data"])
 def test_a_generator_is_closed_when_the_run_ends(kind: str) -> None:
     X, Y = sine()

@@ -456,7 +456,7 @@ def test_conjugate_gradients_by_name_are_the_default() -> None:
         _fit(model, mean_solver="conjugate_gradients")
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("refusal", ["initialize", "a folder in use", "a folder of another run"])
 def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(
     refusal: str, tmp_path: Path

@@ -155,6 +155,7 @@ def test_svgp_is_fitted_as_the_coupled_model_is() -> None:
     np.testing.assert_allclose(*traces, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_classes_and_several_outputs() -> None:
     X, Y = sine()
     data = X, (Y > 0).astype(int) + (Y > 0.7)  # classes 0, 1, 2 as integers

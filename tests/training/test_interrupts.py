@@ -14,7 +14,7 @@ from gpflow_decoupled.training.stages.minibatches import Minibatches
 from tests.training.problems import orthogonal, sine, unchanged, values
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("resumed", [False, True])
 def test_an_interrupt_while_tracing_ends_the_run_with_a_result(
     resumed: bool, monkeypatch, tmp_path: Path

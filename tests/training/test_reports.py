@@ -163,7 +163,7 @@ def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
     assert _fit(model, steps=1).history["elbo"][0] > result.history["elbo"][-1]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
 def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monkeypatch) -> None:
     """The model is the one after the last whole step, though the natural gradient had moved q

@@ -152,7 +152,7 @@ def test_a_stream_that_was_saved_goes_on(tmp_path):
     assert not model.memory.trainable_variables
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "error", [NumericalError("K_beta cannot be factorised", "K_beta"), KeyboardInterrupt()]
 )

@@ -169,7 +169,7 @@ def test_slopes_of_the_edgeworth_expansion():
         assert_allclose((gains[1] - gains[0]) / (2.0 * gamma), s[d] / 6.0, atol=2e-3)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("structure", ["full", "low_rank"])
 def test_a_gaussian_that_is_better_is_kept(structure):
     """Laplace's density has no normal in its family."""

@@ -63,6 +63,7 @@ def test_gaussian_noise_is_exact():
     assert result.steps <= 2
 
 
+@pytest.mark.exhaustive
 def test_evidence_and_probabilities_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     X_, Y = rng.normal(size=(30, 2)), rng.integers(0, 2, size=30).astype(float)

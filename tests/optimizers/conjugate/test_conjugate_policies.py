@@ -68,7 +68,7 @@ def test_clipping_drops_negative_precisions_and_counts_them():
     assert_allclose(model.basis.tau.numpy()[:, 0], np.maximum(goal, 0.0), rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [None, list(range(len(X)))], ids=["all data", "minibatch"])
 def test_raising_leaves_everything_as_it_was(rows):
     model, _ = _outliers()
@@ -111,6 +111,7 @@ def test_negative_sites_have_the_higher_bound():
     assert found["damp"] > found["clip"] + 1e-6
 
 
+@pytest.mark.exhaustive
 def test_probit_with_a_floor_is_not_log_concave():
     """GPflow's default link cannot fall below 0.001, so a gross error pushes less the further off
     it is.

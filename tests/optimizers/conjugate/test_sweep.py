@@ -185,6 +185,7 @@ def test_one_block_is_in_memory_at_a_time():
     assert [spy.reads for spy in spies] == [3 * 5, 3 * 5]
 
 
+@pytest.mark.exhaustive
 def test_compiled_and_eager_are_the_same_and_blocks_are_traced_twice_at_most(monkeypatch):
     model, data = _model("logit")
     twin, traces = copy.deepcopy(model), []

@@ -465,7 +465,7 @@ def test_losses_without_a_dual_are_refused(likelihood, message, options):
     assert np.isfinite(OpperArchambeau(compile=False, max_evaluations=2).run(built).elbo)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("variance", [1.0, 400.0])
 def test_convex_pieces_ascend_to_the_best_bound_within_their_gap(variance):
     X = inputs(30)

@@ -90,6 +90,7 @@ def test_clipping_drops_negative_precisions_and_counts_them():
     assert_allclose(moments(model, k)[2], expected_S, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_raising_leaves_everything_as_it_was():
     model, data = _outliers()
     before = _values(model)
