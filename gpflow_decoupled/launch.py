@@ -107,16 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Sequence[str], workers: int, grace: float) -> int:
     """Start all workers and wait for their end; exit code as for `launch`."""
     addresses = free_addresses(workers)
-    processes = [
-        _start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)
-    ]
-    readers = [
-        threading.Thread(target=_forward, args=(k, process)) for k, process in enumerate(processes)
-    ]
-    for reader in readers:
-        reader.start()
+    processes: list[subprocess.Popen[str]] = []
+    readers: list[threading.Thread] = []
     code = 0
-    try:
+    try:  # from the first worker on: an interrupt may come before the last one
+        for k in range(workers):
+            process = _start(command, worker_environment(k, addresses, os.environ))
+            processes.append(process)
+            readers.append(threading.Thread(target=_forward, args=(k, process), daemon=True))
+            readers[-1].start()
         code = _first_failure(processes)
     except KeyboardInterrupt:  # the workers of a terminal have had it too
         code = 130
