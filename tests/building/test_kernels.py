@@ -45,6 +45,15 @@ def test_the_best_score_is_chosen(monkeypatch):
     assert type(found.kernel) is two[found.name]
 
 
+def test_a_kernel_without_use_for_a_column_is_handed_on_within_sight_of_it():
+    inputs = np.hstack([X[:40], 3.0 * X[:40]])
+    kernel = gpflow.kernels.Matern32(lengthscales=[0.5, 1e6])
+    model = NNGP((inputs, SMOOTH[:40]), kernel, num_neighbours=5)
+    handed = kernels._in_sight(model)
+    np.testing.assert_allclose(handed.lengthscales, [0.5, 50.0 * np.ptp(inputs[:, 1])])
+    assert kernel.lengthscales.numpy()[1] == pytest.approx(1e6)
+
+
 def test_a_limit_of_seconds_ends_the_comparison(monkeypatch):
     monkeypatch.setattr(kernels, "_ROWS", 100)
     monkeypatch.setattr(kernels, "_EVALUATIONS", 3)

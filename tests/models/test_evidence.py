@@ -68,6 +68,16 @@ def _evidence(model: Any, **options: Any) -> Evidence:
     return model.evidence(*([(X, Y)] if isinstance(model, ODVGP) else []), **options)
 
 
+def test_both_ends_hold_however_far_the_solve_is(
+    models: dict[str, tuple[Any, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows are neighbours, so that the quadratic term alone makes the interval."""
+    monkeypatch.setattr(f"{BOUNDS}.EXACT_ROWS", 10)
+    model, exact = models["CVIGP"]
+    found = model.evidence(num_neighbours=N - 1, tolerance=1e6)
+    assert found.products == 0 and found.lower < exact < found.upper
+
+
 NAMES = ["NNGP", "two", "holes", "noises", "CVIGP", "ODVGP"]
 
 

@@ -83,6 +83,13 @@ def test_exact_density_and_its_gradient():
     assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
 
 
+def test_a_climb_without_a_maximum_ends_before_an_overflow():
+    parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
+    coordinates = LogCoordinates([parameter])
+    climb_logarithms(lambda x: (1e3 * x.sum(), 1e3 * np.ones(1)), coordinates, 1, evaluations=50)
+    assert_allclose(np.log(parameter.numpy()), np.log(2.0) + 12.0)
+
+
 def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     built = model()
     coordinates = coordinates_of(built)
