@@ -201,7 +201,7 @@ def _scaling(
 
 
 def _unscaled(table: Table, scale: str | None) -> np.ndarray:
-    """For each column of X, whether it stays as it is, [D] or []."""
+    """True for the columns of X that are not scaled, [D] or []."""
     if scale in ("Y", "neither"):
         return np.array(True)
     return np.array(False) if table.measured is None else ~table.measured

@@ -16,7 +16,7 @@ from .hinge import Hinge
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
-from .moments import check_moments, observation_moments
+from .moments import observation_moments
 from .negative_binomial import NegativeBinomial
 from .ordinal import Ordinal
 from .sites.gaussian_site import GaussianLoss
@@ -33,7 +33,7 @@ __all__ = [
     "BernoulliLogit", "BernoulliProbit", "CategoricalLogit", "ConvexPiecewiseLogitLoss",
     "Expansion", "GaussianLoss", "Hinge", "HingeLoss", "Laplace", "LaplaceLoss", "LogLinearLoss",
     "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss",
-    "Site", "SiteLoss", "Support", "check_labels", "check_moments", "declare_site",
+    "Site", "SiteLoss", "Support", "check_labels", "declare_site",
     "declare_site_loss", "likelihood_site", "observation_columns", "observation_moments",
     "prior_site", "site_loss",
 ]  # fmt: skip

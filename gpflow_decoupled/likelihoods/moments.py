@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["check_moments", "observation_moments"]
+__all__ = ["observation_moments"]
 
 import gpflow.likelihoods as gl
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
-
-from ..errors import ModelError
 
 
 def observation_moments(
@@ -25,13 +23,11 @@ def observation_moments(
     :param X: inputs [..., D].
     :param mean: of f [..., L].
     :param variance: of f [..., L].
-    :raises ModelError: for GPflow's `Ordinal`.
 
     Example::
 
         mean, variance = observation_moments(model.likelihood, Xnew, *model.predict_f(Xnew))
     """
-    check_moments(likelihood)
     by_nodes = gl.base.QuadratureLikelihood
     if not isinstance(likelihood, by_nodes) or (
         type(likelihood)._predict_mean_and_var is not by_nodes._predict_mean_and_var
@@ -56,15 +52,3 @@ def observation_moments(
     finite, infinity = tf.math.is_finite(c) & tf.math.is_finite(first), tf.cast(np.inf, first.dtype)
     variance = tf.where(tf.math.is_finite(second), second - tf.square(first), infinity)
     return tf.where(finite, c + first, plain), variance
-
-
-def check_moments(likelihood: gl.Likelihood) -> None:
-    """Refuse a likelihood whose predictive moments are known to be NaN.
-
-    :raises ModelError: for GPflow's `Ordinal`.
-    """
-    if isinstance(likelihood, gl.Ordinal):
-        raise ModelError(
-            "predict_y: GPflow's Ordinal has no mean and variance, since it subtracts infinite bin"
-            " edges, which gives NaN. Use gpflow_decoupled.likelihoods.Ordinal(bin_edges)."
-        )

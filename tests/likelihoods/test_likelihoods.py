@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import expit
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from tests.reference import lcl_sites as ref
@@ -204,14 +204,6 @@ def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
     F, Y = np.linspace(-2.0, 2.0, 9)[:, None], np.repeat([1.0, 2.0, 1.0], 3)[:, None]
     theirs = np.exp(gl.Ordinal(np.array(EDGES)).log_prob(np.zeros((9, 1)), F, Y))
     assert_allclose(np.exp(own.Ordinal(EDGES).log_prob(np.zeros((9, 1)), F, Y)), theirs, atol=2e-3)
-
-
-def test_moments_that_gpflow_lacks_are_refused():
-    X = np.linspace(0.0, 1.0, 5)[:, None]
-    with pytest.raises(
-        ModelError, match=r"predict_y: GPflow's Ordinal .*likelihoods.Ordinal\(bin_edges\)"
-    ):
-        own.observation_moments(gl.Ordinal(np.array(EDGES)), X, 0.0 * X, 1.0 + X)
 
 
 @pytest.mark.parametrize("make, name", [(own.Laplace, "scale"), (own.NegativeBinomial, "size")])

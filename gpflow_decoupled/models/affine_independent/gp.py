@@ -38,7 +38,7 @@ from ...expectations.site_integrals import (
 from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
 from ...inputs import check_rate, check_whole
-from ...likelihoods import check_moments, likelihood_site
+from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
 from ...user_warnings import warn_user
@@ -115,7 +115,6 @@ class AffineIndependentGP(FullGP):
         weight_priors: WeightPriors | None = None,
     ) -> None:
         refuse_several_latents(data, kernel, likelihood)
-        check_moments(likelihood)
         check_rate(memory=memory)
         check_whole(
             1,
@@ -297,7 +296,6 @@ class AffineIndependentGP(FullGP):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Mean and variance of labels at Xnew [N, D], [N, 1] each; a mean is P(y = 1) if binary."""
-        check_moments(self.likelihood)
         if full_cov or full_output_cov:
             raise NotImplementedError(
                 "predict_y gives the marginals of single labels only: leave out full_cov."

@@ -75,10 +75,7 @@ class CheckedPredictions(GPModel, abc.ABC):
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
-
-        :raises ModelError: for GPflow's `Ordinal`, whose moments are NaN.
-        """
+        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each."""
         X = self.inputs(Xnew)
         if full_cov or full_output_cov:
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal

@@ -14,7 +14,7 @@ from ...errors import DataError
 from ...expectations.projections import tiny
 from ...inducing.weights import Weights
 from ...inputs import as_array
-from ...likelihoods import check_moments, observation_moments
+from ...likelihoods import observation_moments
 from ...models import AffineIndependentGP
 from ...summaries import one_line
 
@@ -120,7 +120,6 @@ class MixturePosterior:
         1).
         """
         X, likelihood = self.model.inputs(Xnew), self.model.likelihood
-        check_moments(likelihood)
         each = [
             observation_moments(likelihood, X, m[:, None], v[:, None])
             for m, v in zip(*self._moments(X))
