@@ -21,15 +21,14 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `run(number)` | a round on the hyperparameters | `NNGP`: `NeighbourRounds` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
-`minimize` does not compute the bound, and works inside `tf.function`. `run` and `sweep` watch it on
+`minimize` works inside `tf.function` and does not compute the bound. `run` and `sweep` watch it on
 all data, shorten steps that lower it, and return a result. A model of the wrong family raises
 `ModelError` with the right method.
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
-`affine_independent`, `mixture`, `approximations` and `data_mean`. Read `steps`, `ascent` (the loop
-that halves bad steps), `results` and `gpflow_decoupled.lbfgs` first. `adam` is a faster Adam,
-`gaussian_optimum` has closed forms for Gaussian noise, `neighbours` learns kernel and noise from
-nearest neighbours, `log_climb` is L-BFGS over their logarithms (`log_coordinates`).
+`affine_independent`, `mixture`, `approximations`, `data_mean` and `neighbours`. They share `steps`,
+`ascent` (halves bad steps), `results`, `log_climb` (L-BFGS over `log_coordinates`),
+`gaussian_optimum` (closed forms) and `adam`.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

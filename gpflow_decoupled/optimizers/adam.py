@@ -1,7 +1,4 @@
-"""Keras's Adam by TensorFlow's fused operation: one per variable instead of 22.
-
-Adam was a seventh of a training step with 30 inducing points and 64 rows.
-"""
+"""Keras's Adam by TensorFlow's fused operation: one per variable instead of 22."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class _Adam(Protocol):
 def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
     """Return the state of a plain Keras Adam built for the variables `moved` [...], else None.
 
-    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` make it another optimizer.
+    Others are optimizers with clipping, weight decay, averaging, `amsgrad` or `adaptive_epsilon`.
     """
     if type(optimizer) is not tf_keras.optimizers.Adam or not moved:
         return None
@@ -81,9 +78,9 @@ def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
 
 
 def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> None:
-    """Apply gradients as Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
+    """Apply gradients as Keras does (Kingma & Ba 2015, arXiv:1412.6980, end of section 2).
 
-    `pairs` are (gradient [...], variable) for each variable of the slots, in order.
+    :param pairs: (gradient [...], variable) for each variable of the slots, in order.
     """
     powers = dict[tf.DType, list[tf.Tensor]]()
     for (gradient, variable), first, second in zip(pairs, slots.first, slots.second):

@@ -71,7 +71,7 @@ def ascend(
     2. If accepted, go on from there, and double the share up to 1.
     3. If not, halve the share. Give up below 2^-max_halvings.
 
-    `steps` are numbers, a progress bar for example; refused steps count too.
+    :param steps: numbers, a progress bar for example; refused steps count too.
 
     :return: the last point and the reason: `CONVERGED`, `STUCK` or `spent`.
     """
@@ -99,8 +99,7 @@ def round_off(dtype: tf.DType) -> float:
 def has_fallen(
     before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0
 ) -> bool:
-    """True if a bound in nats has fallen by more than round-off, or is not a number.
-
-    Tolerated are a share `relative` of the bound plus `absolute`.
+    """True if a bound in nats has fallen by more than `relative` of itself plus `absolute`, or is
+    NaN.
     """
     return not after >= before - (relative * abs(before) + absolute)

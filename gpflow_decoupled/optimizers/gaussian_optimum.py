@@ -1,4 +1,4 @@
-"""The best q in closed form for Gaussian noise: checks, and calls of `bases/parts/optimum.py`."""
+"""The best q in closed form for Gaussian noise."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .natural_gradient.bound_gradients import as_basis_model
 class Optimum(OptimalParameters):
     """The best q of a model at its hyperparameters, and the bound there.
 
-    Fields: the scalar `elbo`, the mean `coefficients` [M_gamma, L] or None, and the whitened
-    `gaussians`, means [M, L] and roots [L, M, M]. Example::
+    Fields: scalar `elbo`, mean `coefficients` [M_gamma, L] or None, and whitened `gaussians`, means
+    [M, L] and roots [L, M, M]. Example::
 
         optimum = optimal_parameters(model, (X, Y))
         optimum.assign(model)
@@ -45,8 +45,7 @@ class Optimum(OptimalParameters):
 
 
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
-    """Return the best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed
-    form.
+    """Return the best q(f) of a model with Gaussian noise at fixed hyperparameters, in closed form.
 
     Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma).
 
@@ -74,7 +73,7 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
     """Return the bound at the best q(f) for Gaussian noise, a scalar in nats.
 
-    It is differentiable in hyperparameters and points. Arguments, errors and cost as in
+    Differentiable in hyperparameters and points. Arguments, errors and cost as in
     `optimal_parameters`. Example::
 
         loss = lambda: -collapsed_elbo(model, (X, Y))

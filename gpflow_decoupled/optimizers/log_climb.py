@@ -36,7 +36,7 @@ def climb_logarithms(
 
     :param objective: nats and their gradient at a vector [n].
     :param coordinates: of the vector.
-    :param num_data: N. L-BFGS sees nats per row: its first step is as long as the gradient then.
+    :param num_data: N. L-BFGS sees nats per row, so its first step is as long as the gradient then.
     :param evaluations: about, at most.
     :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :param show: shows a line after each iteration.

@@ -14,17 +14,16 @@ from tensorflow_probability import math as tfm
 
 
 class LogCoordinates:
-    """Trainable Parameters as one vector x [n].
+    """Trainable Parameters as one vector x [n]: positive ones by their logarithms.
 
-    GPflow's unconstrained u of a positive number is softplus^-1, which equals the number itself
-    where that is large. The lengthscale of an irrelevant column then grows by a few units in an
-    iteration, and L-BFGS ends long before the column has left the distances. The coordinate here is
+    In GPflow's unconstrained u a large lengthscale grows by a few units an iteration, and L-BFGS
+    ends long before an irrelevant column has left the distances. In
 
         x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
 
-    in which a step multiplies. Other Parameters keep their u.
+    a step multiplies. Other Parameters keep their u.
 
-    :param parameters: those that move; what they share is taken once.
+    :param parameters: those that move; shared ones are taken once.
 
     Example::
 
@@ -58,7 +57,7 @@ class LogCoordinates:
             u.assign(tfm.softplus_inverse(tf.exp(value)) if logarithmic else value)
 
     def gradient(self, gradients: Sequence[tf.Tensor]) -> np.ndarray:
-        """The gradient [n] in x at the present values.
+        """Return the gradient [n] in x at the present values.
 
         :param gradients: by `variables`, one for each.
         """
@@ -73,7 +72,7 @@ class LogCoordinates:
 
 
 def _is_softplus(transform: tfb.Bijector | None) -> bool:
-    """Whether this is GPflow's transform of positive numbers, with or without a lower bound."""
+    """Recognise GPflow's transform of positive numbers, with or without a lower bound."""
     first = transform.bijectors[-1] if isinstance(transform, tfb.Chain) else transform
     return isinstance(first, tfb.Softplus)
 

@@ -34,14 +34,12 @@ class RunResult:
     """Why the run ended."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound and reason of the end."""
         return (
             f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped:"
             f" {self.reason}"
         )
 
     def __repr__(self) -> str:
-        """`str` with the class name, since the arrays of `history` fill pages."""
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
@@ -64,7 +62,6 @@ class Recorder:
         self._began = time.perf_counter()
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.rows)
 
     @property

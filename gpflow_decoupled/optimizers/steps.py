@@ -1,12 +1,9 @@
 """Step sizes, policies for negative precisions, and the report of a step.
 
-Where a log likelihood is not concave, the best Gaussian site can have a negative precision, and a
-full step may not end at a covariance. Policies:
+Where a log likelihood is not concave a full step may not end at a covariance. Policies:
 
-- "damp": halve the step until it ends at a covariance. Same optimum; negative precisions are
-  allowed.
-- "clip": replace negative precisions by zero. Every step succeeds, but the optimum is another,
-  lower one.
+- "damp": halve the step until it ends at a covariance; negative precisions are allowed.
+- "clip": replace negative precisions by zero. Every step succeeds, but the optimum is lower.
 - "raise": refuse the step with a `NumericalError`.
 """
 
@@ -52,7 +49,6 @@ class StepReport(NamedTuple):
     """[], int: negative precisions replaced by zero, by the policy "clip"."""
 
     def __repr__(self) -> str:
-        """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -88,7 +84,7 @@ def largest_feasible_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The first feasible one of step_size [], step_size / 2, step_size / 4, ...
 
-    :param feasible: whether a step of size [] ends at a distribution, [] bool.
+    :param feasible: returns [] bool, true if a step of size [] ends at a distribution.
     :return: the step size [], and whether it is feasible after `MAX_HALVINGS`, [] bool.
     """
 

@@ -1,8 +1,9 @@
 """Affine-independent KL inference (Challis & Barber 2012): w = A v + b, v non-normal.
 
-Read `affine_ascent` first. `gaussian_kl` has the best Gaussian q, `edgeworth` the initial rotation
-and shapes, `climb_coordinates`, `affine_objective` and `affine_climb` the joint L-BFGS run, `turns`
-its alternative, `affine_result` the result; `jaakkola_jordan` is a baseline for logit likelihoods.
+Read `affine_ascent` first. `gaussian_kl` finds the best Gaussian q, `edgeworth` the initial
+rotation and shapes; `climb_coordinates`, `affine_objective` and `affine_climb` make the joint
+L-BFGS run, `turns` its alternative, `affine_result` the result. `jaakkola_jordan` is a baseline for
+logit likelihoods.
 """
 
 __all__: list[str] = []

@@ -1,8 +1,4 @@
-"""Affine-independent KL inference: the best Gaussian q, then A, b and shapes jointly.
-
-q(w) is the density of w = A v + b in whitened coordinates, v_d independent with the base
-distribution.
-"""
+"""Affine-independent KL inference: the best Gaussian q, then A, b and shapes jointly."""
 
 from __future__ import annotations
 
@@ -66,22 +62,22 @@ class AffineIndependentAscent:
     """Find q of an `AffineIndependentGP` or `AffineIndependentGLM`, hyperparameters fixed.
 
     1. The best Gaussian q, the special case of a normal base.
-    2. The rotation of A, which matters to a non-Gaussian q alone, and initial shapes, both
-       predicted by an Edgeworth expansion about the Gaussian optimum.
-    3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or, with
-       `alternate`, in turns.
-    4. The better of the two is kept.
+    2. Rotation of A and initial shapes, both predicted by an Edgeworth expansion about the Gaussian
+       optimum.
+    3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or in turns
+       with `alternate`.
+    4. The better of Gaussian and step 3.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
 
     :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less.
     :param max_evaluations: most evaluations of bound and gradient per stage.
-    :param rotate: choose the rotation of A in step 2; otherwise start at the Cholesky factor of the
-        Gaussian covariance.
-    :param keep_better: leave a normal base if the Gaussian has the greater bound, which happens
-        only for fixed shapes or a family without a normal member.
-    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, until a
-        round gains less than the tolerance; slower. Needs structure "lu".
+    :param rotate: choose the rotation of A in step 2; False starts at the Gaussian's Cholesky
+        factor.
+    :param keep_better: return to a normal base if the Gaussian has the greater bound, possible only
+        for fixed shapes or a family without a normal member.
+    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U; slower.
+        Needs structure "lu".
     :raises DataError: for settings out of range.
 
     Example::
@@ -115,9 +111,9 @@ class AffineIndependentAscent:
     def run(self, model: AffineIndependentGP) -> AffineResult:
         """Find q and leave the model with it.
 
-        :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
+        :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
         :raises ModelError: for a model of another family.
-        :raises DataError: with `alternate`, for another structure of A than "lu".
+        :raises DataError: with `alternate`, for a structure of A other than "lu".
         :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
             observation; the model is unchanged.
         """
@@ -176,7 +172,7 @@ class AffineIndependentAscent:
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
     ) -> tuple[GaussianSolution, float]:
-        """The best Gaussian q that A's structure allows, and the seconds of compilation."""
+        """Find the best Gaussian q that A's structure allows, and seconds of compilation."""
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
@@ -207,7 +203,7 @@ class AffineIndependentAscent:
         start: Start,
         record: StageRecord,
     ) -> _Joint:
-        """Climb with few frequencies, doubled until they do not change the bound."""
+        """Climb with few frequencies, doubled until the bound no longer changes."""
         basis = model.basis
         # a) the rotated root, and the shapes for its columns in the order in which the structure
         # has them
@@ -246,7 +242,7 @@ class AffineIndependentAscent:
         C: np.ndarray | None,
         record: StageRecord,
     ) -> _Climb:
-        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D]."""
+        """Run L-BFGS on all trainable Parameters of q in the frame of the root C [D, D]."""
         basis = model.basis
         variables = [
             *basis.map.trainable_variables,
@@ -276,10 +272,7 @@ class AffineIndependentAscent:
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
-    """A quarter or half of the frequencies, if the bound changes by less than `allowed` nats.
-
-    Projections of many variables are nearly normal and need few. The caller's numbers stay.
-    """
+    """Take fewer frequencies if the bound changes by less than `allowed` nats."""
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
     if model.frequencies_given or count < _WORTH_COARSENING:

@@ -24,10 +24,9 @@ def climb(
     max_evaluations: int,
     low: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, str]:
-    """Maximise from `start` [n]: the best point [n], its value, the reason for stopping.
+    """Maximise from `start` [n]; return the best point [n], its value, the reason for stopping.
 
-    The function has the bound in nats and its gradient; `record` is called with the best bound so
-    far and the new evaluations. A climb ends when six iterations gain less than `tolerance` nats.
+    :param function: returns the bound in nats and its gradient.
 
     :raises NumericalError: if the bound at the start is not finite.
     """

@@ -39,7 +39,7 @@ def compiled_objective(
 
 
 def as_vector(variables: Sequence[tf.Variable]) -> np.ndarray:
-    """The values of all variables as one vector [n]."""
+    """Pack the variables into one vector [n]."""
     return Scipy.pack_tensors(variables).numpy().astype(np.float64)
 
 

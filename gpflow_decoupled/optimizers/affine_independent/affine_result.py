@@ -1,4 +1,4 @@
-"""The result of a run of affine-independent inference."""
+"""Result of a run of affine-independent inference."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ class AffineResult(StagedResult):
     """The bound after each turn, in nats; empty unless in turns."""
 
     def __str__(self) -> str:
-        """One line: bounds, evaluations, time and reason."""
         return (
             f"ELBO {self.elbo:.6g} ({self.kept} kept; affine {self.affine_elbo:.6g}, Gaussian"
             f" {self.gaussian_elbo:.6g}), {self.evaluations} evaluations in {self.seconds:.2f} s,"
@@ -75,7 +74,7 @@ class AffineResult(StagedResult):
 
 
 def stage_record(recorder: Recorder, stage: int) -> StageRecord:
-    """The record function of a stage, for the columns "elbo", "evaluations" and "stage"."""
+    """Return a stage's record function, for the columns "elbo", "evaluations" and "stage"."""
 
     def record(elbo: float, evaluations: int) -> None:
         recorder.append(len(recorder), elbo=elbo, evaluations=evaluations, stage=stage)

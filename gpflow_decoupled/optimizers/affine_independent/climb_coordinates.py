@@ -1,8 +1,4 @@
-"""Coordinates of the joint L-BFGS run that whiten the Gaussian optimum.
-
-The bound curves in w roughly as the Gaussian's. With C a root of that covariance, A = C A~ and b =
-C b~, curvatures are similar in all directions.
-"""
+"""Coordinates of the joint L-BFGS run that whiten the Gaussian optimum."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from ...lbfgs import Objective
 
 
 class ClimbCoordinates:
-    """The change of coordinates A = C A~, b = C b~ for the vector [n] of all variables of q.
+    """Coordinates A = C A~, b = C b~ of the vector [n] of all variables of q.
 
-    C [D, D] is lower triangular, so "lower" and "lu" stay triangular; None, for "low_rank", changes
-    nothing.
+    With C [D, D] a lower root of the Gaussian covariance, curvatures are similar in all directions;
+    None, for "low_rank", changes nothing.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class ClimbCoordinates:
         return x if self.C is None else self._multiply(self.C, x)
 
     def around(self, function: Objective) -> Objective:
-        """The function of the coordinates; its gradient is multiplied by C^T."""
+        """Return the function of the coordinates; its gradient is multiplied by C^T."""
 
         def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = function(self.outward(x))

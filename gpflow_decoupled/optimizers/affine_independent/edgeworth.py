@@ -1,14 +1,12 @@
 """Initial rotation of A and shapes, by an Edgeworth expansion.
 
-At the Gaussian optimum N(b, A A^T) any rotation A Q gives the same Gaussian, but another q for
-non-normal v_d; and the gradient in a skew-normal's shapes vanishes there. The bound in the skewness
-gamma_d of each v_d is to leading order, (A18),
+A rotation A Q leaves the Gaussian N(b, A A^T) as is, but not q for non-normal v_d. To leading order
+the bound depends on the skewness gamma_d of each v_d by (A18)
 
     gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
 
-with alpha = X A and E under the Gaussian. The best skewness is s_d, with a gain of sum_d s_d^2 /
-12, (A19), which Q maximises. Symmetric bases use excess kurtosis, fourth powers and derivatives, 24
-and 48 for 6 and 12.
+with alpha = X A and E under the Gaussian. Q maximises the gain sum_d s_d^2 / 12 at gamma_d = s_d
+(A19). Symmetric bases use excess kurtosis, fourth powers and derivatives, 24 and 48 for 6 and 12.
 """
 
 from __future__ import annotations
@@ -52,11 +50,10 @@ def edgeworth_start(
     rotate: bool,
     k: int | None = None,
 ) -> Start:
-    """Rotated root and shapes at the Gaussian optimum N(b, A A^T), b [D], A [D, D].
+    """Return rotated root and shapes at the Gaussian optimum N(b, A A^T), b [D], A [D, D].
 
-    :param rotate: rotate A; otherwise at most its columns are permuted.
-    :param k: number of non-normal variables, by default all; their columns, of greatest s_d,
-        come first.
+    :param rotate: rotate A; False at most permutes its columns.
+    :param k: number of non-normal variables, default all; their columns come first.
     """
     k = len(b) if k is None else k
     if base.name == "normal":
@@ -72,7 +69,7 @@ def edgeworth_start(
 def edgeworth_shapes(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
 ) -> np.ndarray:
-    """Shapes [k, P] for the first k columns of A [D, D], without rotation."""
+    """Return shapes [k, P] for the first k columns of A [D, D], without rotation."""
     return _shapes(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))
 
 
@@ -145,7 +142,7 @@ def _derivatives(
 
 
 def _sorted(expansion: _Expansion) -> np.ndarray:
-    """The permutation [D, D] that moves the most gainful columns of alpha (A19) to the front."""
+    """Return the permutation [D, D] that sorts columns of alpha by gain (A19)."""
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
     slopes = {order: weights[:, place] @ alpha**order for place, order in enumerate(orders)}
@@ -159,9 +156,10 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 
 
 def _rotation(expansion: _Expansion) -> np.ndarray:
-    """The orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha Q.
+    """Return the orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha
+    Q.
 
-    Sweeps of singular value decompositions, from several starts because of local maxima.
+    Repeats singular value decompositions from several starts, because of local maxima.
     """
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
@@ -183,7 +181,7 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """Shapes [k, P] of skewness (or excess kurtosis) s [k], as nearly as families allow."""
+    """Shapes [k, P] of skewness or excess kurtosis s [k], as nearly as families allow."""
     theta = base.start(len(s)).numpy()
     for part, own in _blocks(base, len(s)):
         theta[own, : part.num_shapes] = _family_shapes(part, s[own])

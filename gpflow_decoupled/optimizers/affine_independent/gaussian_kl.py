@@ -1,9 +1,4 @@
-"""The best Gaussian q in whitened coordinates, the start of affine-independent inference.
-
-q(w) = N(b, L L^T), L lower triangular, is the case A = L with normal v of the bound (A2).
-Conjugate-computation steps (C9), with Gaussian sites of precision -2 h_n, come close; L-BFGS on (b,
-L), concave for log-concave sites, finishes to the tolerance.
-"""
+"""The best Gaussian q = N(b, L L^T) in whitened coordinates, by steps (C9) and L-BFGS on (b, L)."""
 
 from __future__ import annotations
 
@@ -44,7 +39,7 @@ class GaussianSolution(NamedTuple):
 
 
 class GaussianProblem:
-    """The bound of a Gaussian q in its mean b and root L, with gradients.
+    """The bound of a Gaussian q in its mean b and root L: (A2) with A = L and normal v.
 
     Features of the sites are [N, D]; `gaussian` [D] is 1 for a Gaussian prior, 0 where the prior is
     a site.
@@ -70,7 +65,7 @@ class GaussianProblem:
         sizes = [len(group.offset) for group in groups]
 
         def sites(m: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """Sum of E g_n under N(m_n, v_n), and its derivatives in m and v, [N] each."""
+            """Sum of E g_n under N(m_n, v_n), and derivatives in m and v, [N] each."""
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)
@@ -162,7 +157,7 @@ class GaussianProblem:
         return GaussianSolution(*unpacked(best), bound)
 
     def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
-        """Steps (C9) while they raise the bound: the mean [D] and root [D, D]."""
+        """Take steps (C9) while they raise the bound; return mean [D] and root [D, D]."""
         first, precision = self._start()
         b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)

@@ -1,12 +1,11 @@
 """The local bound of Jaakkola & Jordan (2000) for logit likelihoods, a baseline.
 
-For a label y of 0 or 1, s = 2 y - 1, and any xi,
+For a label y of 0 or 1, s = 2 y - 1, and any xi (C39)
 
     log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2)
 
 with Lambda(xi) = tanh(xi / 2) / (4 xi): a Gaussian site exp(nu f - tau f^2 / 2), nu = y - 1/2, tau
-= 2 Lambda(xi). The best xi for q is xi_n^2 = E f_n^2. Alternating both climbs the bound (C39), at
-most the Gaussian KL bound.
+= 2 Lambda(xi). The best xi_n^2 is E f_n^2.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class JaakkolaJordan:
     """Find the Gaussian q of the local bound, for a Bernoulli likelihood with logistic link.
 
     For an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, left with a normal
-    base, and for a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or inducing points; 4/3 N^3
-    for a `CVIGP`.
+    base, and for a `CVIGP`. Alternates between q and xi. Cost per step: N D^2 + D^3 for D weights
+    or inducing points; 4/3 N^3 for a `CVIGP`.
 
     :param tolerance: in nats; the run ends when a step gains less.
     :param max_steps: the largest number of steps.
@@ -63,12 +62,11 @@ class JaakkolaJordan:
     def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:
         """Climb the local bound from the prior's xi, and leave the model with its q.
 
-        :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`, the
-            Gaussian KL bound of the same q. `history` adds "change", the squared change of xi
-            summed over labels.
+        :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`. `history`
+            adds "change", the squared change of xi summed over labels.
         :raises ModelError: for a model of another family.
         :raises DataError: for another likelihood, a non-Gaussian prior, a structure of A without
-            every covariance, or a kernel that mixes latents; the model is unchanged.
+            every covariance, or a kernel that mixes latents.
         """
         # (C39)
         require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)
@@ -157,7 +155,6 @@ class _Sites:
 
 
 def _curvature(xi: np.ndarray) -> np.ndarray:
-    """Lambda(xi), non-negative, of the shape of xi."""
     safe = np.maximum(xi, _SMALL)
     return np.tanh(0.5 * safe) / (4.0 * safe)
 

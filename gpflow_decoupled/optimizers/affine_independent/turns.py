@@ -1,8 +1,4 @@
-"""The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS.
-
-For concave g_n the bound is concave in (b, L) at fixed U and shapes, and in (b, U) at fixed L,
-(A20), but not jointly.
-"""
+"""The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS (A20)."""
 
 from __future__ import annotations
 
@@ -36,9 +32,9 @@ def check_turns(basis: AffineIndependentBasis) -> LUMap:
 
 
 def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[Places]:
-    """The places of (b, L), (b, U) and the shapes in the vector of `variables`.
+    """Return the places of (b, L), (b, U) and the shapes in the vector of `variables`.
 
-    Variables may have any shape; raises the errors of `check_turns`.
+    Raises the errors of `check_turns`.
     """
     factors = check_turns(basis)
     ends = np.cumsum([0, *(int(np.prod(variable.shape)) for variable in variables)])
@@ -64,10 +60,9 @@ def climb_in_turns(
     tolerance: float,
     max_evaluations: int,
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Climb from `start` [n]: the best point [n], the value after each turn, the reason.
+    """Climb from `start` [n]; return the best point [n], the value after each turn, the reason.
 
-    `turns` has the coordinates that each turn of a round moves; a turn ends as `climb`, the run
-    when a round gains less than `tolerance` nats.
+    :param turns: the coordinates that each turn of a round moves.
     """
     x, bounds, done = start.copy(), [-np.inf], 0
 

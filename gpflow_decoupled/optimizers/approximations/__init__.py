@@ -1,7 +1,6 @@
-"""Expectation propagation and Laplace's approximation of a full GP.
+"""Expectation propagation and Laplace's approximation: both fill the sites of a `CVIGP`.
 
-Both fill the sites of a `CVIGP`. They do not maximise the bound: their results have an estimate of
-the log evidence, above or below it, beside the bound of their q(f). Read `densities`,
+They do not maximise the bound; results also estimate the log evidence. Read `densities`,
 `laplace_approximation`, `tilted`, `expectation_propagation`, `evidence_result` in this order.
 """
 

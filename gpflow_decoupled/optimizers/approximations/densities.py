@@ -71,7 +71,6 @@ class Densities:
 
 
 def _check_latents(model: CVIGP, method: str) -> None:
-    """Refuse models whose labels do not have a latent each."""
     likelihood, instead = (
         model.likelihood,
         "use ConjugateComputation, which needs expected log densities alone.",

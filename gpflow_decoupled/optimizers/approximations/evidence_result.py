@@ -1,4 +1,4 @@
-"""The result of expectation propagation or Laplace's approximation."""
+"""Result of expectation propagation or Laplace's approximation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class EvidenceResult(RunResult):
     """Sites of the final q(f) with a precision of zero for a negative one."""
 
     def __str__(self) -> str:
-        """One line: steps, time, estimate, bound, reason, changed sites."""
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.skipped_sites} skipped sites" if self.skipped_sites else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
@@ -54,7 +53,7 @@ def attainable(tolerance: float, dtype: tf.DType) -> float:
 
 
 class EvidenceRecorder(Recorder):
-    """The growing history of a run, with the counts of its result."""
+    """The history of a running optimizer, with the counts of its result."""
 
     def __init__(self) -> None:
         super().__init__("step_size", "change", "evidence_estimate", "elbo")

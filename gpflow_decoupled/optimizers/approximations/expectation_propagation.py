@@ -1,21 +1,17 @@
 """Expectation propagation (EP) of a full GP, with parallel site updates.
 
-Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP: Minka 2004. q(f) is the prior times
-sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites at once:
+q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites at
+once:
 
 1. Cavities: marginals N(u_n, v_n) of q without the share alpha of their site, (C50):
 
        1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
 
-2. Tilted distributions: cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^ and
-   variance v^ (C51).
-3. The sites with these moments, of which the share rho = 1 - damping is taken, (C52):
+2. Mean u^ and variance v^ of the cavities times p(y_n | f_n)^alpha (C51).
+3. Sites with these moments, of which the share rho = 1 - damping is taken, (C52):
 
        nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
        tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
-
-The fixed points u^ = u, v^ = v do not depend on rho; as alpha goes to 0 they become conjugate
-computation's.
 """
 
 from __future__ import annotations
@@ -74,15 +70,15 @@ class EPProbe(NamedTuple):
 class ExpectationPropagation:
     """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
-    For probit labels, and others whose density depends on one latent. Variances and evidence are
-    often nearer to the truth than `ConjugateComputation`'s. Convergence is not guaranteed. Cost per
-    pass and latent: 4/3 N^3, and 3 N times `nodes` log densities.
+    For likelihoods whose density depends on one latent (Minka 2001; Rasmussen & Williams 2006,
+    section 3.6; power EP: Minka 2004). Variances and evidence are often nearer to the truth than
+    `ConjugateComputation`'s; convergence is not guaranteed. Cost per pass and latent: 4/3 N^3, and
+    3 N times `nodes` log densities.
 
-    :param power: alpha in (0, 1]: 1 is EP, 1/2 symmetric in q and the tilted distribution, small
-        powers approach conjugate computation.
+    :param power: alpha in (0, 1]: 1 is EP; small powers approach conjugate computation.
     :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
-        is undone and halved; later ones too when passes stop helping.
-    :param nodes: of the quadrature of tilted moments, for all but the probit with power 1.
+        is undone and halved.
+    :param nodes: of the quadrature of tilted moments; unused for the probit with power 1.
     :raises DataError: for settings out of range.
 
     Example::
@@ -113,13 +109,13 @@ class ExpectationPropagation:
 
         :param steps: most passes, undone ones included.
         :param tolerance: stop when no site would move its marginal's mean by more standard
-            deviations, nor its variance by a larger share; at least 64 units of round-off.
+            deviations, nor its variance by a larger share.
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
-        :raises DataError: for numbers out of range, likelihoods with several latents per label, and
-            kernels that mix them.
+        :raises DataError: for numbers out of range, several latents per label, and kernels that mix
+            them.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there; the sites are then the old ones.
+            finite there; the sites do not change.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)
@@ -143,7 +139,7 @@ class ExpectationPropagation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor, tf.Tensor], EPProbe]:
-        """Return a compiled pass, a function of nu, tau [N, L], for the present hyperparameters.
+        """Return a compiled pass, a function of nu, tau [N, L], at the present hyperparameters.
 
         Raises the errors of `run`.
         """
@@ -197,7 +193,7 @@ class ExpectationPropagation:
         v_c: tf.Tensor,
         good: tf.Tensor,
     ) -> tf.Tensor:
-        """Difference of the log evidence by densities instead of sites; NaN unless all are good."""
+        """Log evidence by densities minus by sites; NaN unless all are good."""
         v = tf.where(good, v, 1.0)
         of_sites = 0.5 * (tf.square(m) / v - tf.square(m_c) / v_c + tf.math.log(v / v_c))
         total = tf.reduce_sum(tf.where(good, found.log_mass - of_sites, 0.0)) / self.power  # (C53)
@@ -276,7 +272,7 @@ class _SitePasses:
         return float(now.probe.change) <= self.tolerance
 
     def _watch(self, change: float) -> None:
-        """Halve the step when passes go round in circles, which parallel updates can."""
+        """Halve the step when passes oscillate, as parallel updates can."""
         if change < _PROGRESS * self.least:
             self.least, self.waited = change, 0
             return

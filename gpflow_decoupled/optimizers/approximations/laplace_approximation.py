@@ -1,12 +1,11 @@
 """Laplace's approximation of a full GP: the mode of the posterior, and its curvature.
 
-Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0 and l_n = log p(y_n
-| f_n), the mode u^ maximises psi, and the sites have l's derivatives there, (C55), (C56):
+With u = f - m_0 and l_n = log p(y_n | f_n) the mode u^ maximises psi, (C55), (C56):
 
     psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
     log Z = psi(u^) - 1/2 log det(I + K W)
 
-At any u the q(f) of these sites has the mean of a Newton step. In a = K^-1 u K is not inverted.
+Iterates are a = K^-1 u, so K is not inverted.
 """
 
 from __future__ import annotations
@@ -61,13 +60,12 @@ class LaplaceProbe(NamedTuple):
 class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    The fastest approximation and the least exact: q(f) is centred at the mode. If a likelihood is
-    not log-concave, a step replaces negative precisions by zero where their posterior does not
-    exist; so does the final q(f), see `clipped_sites`. Steps that lower psi are halved. Cost per
-    step and latent: 4/3 N^3.
+    Fast, but less exact: q(f) is centred at the mode (Rasmussen & Williams 2006, section 3.4). If a
+    likelihood is not log-concave, negative precisions without a posterior become zero, see
+    `clipped_sites`. Steps that lower psi are halved. Cost per step and latent: 4/3 N^3.
 
-    :param tolerance: stop when a Newton step moves no value of u by more deviations (at least 64
-        units of round-off), or gains nothing beyond round-off and does not shrink.
+    :param tolerance: stop when a Newton step moves no value of u by more deviations, or gains
+        nothing beyond round-off and does not shrink.
     :param max_steps: the largest number of steps.
     :raises DataError: for settings out of range.
 
@@ -92,10 +90,10 @@ class LaplaceApproximation:
 
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
-        :raises DataError: for likelihoods with several latents per label, kernels that mix them,
-            and log densities without curvature.
+        :raises DataError: for several latents per label, kernels that mix them, and log densities
+            without curvature.
         :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there; the sites are then the old ones.
+            finite there; the sites do not change.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         densities = Densities(model, "LaplaceApproximation")
@@ -120,7 +118,7 @@ class LaplaceApproximation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor], LaplaceProbe]:
-        """Return a compiled function of a [N, L] for the present hyperparameters.
+        """Return a compiled function of a [N, L] at the present hyperparameters.
 
         Raises the errors of `run`.
         """
@@ -211,7 +209,6 @@ class _ModeClimber:
 
 
 def _check_curvature(model: CVIGP, densities: Densities) -> None:
-    """Refuse log densities whose second derivative is zero."""
     if not np.any(densities.expand(tf.zeros_like(densities.offset)).second):
         raise DataError(
             f"The log density of {type(model.likelihood).__name__} is made of straight lines, so"

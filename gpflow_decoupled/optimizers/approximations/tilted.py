@@ -1,7 +1,7 @@
-"""Moments of tilted distributions: a Gaussian times a power of a label's density.
+"""Moments of tilted distributions: a Gaussian times a power of a label's density (C51).
 
-With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, the tilted mean
-and variance are m_c + v_c d1 and v_c + v_c^2 d2, d1 and d2 the derivatives of log Z^ in m_c (C51).
+With log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance are m_c + v_c d1 and v_c +
+v_c^2 d2, d1 and d2 the derivatives of log Z^ in m_c.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FAR = -1e3
 
 
 class Tilted(NamedTuple):
-    """log Z^ of every label, and its derivatives in the cavity's mean; (C51)."""
+    """log Z^ of every label, and its derivatives in the cavity's mean."""
 
     log_mass: tf.Tensor
     """[N, L], nats."""
@@ -42,7 +42,7 @@ class Tilted(NamedTuple):
 
 
 def has_closed_form(densities: Densities, power: float) -> bool:
-    """True if `tilted` needs no nodes: the probit, GPflow's included, with power 1."""
+    """True if `tilted` needs no nodes: a probit with power 1."""
     likelihood = densities.likelihood
     return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
 
@@ -50,9 +50,9 @@ def has_closed_form(densities: Densities, power: float) -> bool:
 def tilted(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """Moments under cavities N(mean, variance): closed for the probit, else by quadrature.
+    """Moments under cavities N(mean, variance), [N, L] each less the mean function.
 
-    `power` is alpha; mean (less the mean function) and variance of the cavities are [N, L].
+    :param power: alpha.
     """
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)

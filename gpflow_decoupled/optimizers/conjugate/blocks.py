@@ -29,8 +29,8 @@ _SAMPLE = 2048
 class Blocks:
     """Passes over data with one block in memory; arrays are checked once, streams in each pass.
 
-    Each worker reads its share of an array's blocks, and its own shard of a dataset. Reading sends
-    no message.
+    Each worker reads its share of an array's blocks, or its own shard of a dataset, without
+    messages.
 
     :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`; a `tf.data.Dataset` of batches; or
         a function without arguments that returns an iterator of batches, called per pass.
@@ -80,7 +80,8 @@ class Blocks:
     def check_rows(self) -> None:
         """Check the number of rows after a pass; one message with several workers.
 
-        :raises DataError: on all workers, for no rows, or another number than `num_data` or before.
+        :raises DataError: on all workers, for no rows, or a number that differs from `num_data` or
+            the last.
         """
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:

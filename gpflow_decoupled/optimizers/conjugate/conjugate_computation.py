@@ -1,17 +1,9 @@
 """Conjugate-computation variational inference for a full GP.
 
-Khan & Lin 2017 (arXiv:1703.04265), Algorithm 1 and equation (13). q(f) is the prior times one site
-exp(nu_n u_n - tau_n u_n^2 / 2) per observation and latent, u = f - m_0. A step of size rho:
+With u = f - m_0 and derivatives g, h of E_q log p(y_n | f_n) in mean and variance, a step of size
+rho moves the natural parameters of the sites by (C13)
 
-1. Compute means u_n and variances v_n of q(f) at the observations.
-2. Differentiate E_n = E_q log p(y_n | f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance. The Gaussian
-   site with these derivatives is (g_n - 2 h_n u_n, -2 h_n).
-3. Move all sites towards these, (C13):
-
-       nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
-
-a natural-gradient step. On a minibatch either its sites alone move ("local", (C20)), or all sites
-shrink and its sites gain N/B times as much ("global", (C19)).
+    nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
 """
 
 from __future__ import annotations
@@ -89,16 +81,16 @@ class ConjugateComputation(tf.Module):
     """Conjugate-computation VI for `models.CVIGP`: the best Gaussian q(f) at fixed hyperparameters.
 
     Cost: 4/3 N^3 per step and latent; on minibatches, N counts the observations visited so far.
+    Source: Khan & Lin 2017 (arXiv:1703.04265).
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1, a
-        fixed-point iteration, converges in a few steps for most log-concave likelihoods. The
-        paper's beta is rho / (1 - rho).
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1 converges
+        in a few steps for most log-concave likelihoods. The paper's beta is rho / (1 - rho).
     :param update: on a minibatch, "local": its sites move; "global": all shrink and its sites gain
         N/B times as much.
     :param samples: draws to estimate expectations; None uses quadrature.
     :param negative_precision: for likelihoods that are not log-concave: "damp" allows negative site
-        precisions, and halves the step until the posterior exists; "raise" raises `NumericalError`
-        where it does not; "clip" replaces positive h by zero.
+        precisions, and halves the step until the posterior exists; "clip" replaces positive h by
+        zero; "raise" raises `NumericalError` where no posterior exists.
     :param seed: of draws and minibatches.
     :raises DataError: for a step size outside (0, 1], and fewer than one sample.
     :raises UnknownOptionError: for unknown options.
@@ -141,14 +133,13 @@ class ConjugateComputation(tf.Module):
     def minimize(
         self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0
     ) -> StepReport:
-        """Take one step of all sites, or of some rows' sites; safe inside `tf.function`.
+        """Take one step of all sites, or some rows' sites; safe inside `tf.function`.
 
         The bound may fall; `run` watches it.
 
-        :param rows: indices [B] of a minibatch; None is all data. Only observations visited so far
-            enter the computation.
-        :param step: number of the step, for step size and draws; an int32 tensor if the step
-            size is a number.
+        :param rows: indices [B] of a minibatch; None is all data.
+        :param step: number of the step, for step size and draws; an int32 tensor if the step size
+            is a number.
         :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
             `ok`.
         :raises ModelError: for another kind of model.
@@ -181,16 +172,16 @@ class ConjugateComputation(tf.Module):
     ) -> ConjugateResult:
         """Step until the sites have converged; leave the model at the last accepted sites.
 
-        On all data, a step that lowers the bound is undone and halved, and later steps regrow. On
-        minibatches (without replacement) and with sampled expectations the bound is not watched:
-        use a step size below 1, or a decaying one.
+        On all data, a step that lowers the bound is undone and halved, and later steps regrow. With
+        minibatches or sampled expectations the bound is not watched: use a step size below 1, or a
+        decaying one.
 
-        :param steps: most steps, undone ones included. A run of 200 or more on all data warns if
-            it ends while the bound rises.
+        :param steps: most steps, undone ones included. A run of 200 or more on all data warns if it
+            ends while the bound rises.
         :param tolerance: stop when the squared distance of a full step is below this share of the
             sites' squared length.
-        :param batch_size: observations per minibatch; None is all data. Minibatch runs take all
-            `steps`.
+        :param batch_size: observations per minibatch, drawn without replacement; None is all data.
+            Minibatch runs take all `steps`.
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range.
@@ -214,7 +205,7 @@ class ConjugateComputation(tf.Module):
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """Return a compiled function (nu, tau [N, L], seed [2]) -> the bound and the next targets.
 
-        The kernel matrix is computed here, once, for the present hyperparameters.
+        The kernel matrix is computed once, here, at the present hyperparameters.
         """
         basis = model.basis
         K = basis.prior(model.kernel)
@@ -246,9 +237,10 @@ class ConjugateComputation(tf.Module):
     def targets(
         self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Sites of a full step: nu and tau [N, L], and the number of clipped precisions [].
+        """Return the sites of a full step, nu and tau [N, L], and the number of clipped precisions
+        [].
 
-        g = dE/dmean, h = dE/dvariance and u, the mean of q(f) less the mean function, are [N, L].
+        :param g: dE/dmean [N, L]; h is dE/dvariance, u the mean of q(f) less the mean function.
         """
         h, clipped = clip_curvature(h, self.negative_precision)
         return g - 2.0 * h * u, -2.0 * h, clipped  # (C13)
@@ -256,7 +248,8 @@ class ConjugateComputation(tf.Module):
     def feasible(
         self, K: tf.Tensor, old: tf.Tensor, goal: tf.Tensor, step_size: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The step that keeps K^-1 + diag(tau) positive definite, and [] bool whether there is one.
+        """Return a step that keeps K^-1 + diag(tau) positive definite, and whether there is one, []
+        bool.
 
         K is [G, n, n]; the precisions `old` and their targets `goal` are [n, L]. Only "damp"
         halves.
@@ -303,7 +296,7 @@ class ConjugateComputation(tf.Module):
     def _batch(
         self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor
     ) -> StepReport:
-        """(C19) or (C20), from the posterior given the visited observations alone (C21)."""
+        """(C19) or (C20), from the posterior given the visited observations (C21)."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         # 1) the posterior of the observations whose sites are not zero, and of those of the
@@ -370,9 +363,7 @@ def _warn_of_steps(result: ConjugateResult) -> None:
 
 
 def _check_kernel(model: CVIGP) -> None:
-    """Refuse a kernel that is not positive semi-definite, by a variance of q(f) below zero.
-
-    The matrices of a step are those of K plus sites, which may have a factor all the same.
+    """Refuse a kernel that is not positive semi-definite, by a negative variance of q(f).
 
     :raises NumericalError: with the least variance.
     """

@@ -1,4 +1,4 @@
-"""The result of conjugate computation, and its recorder."""
+"""Result of conjugate computation, and its recorder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ConjugateResult(RunResult):
     """Result of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`.
 
     `history` has one entry per kept step: "step", "seconds", "step_size", "change" (squared
-    distance of the sites, or messages, from a full step) and "elbo" (nats). On minibatches the
-    bound is computed at the end of each epoch, else NaN; `elbo` is the last one computed.
+    distance of the sites, or messages, from a full step) and "elbo" (nats; on minibatches at the
+    end of each epoch, else NaN).
 
     Example::
 
@@ -32,14 +32,13 @@ class ConjugateResult(RunResult):
     """Negative precisions replaced by zero, over all steps."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound, reason, changed steps and sites."""
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
         return super().__str__() + extra
 
 
 class ConjugateRecorder(Recorder):
-    """The growing history of a run, with the counts of a `ConjugateResult`."""
+    """The history of a running optimizer, with the counts of a `ConjugateResult`."""
 
     def __init__(self) -> None:
         super().__init__("step_size", "change", "elbo")

@@ -100,7 +100,7 @@ class PassReader:
             raise diagnose(name, matrix.numpy())
 
     def start(self) -> Reading:
-        """Read the data at the model's q(u); with several workers, at the first one's."""
+        """Read the data at the model's q(u), or the first worker's."""
         basis, group = self.model.basis, self.blocks.group
         state = basis.factor(self.model.kernel, with_kl=False)
         (part,) = basis.gaussians(state)
@@ -113,7 +113,7 @@ class PassReader:
     def read(self, natural: Natural, step_size: float, otherwise: Reading) -> Reading:
         """Write another q(u) to the model and read the data there.
 
-        An interrupted or failed pass leaves the model at `otherwise`.
+        A failed pass leaves the model at `otherwise`.
         """
         self.assign(natural)
         try:
@@ -182,7 +182,7 @@ class PassReader:
 
 
 def step_failure(what: str) -> NumericalError:
-    """The error for a q(u) without a possible step; `what` is its first sentence."""
+    """Return the error for a q(u) without a possible step; `what` is its first sentence."""
     return NumericalError(
         f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not'
         " log-concave, or start from a narrower q (a smaller q_sqrt); q is the last one whose"

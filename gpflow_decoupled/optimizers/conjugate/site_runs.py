@@ -84,7 +84,7 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """Sites after a step, their bound and next targets, from one pass."""
+        """Return sites after a step, their bound and next targets, from one pass."""
         size, goal = share * self.rule.step_size_at(step), now.probe
         nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
         tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)
@@ -115,7 +115,7 @@ class _SiteClimber:
 def run_whole(
     rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on all data, halved where they lower the bound."""
+    """Run steps of `rule` on all data, halved where they lower the bound."""
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
@@ -128,7 +128,7 @@ def run_whole(
 def run_batches(
     rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool
 ) -> ConjugateResult:
-    """Steps of `rule` on minibatches without replacement, with a bound per epoch."""
+    """Run steps of `rule` on minibatches without replacement, with a bound per epoch."""
     basis = model.basis
     if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
         raise DataError(

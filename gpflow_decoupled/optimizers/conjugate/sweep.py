@@ -1,18 +1,9 @@
 """Conjugate-computation VI on inducing variables, by passes over all data in bounded memory.
 
-All sites add up to natural parameters of a whitened q(u): theta = S~^-1 m~, P = S~^-1. With A =
-L_b^-1 K_bx, a pass at a fixed q(u) goes block by block and
-
-1. computes g_n = dE_n/dmean and h_n = dE_n/dvariance;
-2. adds A (g - 2 h A^T m~) to theta* and -2 A diag(h) A^T to P*, initially I;
-3. adds E_n to the bound of this q(u).
-
-Then q(u) moves, (C25):
+A pass at a fixed q(u) sums over blocks of rows the bound and the targets theta*, P* of the
+natural-gradient step (D46) on all data; then the whitened natural parameters move, (C25):
 
     (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
-
-the natural-gradient step (D46) on all data. The next pass gives the bound; if it fell, the step is
-undone. Replicas send one message of 8 (L (M (M + 1) / 2 + M) + 2) bytes per pass.
 """
 
 from __future__ import annotations
@@ -62,31 +53,29 @@ def sweep(
 ) -> ConjugateResult:
     """Find the best q(u) at fixed hyperparameters, with one block of data in memory.
 
-    Each pass takes a step, and the next computes its bound: `history["elbo"]`, NaN after the last.
-    Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
+    Each pass takes a step, and the next computes its bound; a step that lowered it is undone and
+    halved. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent; replicas send one message of
+    8 (L (M (M + 1) / 2 + M) + 2) bytes.
 
     :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
         (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number
         of rows.
     :param data: (X [N, D], Y [N, P]), perhaps `numpy.memmap`; a `tf.data.Dataset` of batches; or a
         function without arguments that returns an iterator of batches, called per pass.
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step that lowers
-        the bound is undone and halved, and later steps regrow.
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.
     :param passes: most passes over the data.
-    :param tolerance: stop when a full step would gain less, in nats to second order, about the
-        distance to the optimum.
+    :param tolerance: stop when a full step would gain less, in nats to second order.
     :param negative_precision: see `NaturalGradient`.
     :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
-    :param strategy: a `tf.distribute` strategy whose replicas share the rows, with the model built
-        in `strategy.scope()`. All workers pass the same arrays, or a function of
-        `tf.distribute.InputContext` that returns a worker's dataset. q starts as the first
-        worker's.
+    :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
+        `strategy.scope()`. All workers pass the same arrays, or a function of
+        `tf.distribute.InputContext` that returns a worker's dataset.
     :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
-    :raises WorkerError: if another worker of the strategy fails or is gone.
+    :raises WorkerError: if another worker fails or is gone.
     :raises NumericalError: if the bound is not finite at the start, or no step is possible; the
         model keeps the last q(u) of known bound.
 

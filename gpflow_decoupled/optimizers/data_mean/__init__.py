@@ -1,12 +1,11 @@
 """The mean on all data: coefficients by conjugate gradients or stochastic dual descent.
 
-For models with a `MeanOnDataBasis`. Read `system.py` first (linear system, preconditioner,
-certificate), then `solve_mean.py` (conjugate gradients) and `descent.py` (random rows), with their
-result `mean_solution.py`. Users call `mean_optimizer.py` (sites around the solves, with
-`row_posterior.py`) as `mean_conjugate_gradients.py` or `mean_dual_descent.py`, and get
-`mean_result.py`. `row_features.py` has features of all rows, `neighbour_factors.py` the
-preconditioner of neighbours, `evidence.py` bounds of the evidence, `hyperparameters.py` their
-ascent.
+For models with a `MeanOnDataBasis`. Read `system` first (linear system, preconditioner,
+certificate), then `solve_mean` (conjugate gradients) and `descent` (random rows), with result
+`mean_solution`. Users call `mean_optimizer` (solves and sites, with `row_posterior`) as
+`mean_conjugate_gradients` or `mean_dual_descent`, and get `mean_result`. `row_features` has
+features of all rows, `neighbour_factors` a preconditioner, `evidence` bounds of the evidence,
+`hyperparameters` their ascent.
 """
 
 __all__: list[str] = []

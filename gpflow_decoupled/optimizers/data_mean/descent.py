@@ -1,8 +1,7 @@
 """Stochastic dual descent for a mean on all data: steps on random rows.
 
-Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581),
-algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a, with H = I + W^1/2 K W^1/2. A step draws
-a batch I of B rows: (D52)
+Lin et al. 2024 (arXiv:2310.20581), algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a, with
+H = I + W^1/2 K W^1/2. A step draws a batch I of B rows: (D52)
 
     u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
     v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
@@ -14,8 +13,8 @@ a batch I of B rows: (D52)
 | r | `keep` | 100 over the steps of a round, at most 1 | [] |
 | a_bar | `average` | the result | [N, L] |
 
-Full steps are stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H. The second
-term keeps a row from overshooting.
+A full step is stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H; the second
+term of eta keeps a row from overshooting.
 """
 
 from __future__ import annotations
@@ -77,14 +76,13 @@ class DualDescent:
 
     Rounds follow until the gap is small, or epochs or time are used up:
 
-    1. A preconditioned conjugate-gradient step settles directions with H about 1, for which the
-       descent is slow.
-    2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it has
-       grown, the step size is halved and the descent returns to its best average.
+    1. A preconditioned conjugate-gradient step settles directions with H about 1, where the descent
+       is slow.
+    2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it grew,
+       the step size is halved and the descent returns to its best average.
     3. A product in full precision certifies the average.
 
-    The result has the highest certified bound. Cost per step: B N D, and two products with K per
-    round.
+    The result has the highest certified bound. Cost per step: B N D; per round two products with K.
 
     :param step_size: eta in units of the formula above.
     """
@@ -179,7 +177,7 @@ class DualDescent:
         return min(self.batch_size, len(system.target))
 
     def compiled(self, system: MeanSystem) -> Compiled:
-        """A step, compiled once for all systems of a run, which differ in weights and target."""
+        """Compile a step once for all systems of a run; they differ in weights and target."""
         if self._step is not None:
             return self._step
         kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
@@ -265,7 +263,7 @@ class _Descent:
         return interrupted
 
     def _look(self) -> float:
-        """1/2 r^T W r in nats over the last epoch; if it has grown, halve the step and go back."""
+        """Return 1/2 r^T W r over the last epoch; if it grew, halve the step and go back."""
         misfit = float(self.state.misfit) / self.epoch
         if not misfit <= _GROWTH * self.least:
             self.settings.share *= 0.5

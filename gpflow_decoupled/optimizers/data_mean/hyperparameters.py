@@ -60,8 +60,8 @@ def climb(
     :param evaluations: approximate number of evaluations with gradient.
     :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :param stop: ends the climb, see `lbfgs_ascent`.
-    :param keep: an interrupt ends the climb with its best point and is not raised.
-    :param group: the workers, which all use the first one's value and gradient.
+    :param keep: an interrupt ends the climb with its best point instead of raising.
+    :param group: the workers; all use the first one's value and gradient.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
     :raises NumericalError: if the objective is not finite at the start.
@@ -104,13 +104,13 @@ def evidence_at(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """`evidence_bound` at the mean's coefficients a [N, P], as a function of hyperparameters.
+    """Return `evidence_bound` at the mean's coefficients a [N, P], as a function of
+    hyperparameters.
 
     :param model: a model with Gaussian noise of one variance.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
-    :param dtype: tf.float32 for faster products with K, where the noise is well above its rounding
-        errors.
+    :param dtype: tf.float32 for faster products with K, if the noise is well above rounding errors.
     :param group: whose replicas share these products.
     """
     X, Y = data
@@ -139,17 +139,15 @@ def bound_at_sites(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """A function of the hyperparameters whose gradient is the bound's, where q(f) is the best now.
+    """Return a function of hyperparameters with the bound's gradient where q(f) is the best now.
 
-    The sites t_n(f), with precisions w and means y~, are fitted to the moments of q(f). The bound
-    is
+    With sites t_n(f) of precision w and mean y~ fitted to the moments of q(f), the bound is
 
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
     F the bound "elbo" of `evidence_bound` for observations y~. The function, in nats, is the first
-    two terms at fixed moments: by the choice of the sites, a change of q changes the last two terms
-    only at second order. For any likelihood, and outputs mixed by `LinearCoregionalization`;
-    parameters as in `evidence_at`.
+    two terms at fixed moments: a change of q changes the sites' terms only at second order. For any
+    likelihood, and outputs mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
@@ -169,10 +167,9 @@ def bound_at_sites(
 def _useful(
     dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
 ) -> tf.DType | None:
-    """`dtype`, or None where its rounding errors in I + W^1/2 K W^1/2 could outweigh the identity.
+    """Return `dtype`, or None where its errors in I + W^1/2 K W^1/2 could outweigh the identity.
 
-    The trace, an upper bound of all eigenvalues, decides: for very small noise A W A^T in float32
-    may not be positive.
+    The trace decides, an upper bound of all eigenvalues.
     """
     if dtype is None:
         return None
@@ -182,7 +179,6 @@ def _useful(
 
 
 def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) -> Posterior:
-    """The model's q(f)."""
     size = int(point_values(model.basis.beta)[0].shape[0])
     projections = project_rows(model.kernel, model.basis.beta, data[0], size)
     state = model.basis.factor(model.kernel, with_kl=False)

@@ -21,33 +21,32 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), for Gaussian noise the
-    data. K is never stored. The run ends when a certified upper bound of the gap, the distance of
-    the bound from its maximum over the mean, is below `tolerance`.
+    The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian
+    noise. K is never stored. The gap is a certified upper bound of how far the bound is below its
+    maximum over the mean.
 
     For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
     updates of the sites until a step gains less than `tolerance`; the gap is then the last solve's.
-    A step that would lower the bound is shortened. Ctrl-C ends a run with its result so far.
+    Ctrl-C ends a run with its result so far.
 
-    :param tolerance: in nats.
+    :param tolerance: largest gap, in nats.
     :param max_products: limit of a solve, reported if reached.
     :param max_steps: limit of solves and shortened steps.
     :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). They cost
         N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and sum in float64, two to four times faster. Only
-        for SquaredExponential, Matern32 and Matern52 themselves, and if the measured rounding
-        errors are below a fifth of the noise variance.
+    :param float32: compute products in float32 and sum in float64, two to four times faster; only
+        for SquaredExponential, Matern32 and Matern52, and if measured rounding errors are below a
+        fifth of the noise variance.
     :param certify: compute the gap from a product in full precision; False estimates it.
-    :param preconditioner: "points", R of them; "neighbours", a sparse factor of the inverse from
-        m = 60 earlier rows near each (N8), N m^3 / 3 per solve; or "auto", for Gaussian noise the
-        one that promises fewer products, judged on some rows, and points where a `rank` is given.
-        With little noise, neighbours take far fewer.
+    :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
+        earlier rows near each (N8), N m^3 / 3 per solve, better with little noise; or "auto", for
+        Gaussian noise the one that promises fewer products, and points where a `rank` is given.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another preconditioner.
 
-    Cost per product: N^2 D; memory N (R + L). With `run(..., strategy=...)` each replica computes
-    N^2 D / replicas and sends 8 N L bytes per product. Example::
+    Cost per product: N^2 D; memory N (R + L). With a `strategy` each replica computes N^2 D /
+    replicas and sends 8 N L bytes per product. Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))
@@ -69,7 +68,7 @@ class ConjugateGradients(MeanOptimizer):
         check_option("preconditioner", self.preconditioner, PRECONDITIONERS)
 
     def rough(self, tolerance: float) -> ConjugateGradients:
-        """See `MeanOptimizer.rough`; without a product in full precision."""
+        """See `MeanOptimizer.rough`."""
         return replace(self, tolerance=max(self.tolerance, tolerance), certify=False)
 
     def solver(self, dtype: tf.DType | None) -> Solve:

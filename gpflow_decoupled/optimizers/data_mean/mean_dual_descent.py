@@ -22,27 +22,22 @@ class StochasticDualDescent(MeanOptimizer):
     """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
     Problem and result as in `ConjugateGradients`, but a step costs a batch of rows. A round is a
-    step of preconditioned conjugate gradients, some epochs (passes over the rows) and a full
-    product that certifies the gap. Conjugate gradients need fewer products with a good
-    preconditioner.
+    conjugate-gradient step, some epochs (passes over the rows), and a full product that certifies
+    the gap. Conjugate gradients need fewer products with a good preconditioner.
 
-    Algorithm 1 of Lin et al. 2024, "Stochastic gradient descent for Gaussian processes done right"
-    (arXiv:2310.20581), in coordinates of unit noise, with rounds for directions of small
-    eigenvalues.
+    Source: Lin et al. 2024 (arXiv:2310.20581), algorithm 1, in coordinates of unit noise.
 
     :param tolerance: largest certified gap, in nats.
     :param epochs: limit of passes over the rows per solve.
     :param correct_every: epochs of a round, which adds two products.
-    :param batch_size: B, rows of a step. Small batches, down to about fifty, get further per epoch;
-        large ones have less overhead.
-    :param step_size: 1 is stable, and about 1.3 the limit; too long a step costs an epoch per
-        halving.
+    :param batch_size: B, rows of a step. Small batches, down to about fifty, get further per epoch.
+    :param step_size: 1 is stable, about 1.3 the limit; too long a step costs an epoch per halving.
     :param momentum: Nesterov's rho, in [0, 1).
     :param max_steps: limit of solves and shortened steps.
     :param rank: as `ConjugateGradients`.
     :param float32: compute products in float32 and sum in float64; the certificate has full
         precision.
-    :param seed: of the rows; same seed, same run.
+    :param seed: of the rows.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 

@@ -70,7 +70,9 @@ class MeanOptimizer(abc.ABC):
         return {name: value for name, value in vars(self).items() if name != "progress"}
 
     def rough(self, tolerance: float) -> MeanOptimizer:
-        """A copy for solves between hyperparameter steps: `tolerance` nats or more, uncertified."""
+        """Return a copy for solves between hyperparameter steps: `tolerance` nats or more,
+        uncertified.
+        """
         return replace(
             cast(Any, self), tolerance=max(self.tolerance, tolerance)
         )  # the derived classes are dataclasses
@@ -97,13 +99,13 @@ class MeanOptimizer(abc.ABC):
             the run starts from their coefficients.
         :param deadline: a value of `time.perf_counter`. No product begins that would end later,
             except the certificate.
-        :param strategy: a `tf.distribute` strategy whose replicas share the products, with the
-            model built in `strategy.scope()`. All workers pass the same arguments.
+        :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
+            model in `strategy.scope()`. All workers pass the same arguments.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
         :raises UnknownOptionError: for a strategy, if the method has no products to share.
         :raises WorkerError: if another worker fails or is gone.
-        :raises NumericalError: if a factorisation fails or the bound is not finite; the model then
-            keeps its q(f), with the data as mean points.
+        :raises NumericalError: if a factorisation fails or the bound is not finite; the model keeps
+            its q(f), with the data as mean points.
         """
         data_mean_of(model, type(self).__name__)
         refuse_streams(data)
@@ -118,7 +120,7 @@ class MeanOptimizer(abc.ABC):
             return self.run_on(group, model, data, deadline=deadline)
 
     def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
-        """Raise `UnknownOptionError` for several replicas if they cannot share the work."""
+        """Raise `UnknownOptionError` if several replicas cannot share the work."""
         if self.not_on_replicas and strategy is not None and strategy.num_replicas_in_sync > 1:
             raise UnknownOptionError(self.not_on_replicas)
 
@@ -150,7 +152,7 @@ class MeanOptimizer(abc.ABC):
 def _neighbours_of(
     settings: MeanOptimizer, model: BasisGP, X: tf.Tensor
 ) -> NeighbourFactors | None:
-    """The neighbours of all rows, if the preconditioner is made of them."""
+    """Find the neighbours of all rows, if the preconditioner needs them."""
     kernel, noise = model.kernel, single_noise_variance(model.likelihood)
     chosen = settings.preconditioner == "neighbours"
     if settings.preconditioner == "auto" and settings.rank is None and noise is not None:
@@ -232,7 +234,7 @@ class _Run:
         )
 
     def propose(self, now: Posterior, step: int, share: float) -> Posterior:
-        """q(f) after a share of the step from `now` to the best q(f) at the sites of `now`."""
+        """Return q(f) after a share of the step from `now` to the best q(f) at its sites."""
         self._share = share
         if self._step is None or self._step[0] is not now:
             self._step = now, self._whole_step(now)

@@ -43,7 +43,6 @@ class MeanResult(RunResult):
     """Products with the kernel matrix [N, N]; a pass over its rows in batches counts as one."""
 
     def __str__(self) -> str:
-        """One line: solves, products, time, bound, gap and reason of the end."""
         gap = f"gap {self.gap:.2g} nats" if self.certified else f"gap about {self.gap:.2g} nats"
         return (
             f"{self.steps} solves with {self.products} products in {self.seconds:.1f} s, ELBO"

@@ -94,7 +94,7 @@ def point_of(
 
 
 def best_of(points: list[Point], tolerance: float) -> Point:
-    """The last point if its gap is within the tolerance, else the one with the highest bound."""
+    """Return the last point if its gap is within the tolerance, else the highest bound."""
     return points[-1] if points[-1].gap <= tolerance else max(points, key=lambda point: point.bound)
 
 

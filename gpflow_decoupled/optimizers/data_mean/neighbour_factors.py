@@ -47,8 +47,7 @@ class NeighbourFactors:
     def factors(self, weights: tf.Tensor) -> tuple[InverseFactor, ...]:
         """One factor of all latents, or one each, for weights w [N, L]; N m^3 / 3 each.
 
-        :return: nothing where a covariance of neighbours is singular to round-off: the
-            preconditioner of points takes it as it is.
+        :return: empty where a covariance of neighbours is singular to round-off; use points then.
         """
         shared = bool(tf.reduce_all(weights == weights[:, :1]))
         count = 1 if len(self._kernels) == 1 and shared else int(weights.shape[1])
@@ -63,7 +62,7 @@ class NeighbourFactors:
 def neighbours_pay(
     kernel: Kernel, beta: InducingVariables, X: tf.Tensor, noise: tf.Tensor, rank: int | None
 ) -> bool:
-    """Whether neighbours promise fewer products than points, judged on some rows.
+    """Decide on some rows if neighbours promise fewer products than points.
 
     :param kernel: of all latents.
     :param beta: the inducing points.
@@ -82,7 +81,7 @@ def neighbours_pay(
 def _of_points(
     kernel: Kernel, points: InducingVariables, X: tf.Tensor, noise: tf.Tensor, rows: np.ndarray
 ) -> float:
-    """Products with the preconditioner of points, about.
+    """Estimate the number of products with the preconditioner of points.
 
     Eigenvalues go up to the prior variance that points leave, in noise variances.
     """
@@ -93,9 +92,9 @@ def _of_points(
 
 
 def _of_neighbours(kernel: Kernel, X: tf.Tensor, noise: tf.Tensor, rows: np.ndarray) -> float:
-    """Products with the preconditioner of neighbours, about.
+    """Estimate the number of products with the preconditioner of neighbours.
 
-    The eigenvalues, one on average, spread by what more neighbours would take off the variances.
+    The eigenvalues, one on average, spread by the variance that more neighbours would explain.
     """
     order = np.random.default_rng(0).permutation(int(X.shape[0]))
     variances = tf.fill([X.shape[0]], noise)

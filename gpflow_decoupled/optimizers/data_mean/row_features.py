@@ -1,7 +1,6 @@
 """Whitened features of all rows at nested points: beta first, then points of the preconditioner.
 
-A = L^-1 k(points, X) [G, R, N]. The leading block of L factorises the first M points, so the first
-M rows of A are beta's features. A is kept in blocks of rows of X.
+A = L^-1 k(points, X) [G, R, N], in blocks of rows; its first M rows are beta's features.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def _variances(A: tf.Tensor, prior: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
 
 
 def nested_points(beta: np.ndarray, X: np.ndarray, rank: int, seed: int = 0) -> np.ndarray:
-    """The points beta [M, D] and random other rows of X [N, D], `rank` in all: [R, D]."""
+    """Return beta [M, D] and random other rows of X [N, D], `rank` in all: [R, D]."""
     extra = max(0, min(rank, len(X)) - len(beta))
     rows = np.random.default_rng(seed).permutation(len(X))[: extra + len(beta)]
     candidates = np.unique(X[np.sort(rows)], axis=0)

@@ -67,7 +67,7 @@ def posterior_of(
 
 
 def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sites (C13) fitted to the moments, each [N, L].
+    """Fit sites (C13) to the moments, each [N, L].
 
     :return: natural means g + w m; precisions w above zero, for the mean; precisions -2 h of any
         sign, for the covariance.

@@ -50,14 +50,14 @@ def solve_mean(
 ) -> MeanSolution:
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
-    A round with products in `dtype` ends with a product in full precision, which certifies the gap
-    and starts the next round. Gaps within a round come from the recursion's residual, enlarged by
-    its drift. All products have full precision where the errors of `dtype` could outweigh the
-    system, and after a round that left most of the gap. A round starts from the highest bound so
-    far. Workers share every product; the first one decides.
+    A round of products in `dtype` ends with one in full precision, which certifies the gap and
+    starts the next round from the highest bound so far. Gaps within a round come from the
+    recursion's residual, enlarged by its drift. All products have full precision where errors of
+    `dtype` could outweigh the system, and after a round that left most of the gap.
 
     An interrupt ends a round, followed by the certificate; in that product, it returns the
-    recursion's result. With several workers it is raised.
+    recursion's result. With several workers, who share products and follow the first one's
+    decisions, it is raised.
 
     :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L], if
         known.
@@ -161,7 +161,8 @@ class _Rounds:
         return now
 
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
-        """The residual at a [N, L] in full precision; enlarges the gaps of `now` by the drift.
+        """Compute the residual at a [N, L] in full precision; enlarge the gaps of `now` by the
+        drift.
 
         `carried` [N, L] is the recursion's residual; None if interrupted.
         """
@@ -215,9 +216,9 @@ class _Rounds:
 def seconds_of_solves(
     model: BasisGP, X: tf.Tensor, *, rank: int | None, dtype: tf.DType | None, group: Group
 ) -> tuple[float, float]:
-    """Seconds of a product with K and of the rest of a solve, by the first worker's clock.
+    """Measure seconds of a product with K and of the rest of a solve on some rows of X [N, D].
 
-    The rest is preconditioner and certificate; all is measured on some rows of X [N, D].
+    By the first worker's clock; the rest is preconditioner and certificate.
     """
     rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]
@@ -251,7 +252,7 @@ def _seconds_of(function: Callable[[], object]) -> float:
 
 
 def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
-    """Products in `dtype` for the cost of one in full precision."""
+    """Cost of a product in `dtype` relative to full precision."""
     return 1.0 if dtype == full else _FULL
 
 

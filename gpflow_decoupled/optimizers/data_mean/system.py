@@ -1,22 +1,12 @@
 """The linear system of a mean on all data, its preconditioner, and the certificate of a solution.
 
-With sites of precision w_n and pseudo-observations y~_n, W = diag(w) and D = W^-1, the bound is
-quadratic in the mean. Its maximum over the coefficients a and the mean of q(u) solves (K + D) a =
-y~ (D34). For any a, with the best q(u) given a and residual r = y~ - (K + D) a,
+The bound's maximum over the mean solves (K + D) a = y~ (D34). At any a, with residual r and Q = A^T
+A = K_xb K_b^-1 K_bx,
 
-    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,   (D32)
-    Q = K_xb K_b^-1 K_bx
+    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a   (D32)
 
-| symbol | meaning | shape |
-|---|---|---|
-| A | whitened features of all rows, Q = A^T A | [G, M, N] |
-| gap | 1/2 r^T (Q + D)^-1 r | nats |
-
-The gap bounds the distance of the bound at a from its maximum: as Q <= K, the last two terms never
-exceed y~^T (K + D)^-1 y~. The preconditioner (Q_R + D)^-1 has more points in Q; where little noise
-leaves much that points cannot explain, a sparse inverse factor of neighbours takes its place, and
-the gap keeps Q. The function K(., X) a differs from the exact solution's nowhere by more than
-sqrt(2 gap k(x, x)), which also bounds the error of a posterior draw.
+The gap, half of the first term, bounds the distance from the maximum: as Q <= K, the last two terms
+never exceed y~^T (K + D)^-1 y~.
 """
 
 from __future__ import annotations
@@ -64,7 +54,7 @@ class MeanSystem:
     """Whose replicas share the products; each worker does all else."""
     draws: int = 1
     factors: tuple[InverseFactor, ...] = ()
-    """The preconditioner of neighbours, one of all latents or one each; else that of points."""
+    """The preconditioner of neighbours, one for all latents or one each; empty for points."""
     chol: tf.Tensor = field(init=False)
     """Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is beta's."""
 
@@ -105,11 +95,11 @@ class MeanSystem:
         return scaled - self.weights * self.projections.transposed(_columns(back))
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (Q + D)^-1 r in nats, summed over latents, as the first worker has it; N R L S.
+        """Return 1/2 r^T (Q + D)^-1 r in nats, summed over latents, by the first worker; N R L S.
 
-        The largest of several draws. It is the minimum of |W^1/2 (r - A^T t)|^2 + |t|^2 over t, a
-        sum of squares: with little noise W r is large, and a difference would be round-off. At any
-        t it is an upper bound.
+        The largest of several draws. Computed as the minimum over t of |W^1/2 (r - A^T t)|^2 +
+        |t|^2, a sum of squares and an upper bound at any t; a difference would be round-off for
+        little noise.
         """
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]
@@ -139,7 +129,7 @@ class MeanSystem:
         return tf.matmul(chol, chol, transpose_b=True)
 
     def largest(self) -> tf.Tensor:
-        """Largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, about, by power steps; R^2 L each."""
+        """Estimate the largest eigenvalue [L] of I + W^1/2 Q_R W^1/2 by power steps; R^2 L each."""
         seed = tf.zeros([2], tf.int32)
         vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[
             ..., None
@@ -150,10 +140,10 @@ class MeanSystem:
         return tf.norm(vector, axis=1)[:, 0]
 
     def rounding(self, dtype: tf.DType) -> float:
-        """Approximate spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`.
+        """Estimate the spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`.
 
-        K' can replace K where this is well below 1, as no eigenvalue of I + W^1/2 K W^1/2 is below
-        1. Power steps on some rows; the size grows with the root of the number of rows.
+        K' can replace K where this is well below 1. Power steps on some rows; the norm grows with
+        the root of the number of rows.
         """
         if not follows_dtype(self.kernel, self.mean.points):
             return 0.0
@@ -183,5 +173,5 @@ class MeanSystem:
 
 
 def _columns(per_latent: tf.Tensor) -> tf.Tensor:
-    """[L, R, S] as columns [R, L S], a latent's beside each other."""
+    """Columns [R, L S] of [L, R, S], a latent's beside each other."""
     return tf.reshape(tf.transpose(per_latent, [1, 0, 2]), [per_latent.shape[1], -1])

@@ -1,11 +1,8 @@
-"""The bound as a function of mean and Cholesky factor of the covariance: Challis & Barber 2011.
+"""The bound as a function of mean and Cholesky factor of the covariance.
 
-Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T: (V23)
+Whitened, with K = A A^T, mean m_0 + A t, V = B B^T and B = A T: (V23)
 
     F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
-
-Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for
-log-concave sites.
 """
 
 from __future__ import annotations
@@ -36,14 +33,13 @@ _LEAST = 1e-10
 class CholeskyKL:
     """Maximise the bound over mean and Cholesky factor by L-BFGS (Challis & Barber 2011).
 
-    It finds the q of `LinearlyConstrainedLagrangian` with many more parameters: for comparison, and
+    Finds the q of `LinearlyConstrainedLagrangian` with many more parameters: for comparison, and
     for site losses without a dual. Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L
-    numbers, for the history of L-BFGS.
+    numbers.
 
-    :param whiten: whitened coordinates, with far fewer iterations; False is the form compared in
-        Khan 2014.
-    :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
-        below the prior variance the bound may still be some nats too low.
+    :param whiten: whitened coordinates, with far fewer iterations; False is the form in Khan 2014.
+    :param tolerance: the run ends when six iterations together gain less, in nats. With little
+        noise the bound may still be some nats too low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -67,19 +63,17 @@ class CholeskyKL:
         self.max_evaluations, self.compile = max_evaluations, compile
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the prior mean and a covariance narrower than the prior's.
 
-        The model gets the multipliers of the best mean and factor, and the result has the bound
-        there; at convergence it equals the history's.
+        The model gets the multipliers of the best mean and factor, and the result the bound there.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
         :raises NumericalError: if K is not positive definite, or the bound at the start not finite;
-            unwhitened, for a model with form="weight".
+            unwhitened, for form="weight".
         """
         require_model("CholeskyKL.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
@@ -140,7 +134,7 @@ class CholeskyKL:
 
 
 def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:
-    """A mean of zero [p, L], and a diagonal T [L, p, p] narrower than the prior."""
+    """Return a mean of zero [p, L], and a diagonal T [L, p, p] narrower than the prior."""
     h, sigma = isolated_sites(problem)
     precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
     power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)

@@ -1,8 +1,4 @@
-"""Multipliers of M observations: the linearly constrained Lagrangian's q without N^3 cost.
-
-alpha and lambda are zero outside a subset; the losses of all N observations stay in the bound
-(V26).
-"""
+"""The linearly constrained Lagrangian with multipliers of M observations, others zero (V26)."""
 
 from __future__ import annotations
 
@@ -42,15 +38,13 @@ _LEAST = 1e-6
 class ConstraintSubset:
     """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
-    The bound keeps the losses of all data, so every subset gives a lower bound of log p(y). Its
-    maximum does not fall as rows are added; with M = N it is the maximum of
-    `LinearlyConstrainedLagrangian`. Lambda stays non-negative.
+    The bound keeps the losses of all data, so every subset gives a lower bound of log p(y), which
+    does not fall as rows are added. Lambda stays non-negative.
 
     Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
-    = N, in blocks. A start takes a dozen passes over all data of N M^2 each, a run on batches ten
-    more.
+    = N, in blocks. A start takes a dozen passes of N M^2, a run on batches ten more.
 
-    :param size: M; the subset is random, and contains smaller ones of the same seed.
+    :param size: M; the random subset contains smaller ones of the same seed.
     :param batch_size: observations per step of Adam; None is all, by SciPy's L-BFGS-B.
     :param steps: of Adam, or most evaluations of L-BFGS-B.
     :param learning_rate: of Adam; it decays to zero.
@@ -98,15 +92,13 @@ class ConstraintSubset:
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Find the best multipliers of the subset; leave the model there: [N, L], zero elsewhere.
 
         Starts at the model's multipliers if the subset contains all that are not zero. A run on
-        batches computes the bound at the start, the end and a few times between, and keeps the
-        best. `LinearlyConstrainedLagrangian` cannot continue from zeros.
+        batches keeps the best of a few points checked on all data.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
@@ -178,7 +170,9 @@ class ConstraintSubset:
     def _maximise_on_all(
         self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
     ) -> tuple[np.ndarray, np.ndarray, bool, str]:
-        """L-BFGS-B on all data, over R^T alpha (R of `SubsetBound.precision`) and scaled lambda."""
+        """Run L-BFGS-B on all data, over R^T alpha (R of `SubsetBound.precision`) and scaled
+        lambda.
+        """
         root, unit = (
             bound.precision(alpha, lam),
             tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12),
@@ -219,9 +213,7 @@ class ConstraintSubset:
         record: LagrangianRecord,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adam over R^T alpha and log lambda; returns the best of the points checked on all
-        data.
-        """
+        """Run Adam over R^T alpha and log lambda; return the best point checked on all data."""
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12
@@ -250,9 +242,7 @@ class ConstraintSubset:
     def _make_step(
         self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
     ) -> Callable[[tf.Tensor], None]:
-        """Compile a step of Adam on a batch, without effect where bound or gradient is not
-        finite.
-        """
+        """Compile a step of Adam on a batch, without effect where the bound is not finite."""
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -308,12 +298,10 @@ def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tenso
 
 
 def _product(root: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
-    """R^T alpha [M, L]."""
     return tf.transpose(tf.linalg.matvec(root, tf.transpose(alpha), transpose_a=True))
 
 
 def _from_whitened(root: tf.Tensor, whitened: tf.Tensor) -> tf.Tensor:
-    """R^-T x [M, L]."""
     return tf.transpose(solve(root, tf.transpose(whitened)[..., None], adjoint=True)[..., 0])
 
 

@@ -1,14 +1,12 @@
 """The dual of a subproblem as a function of the multipliers, with gradient and bounds.
 
-K is the prior covariance, m_0 the mean function, m and v marginal means and variances of q(f), f
-the loss of a site, h_k and sigma_k the point where the subproblem touches the bound:
+With site losses f, and h_k, sigma_k the point where the subproblem touches the bound:
 
     D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                (V14)
     Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
           s_k = sigma_k / 2 + v / (2 sigma_k)                                       (V13)
 
-For log-concave sites D_k >= max Q_k and Q_k <= F, the bound. The duality gap D_k - Q_k limits what
-is left to gain.
+For log-concave sites D_k >= max Q_k and Q_k <= F, the bound.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class Marginals(NamedTuple):
-    """Marginals of q at some multipliers, and the bound; independent of a subproblem."""
+    """Marginals of q at some multipliers, and the bound."""
 
     alpha: tf.Tensor
     """[N, L]"""
@@ -85,7 +83,7 @@ class DualProblem:
         self.sweep = self.compiled(self._sweep)
 
     def compiled(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        """The function, compiled if this problem is."""
+        """Compile the function if `compile` is set."""
         return Compiled(function, reduce_retracing=True) if self.compile else function
 
     def refresh(self) -> None:
@@ -100,8 +98,8 @@ class DualProblem:
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
         """Marginals after a step of the site fixed point (V22).
 
-        Gaussian sites of precision lambda and natural mean b = lambda u - alpha move by `share`;
-        alpha may leave S.
+        Gaussian sites of precision lambda and natural mean lambda u - alpha move by `share`; alpha
+        may leave S.
         """
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean

@@ -1,8 +1,4 @@
-"""The first multipliers of a run: the model's, checked, or a new start if all are zero.
-
-A new start fits each observation alone (`isolated_sites`), also under a prior so broad that
-expectations overflow, and improves it by site fixed points (V22).
-"""
+"""The first multipliers of a run: the model's, checked, or a new start if all are zero."""
 
 from __future__ import annotations
 
@@ -87,8 +83,8 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
     Let t_n = +-1 be the direction in which observation n pulls its latent. If all pulled equally,
-    c_n = t_n (K t)_n would be the effective prior variance for the mean at n; r_n = sum_j K_nj^2 /
-    K_nn^2 counts the neighbours that narrow the posterior there. With k = K_nn, each observation
+    c_n = t_n (K t)_n would be the effective prior variance for its mean; r_n = sum_j K_nj^2 /
+    K_nn^2 counts the neighbours that narrow the posterior. With k = K_nn, each observation
     maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
@@ -125,8 +121,7 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """First h and sigma [N, L]: prior mean and a share of the prior deviation.
 
-    Where the loss there far exceeds the site's least, start at its preferred point with sigma at
-    most 1.
+    Where the loss there far exceeds the site's least, its preferred point and sigma at most 1.
     """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
@@ -187,7 +182,7 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
-    """The error for a start where V does not exist or the bound is not finite."""
+    """Return the error for a start where V does not exist or the bound is not finite."""
     of_prior = None if bool(at.state.ok) else problem.geometry.diagnosis(problem.prior)
     rows = len(problem.model.data[1])  # sites of weights follow
     moments = at.mean[:rows], tf.square(at.deviation[:rows])

@@ -19,8 +19,7 @@ class LagrangianResult(RunResult):
 
     `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1] that
     begin with the start: "step", "seconds", "elbo" (nats), "inner_steps" (Newton steps or
-    evaluations since the entry before) and "gap" (duality gap of the subproblem in nats, or NaN).
-    `elbo` is the model's bound, the best of the run. Example::
+    evaluations since the entry before) and "gap" (duality gap in nats, or NaN). Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
         print(result.elbo, result.converged, result.history["elbo"])
@@ -32,7 +31,6 @@ class LagrangianResult(RunResult):
         return int(np.sum(self.history["inner_steps"]))
 
     def __str__(self) -> str:
-        """One line: steps, time, bound and reason of the end."""
         return (
             f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO"
             f" {self.elbo:.6g}, stopped: {self.reason}"

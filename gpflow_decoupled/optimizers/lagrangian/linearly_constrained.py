@@ -1,8 +1,7 @@
-"""Outer iterations of the linearly constrained Lagrangian: convex duals that lead to the best q.
+"""Outer iterations of the linearly constrained Lagrangian: Khan 2014, Algorithm 1.
 
-Khan 2014, Algorithm 1, as a minorise-maximise scheme: the subproblem (V13) with rho = theta lambda
-touches the bound from below, so its solution raises the bound, from any start for a log-concave
-likelihood, and with the terms (V20) for others.
+The solution of a subproblem (V13), which touches the bound from below, raises the bound from any
+start for a log-concave likelihood, and with the terms (V20) for others.
 """
 
 from __future__ import annotations
@@ -66,15 +65,13 @@ class LinearlyConstrainedLagrangian:
     form="weight" some 30 N p^2, or N p^2, and N p memory.
 
     :param theta: proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
-        It is 1 after a subproblem that did not raise the bound.
     :param inner: minimiser of the dual: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up
         to 3000 observations, and for form="weight".
     :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, or a
         falling series of changes leaves less to gain.
-    :param accelerate: near the solution, take Newton steps on the optimality conditions, which
-        double the digits; and site fixed points where these gain more than the last subproblem. No
-        effect with `trust_region`, `augmented` or, for sites that are not log-concave, without
-        `curvature`.
+    :param accelerate: near the solution, take Newton steps on the optimality conditions; and site
+        fixed points where these gain more than the last subproblem. No effect with `trust_region`,
+        `augmented` or, for sites that are not log-concave, without `curvature`.
     :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|.
     :param augmented: add the paper's (19)-(20), a term in sigma whose weight grows after a refused
         step.
@@ -128,7 +125,6 @@ class LinearlyConstrainedLagrangian:
         )
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def prepare(self, model: LCLGP) -> Prepared:
@@ -160,19 +156,18 @@ class LinearlyConstrainedLagrangian:
     ) -> LagrangianResult:
         """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
-        Starts at the model's multipliers, or at a new start if all are zero. On an error nothing
-        changes.
+        Starts at the model's multipliers, or at a new start if all are zero. An error changes
+        nothing.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :param prepared: `prepare(model)`, so that nothing is compiled twice. Kernel and likelihood
-            are read again; multipliers that left S with the likelihood's change are moved back.
+            are read again; multipliers outside the likelihood's new S are moved back.
         :param progress: show a progress bar.
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
-            site losses without a dual, the piecewise bound and straight lines by quadrature;
-            `prepared` of another model.
+            site losses without a dual; `prepared` of another model.
         :raises NumericalError: if the posterior does not exist at the start, or the bound there is
-            not finite; the message names the observation.
+            not finite, with the observation.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None
@@ -252,7 +247,7 @@ class _Run:
     def iterate(
         self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
     ) -> LagrangianResult:
-        """Outer iterations from marginals `at`, with sites maximised from `start` [N, L]."""
+        """Run outer iterations from marginals `at`, with sites maximised from `start` [N, L]."""
         best, refused, converged, reason = at, 0, False, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
             # 1) The fastest step that applies here.

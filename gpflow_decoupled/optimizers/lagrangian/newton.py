@@ -1,8 +1,4 @@
-"""Projected Newton steps on the dual of a subproblem, within a box of multipliers (V18).
-
-The Hessian has diagonal blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda,
-and diag dh*/dlambda between them.
-"""
+"""Projected Newton steps on the dual of a subproblem, within a box of multipliers (V18)."""
 
 from __future__ import annotations
 
@@ -60,7 +56,7 @@ class Box(NamedTuple):
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
     """Ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 if wider.
 
-    At least 4 machine epsilons of an end, or alpha could be rounded to it.
+    By at least 4 machine epsilons, or alpha could be rounded to an end.
     """
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
     distance, epsilon = (
@@ -92,7 +88,7 @@ def newton_direction(
     space 3 N p^2 in each of some ten iterations.
 
     :param ridge: added to the Hessian's diagonal, in machine epsilons of it []. The Hessian is
-        singular where no site is curved, as for Laplace noise with sigma* at sigma_k / 2.
+        singular where no site is curved, as for Laplace noise.
     """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),

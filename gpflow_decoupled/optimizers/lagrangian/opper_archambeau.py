@@ -1,10 +1,8 @@
-"""The bound as a function of alpha and lambda, maximised by L-BFGS: Opper & Archambeau 2009.
+"""The bound as a function of alpha and lambda, maximised by L-BFGS.
 
 With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals, (V21)
 
     dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
-
-It is not concave, and L-BFGS is slow for a badly conditioned K.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from .lagrangian_result import LagrangianRecord, LagrangianResult
 
 
 class OpperArchambeau:
-    """Maximise the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau`.
+    """Maximise the bound over alpha and lambda by L-BFGS (Opper & Archambeau 2009).
 
-    It finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site
-    losses without a dual. Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2.
+    Finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site losses
+    without a dual. Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2.
 
-    :param tolerance: the run ends when six iterations together gain less, in nats. For noise far
-        below the prior variance the bound may still be some nats too low.
+    :param tolerance: the run ends when six iterations together gain less, in nats. With little
+        noise the bound may still be some nats too low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -57,7 +55,6 @@ class OpperArchambeau:
         )
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:

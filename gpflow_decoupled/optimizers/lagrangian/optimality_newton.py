@@ -1,8 +1,6 @@
 """Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma (V11).
 
-The Newton step of a subproblem with rho = -lambda, with which the Lagrangian of Robinson 1972
-converges quadratically. The dual may then have no minimum, but its Newton system has a solution:
-(V27)
+Quadratic convergence (Robinson 1972) even where the dual has no minimum: (V27)
 
     (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),
     G = blockdiag(K, 1/2 V * V),

@@ -3,8 +3,7 @@
     max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2)
                          - rho / 2 (sigma - sigma_k)^2 - kappa / 2 (h - h_k)^2             (V15)
 
-Some losses have the maximum in closed form; it is found here for the others. sigma may have either
-sign: f is even in it, and jointly convex for log-concave sites, so no barrier is needed.
+sigma may have either sign, f being even in it, so no barrier is needed.
 """
 
 from __future__ import annotations
@@ -104,10 +103,9 @@ def maximise(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """Maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
+    """Return maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
 
-    In closed form if the loss has one, else by Newton's method with a step length per site: about
-    three expansions of the loss.
+    In closed form if the loss has one, else by Newton's method with a step length per site.
     """
     if loss.reference is not None:
         return _without_reference(loss.reference.loss, sub, alpha, lam, h, sigma)

@@ -1,8 +1,4 @@
-"""A subproblem that touches the bound: its proximal weights, and the box of its multipliers.
-
-The weights limit the move of an outer iteration: rho penalises moves of the standard deviations,
-kappa of the means; delta is the extra term of the paper's augmented Lagrangian.
-"""
+"""A subproblem that touches the bound: its proximal weights, and the box of its multipliers."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ _INSIDE = 1.0 - 1e-6
 
 
 class Policy(NamedTuple):
-    """Settings of a subproblem's weights; they change between outer iterations."""
+    """Weights: rho penalises moves of the deviations, kappa of the means; delta augments."""
 
     theta: float
     """rho is theta lambda for a log-concave likelihood."""
@@ -42,7 +38,7 @@ class Policy(NamedTuple):
 
 
 def more_cautious(policy: Policy) -> Policy | None:
-    """The policy after a refused or useless subproblem; None if no setting is left."""
+    """Return the policy after a refused subproblem; None if no setting is left."""
     if policy.delta is not None:
         return policy._replace(delta=max(1.0, 4.0 * policy.delta))  # the paper's (20)
     if policy.radius < math.inf:
@@ -100,9 +96,8 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
     """Marginals at multipliers inside the box, with the weights' means kept as in `at`.
 
-    Nothing changes unless the loss subtracts Gaussians. Then, with beta = alpha + c (h_k - mu) as
-    in (V31), the weights' beta at h_k is -X^T alpha of the observations, so scaling all beta by one
-    number keeps the weights' means.
+    For losses that subtract Gaussians, else unchanged: beta = alpha + c (h_k - mu) of (V31) is
+    scaled by one number, which keeps the weights' means.
     """
     if sub.precision is None or sub.centre is None:
         return at

@@ -1,14 +1,11 @@
-"""The bound of an `LCLGP` whose multipliers are zero outside M of its N observations.
+"""The bound of an `LCLGP` whose multipliers are zero outside a subset S of M observations.
 
-With S the subset, alpha and lambda its multipliers, and n any observation, (V26)
+For any observation n, with B = I + Lambda^1/2 K_SS Lambda^1/2, (V26)
 
-    KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2
+    KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha]
     m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
 
-With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed over all n:
-
-    dF / dalpha = K_SN f_h - K_SS alpha
-    dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS * V_SS) lambda
+With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed over all n.
 """
 
 from __future__ import annotations
@@ -69,8 +66,8 @@ class SubsetPoint(NamedTuple):
 class SubsetBound:
     """The bound F as a function of a subset's multipliers, on all data or estimated from a batch.
 
-    Estimates are unbiased. Cost per latent for a batch of B: M^3 + 3 B M^2, with M^2 + B M memory.
-    The kernel matrix of the rows [M] is formed here, once.
+    Multipliers are [M, L]; estimates are unbiased. Cost per latent for a batch of B:
+    M^3 + 3 B M^2, memory M^2 + B M.
     """
 
     def __init__(self, model: LCLGP, rows: np.ndarray, compile: bool = True) -> None:

@@ -1,17 +1,9 @@
 """Mean-field conjugate computation on factor graphs.
 
-Khan & Lin 2017 (arXiv:1703.04265), section 5. The joint density is a product of factors f, and q of
-one exponential family per variable z_k, whose natural parameter lambda_k is the sum of the factors'
-messages. A step of size rho:
+A step of size rho moves each factor's messages to its variables z_k towards gradients in the
+expectation parameters mu_k of q(z_k), whose natural parameter is the sum of its messages: (C32)
 
-1. Sum the messages: the natural parameters of q.
-2. For each factor, differentiate E_q log f in mu_k, the expectation parameters of q(z_k).
-3. Move the messages towards these gradients: (C32)
-
-       lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
-
-This is a natural-gradient step on the bound. With rho = 1, variables in turn and conjugate factors
-it is variational message passing.
+    lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
 """
 
 from __future__ import annotations
@@ -35,7 +27,8 @@ from .messages import Moved, diagnose_messages, move_groups
 class MeanFieldCVI(tf.Module):
     """Mean-field conjugate-computation VI for `models.FactorGraph`.
 
-    The limit does not depend on the step size. A step that would leave a family's domain is halved.
+    Source: Khan & Lin 2017 (arXiv:1703.04265), section 5; rho = 1, variables in turn and conjugate
+    factors are variational message passing. A step that would leave a family's domain is halved.
     Cost of a step: each factor's gradient for each of its variables, and a linear solve with each
     variable's Fisher matrix.
 
@@ -83,7 +76,6 @@ class MeanFieldCVI(tf.Module):
         self.step_size_at(0)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def step_size_at(self, step: int) -> float:
@@ -101,9 +93,7 @@ class MeanFieldCVI(tf.Module):
         )
 
     def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
-        """Take one step of all variables on all data.
-
-        The bound is not computed, and may fall; `run` watches it.
+        """Take one step of all variables on all data, without the bound, which may fall.
 
         :param step: number of the step, for step size and draws.
         :return: whether the step was taken, and its halvings. `tf.function` cannot raise: read
@@ -136,10 +126,9 @@ class MeanFieldCVI(tf.Module):
     ) -> ConjugateResult:
         """Take steps until the messages have converged; leave the graph at the last accepted ones.
 
-        On all data, a step that lowers the bound is undone and halved; later steps grow back. The
-        bound is not watched with sampled factors, where it is an estimate, nor on minibatches: use
-        a step size below 1, or a decaying one. Minibatches are a fixed division of the rows, in
-        random order.
+        On all data, a step that lowers the bound is undone and halved; later steps grow back. With
+        sampled factors or minibatches (a fixed division of the rows, in random order) the bound is
+        not watched: use a step size below 1, or a decaying one.
 
         :param steps: limit of steps, undone ones included.
         :param tolerance: stop when the squared distance to the end of a full step is below this

@@ -103,7 +103,7 @@ class _MessageClimber:
 def run_whole(
     rule: MessageRule, graph: FactorGraph, steps: int, tolerance: float, progress: bool
 ) -> ConjugateResult:
-    """Steps on all data; one that lowers the bound is halved, later ones grow back."""
+    """Take steps on all data; one that lowers the bound is halved, later ones grow back."""
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _MessageClimber(rule, graph, tolerance, bar)
     start = climber.start()
@@ -118,7 +118,7 @@ def run_whole(
 def run_batches(
     rule: MessageRule, graph: FactorGraph, steps: int, batch_size: int, progress: bool
 ) -> ConjugateResult:
-    """Steps on the parts of a fixed division of the rows, in random order."""
+    """Take steps on the parts of a fixed division of the rows, in random order."""
     if graph.num_data is None:
         raise DataError(
             f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=."

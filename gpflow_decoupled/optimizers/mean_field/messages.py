@@ -50,8 +50,8 @@ def move(
     """Move the messages to the variables `names` towards the gradients at `now` (C32).
 
     On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
-    other divided factors count `scale` = N/B times (C19). All variables share one step size, halved
-    until the posterior of each exists.
+    other divided factors count `scale` = N/B times (C19). The step size is halved until all
+    posteriors exist.
 
     :param data: arrays of each factor, [B, ...].
     :param seed: [2], of draws.

@@ -8,10 +8,9 @@ For q(w) = sum_j pi_j N(w | m_j, S_j), with S = (S_j + S_l) / 2 for a pair of co
     H[q] >= -sum_j pi_j log sum_l pi_l N(m_j | m_l, S_j + S_l)                        (A31)
     H[q] = sum_j pi_j (H_j - log pi_j) + sum_j pi_j E_j log r_j(w),  r_j = pi_j N_j / q  (A32)
 
-(A30), Kolchinsky & Tracey 2017 with Bhattacharyya coefficients (alpha = 1/2), is exact for one
-component, equal components, and components that do not overlap. (A31) is Jensen's inequality
-(Gershman, Hoffman & Blei 2012), D/2 (1 - log 2) too low for one component. In (A32) only the last
-term, never positive, needs draws.
+(A30), Kolchinsky & Tracey 2017 with alpha = 1/2, is exact for one component, equal components, and
+components that do not overlap. (A31) is Jensen's inequality (Gershman, Hoffman & Blei 2012), D/2 (1
+- log 2) too low for one component. Only (A32) needs draws.
 """
 
 from __future__ import annotations

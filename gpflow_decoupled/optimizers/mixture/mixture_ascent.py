@@ -1,9 +1,4 @@
-"""Variational inference with a mixture of Gaussians q(w), for affine-independent models.
-
-Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman, Hoffman & Blei 2012. The sites' expectations
-are exact (A33) and the entropy is bounded by (A30) or (A31), so the objective is a lower bound of
-log Z without sampling noise.
-"""
+"""Variational inference with a mixture of Gaussians q(w), for affine-independent models."""
 
 from __future__ import annotations
 
@@ -36,13 +31,13 @@ _SCALES = 0.3
 class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    From the best Gaussian q, L-BFGS climbs over weights, means and covariances: once with
-    components of different widths near the Gaussian's mean, else with narrower components at random
+    From the best Gaussian q, L-BFGS climbs over weights, means and covariances: once from
+    components of different widths near the Gaussian's mean, then from narrower ones at random
     places. The best end is kept; with the entropy "bhattacharyya" the Gaussian, if its bound is
-    greater. The bound has many local optima. The model's base distribution, A and b are neither
-    used nor changed.
+    greater. The model's own q is neither used nor changed.
 
-    Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
+    Expectations are exact (A33), so the bound has no sampling noise (Bishop et al. 1998; Bouchard &
+    Zoeter 2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not
@@ -84,7 +79,6 @@ class MixtureAscent:
         self.draws, self.seed = int(draws), int(seed)
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: AffineIndependentGP) -> MixtureResult:
@@ -158,7 +152,7 @@ class MixtureAscent:
     def _estimate(
         self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
     ) -> tuple[float, float]:
-        """The bound with the sampled entropy, and its standard error, in nats."""
+        """Return the bound with the sampled entropy, and its standard error, in nats."""
         if not self.draws:
             return float("nan"), float("nan")
         log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)

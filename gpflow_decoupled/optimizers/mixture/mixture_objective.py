@@ -1,9 +1,7 @@
 """The bound of a mixture of Gaussians over one vector, in the best Gaussian's coordinates.
 
-With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j, for
-similar curvature in all directions. The vector has the logits of the weights, the m~_j, and the
-lower triangles L~_j with logarithms of their diagonals. For sites g_n(y_n), y_n = phi_n^T w +
-beta_n + noise of variance tau_n^2, the expectation (A33) is exact:
+With the best Gaussian N(b, C C^T), components have m_j = b + C m~_j and L_j = C L~_j. For sites
+g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33) is exact:
 
     E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
 """
@@ -38,7 +36,8 @@ class Mixture(NamedTuple):
 
 
 class MixtureObjective:
-    """The lower bound of log Z, and its gradient.
+    """The lower bound of log Z and its gradient in a vector of logits, m~_j and L~_j (log
+    diagonal).
 
     :param groups: the sites, with features [N, D].
     :param gaussian: [D], 1 for a weight with a Gaussian prior, 0 if its prior is a site.

@@ -24,7 +24,7 @@ tfd = tfp.distributions
 class MixturePosterior:
     """q(w) = sum_j pi_j N(w | m_j, S_j) of a model's whitened w, with predictions of f and labels.
 
-    Under each component f(x) is normal, so a prediction is a sum over J Gaussian predictions.
+    Under each component f(x) is normal, so a prediction is a sum over J Gaussian ones.
 
     :param model: provides prior, data and likelihood; its q is neither read nor changed.
     :param log_weights: log pi [J], normalised.
@@ -51,7 +51,6 @@ class MixturePosterior:
         )
 
     def __repr__(self) -> str:
-        """One line: components and whitened coordinates."""
         return one_line(
             self, components=int(self.means.shape[0]), coordinates=int(self.means.shape[1])
         )

@@ -42,7 +42,6 @@ class MixtureResult(StagedResult):
     """q(w) and its predictions; the run leaves the model unchanged."""
 
     def __str__(self) -> str:
-        """One line: bounds, evaluations, time and reason of the end."""
         return (
             f"ELBO {self.elbo:.6g} ({self.kept} kept; estimated as {self.elbo_estimate:.6g} +-"
             f" {self.standard_error:.2g}, Gaussian {self.gaussian_elbo:.6g}), {self.evaluations}"

@@ -27,8 +27,7 @@ from .held_sites import SiteSums, gradient_at_sites, site_sums
 class BoundGradients(NamedTuple):
     """The bound at the current Parameters, and its derivatives.
 
-    On several replicas bound, gradients and target are sums over the whole batch; the rest concerns
-    the replica's own rows.
+    On several replicas bound, gradients and target are sums over the whole batch.
     """
 
     elbo: tf.Tensor
@@ -98,7 +97,7 @@ def evaluate(
 ) -> BoundGradients:
     """Evaluate the bound and its derivatives in one forward and one backward pass.
 
-    On several replicas of `tf.distribute`, each with its own rows, this sends two messages.
+    With several replicas, each on its own rows, this sends two messages.
 
     :param data: X [N, D], Y [N, P].
     :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.

@@ -1,25 +1,18 @@
 """Keep the sites of q fixed while the kernel moves.
 
 The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
-whitened Gaussian part. q(u) is p(u) times a Gaussian site, with whitened precision P - I and linear
-term theta = P m~, where P = S~^-1. When the kernel moves, the Cholesky factor of p(u) changes from
-L_old to L_new. With T = L_old^-1 L_new, the same site under the new kernel is (C28)
+whitened Gaussian part. When the Cholesky factor of p(u) changes from L_old to L_new, T = L_old^-1
+L_new, the same site under the new kernel is (C28)
 
     theta <- T^T theta,   P <- I + T^T (P - I) T
 
-The bound then falls far less than with fixed m~ and S~. For a small change dK, dT = phi(X) with X =
-L^-1 dK L^-T, phi the lower triangle with half of the diagonal. With P* = I - 2 A diag(h) A^T, the
-gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
-
-    dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
-
-to the gradient at fixed m~ and S~; it vanishes at the optimal q. The latter's part through A = L^-1
-K_ux, whose change is -phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies
-A in the mean of q(f): w = m~ for a coupled basis. Together, (C69)
+For a small change dX = L^-1 dK L^-T of the kernel, with P* = I - 2 A diag(h) A^T, g_m = A g - m~
+and u = S~ g_m, the bound changes by (C69)
 
     dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-which needs no product as wide as the batch: the natural gradient has computed P*.
+phi(X) the lower triangle with half of the diagonal, w the factor of A in the mean of q(f). This
+includes the change of A = L^-1 K_ux and needs no product as wide as the batch.
 """
 
 from __future__ import annotations
@@ -63,14 +56,12 @@ def site_sums(
     low: tf.DType | None = None,
     before: tuple | None = None,
 ) -> SiteSums:
-    """Sums over a batch that all steps of a Gaussian part use; cost M^2 N per latent.
+    """Sum over a batch what all steps of a Gaussian part use; cost M^2 N per latent.
 
-    A is L^-1 K_ux [G, M, N], and A^T m~ the part's share of the mean at the data; g and h [N, L]
-    are taken at the whole mean.
+    A is L^-1 K_ux [G, M, N]; g and h [N, L] are taken at the whole mean.
 
     :param low: precision of the product of cost M^2 N; None is A's. Entry (i, j) is rounded
-        relative to the root of entries (i, i) and (j, j), so poorly determined directions keep
-        their digits.
+        relative to the root of entries (i, i) and (j, j).
     :param before: an h and its P* with the same A, reused while h is equal, as for Gaussian noise.
     """
 

@@ -1,7 +1,7 @@
 """Steps of the mean coefficients: steepest ascent in scaled coordinates, Newton's by CG.
 
-With weights w = -2 h >= 0 and W = diag(w), the Hessian of the negative bound over the coefficients
-a and the whitened mean m~ of q(u) is (D49)
+With weights w = -2 h >= 0 and W = diag(w), the negative bound has over the coefficients a and the
+whitened mean m~ of q(u) the Hessian (D49)
 
     [ C_g + C_gx W C_xg    C_gx W A^T  ]
     [ A W C_xg             I + A W A^T ]
@@ -36,9 +36,8 @@ def steepest_step(
     """Step along the gradient d of the scaled coefficients [M, L]; cost N M + M^2.
 
     In whitened coordinates the gradient is the natural gradient (D41), in diagonal ones the rule
-    (D42). The prior's metric makes a step of size one overshoot (D43), so it is shortened to the
-    maximum of the local quadratic model along the gradient, |d|^2 / d^T H d. On several replicas
-    the data's part of d^T H d is a message of one number.
+    (D42). A step of size one overshoots (D43), so it is shortened to the maximum of the local
+    quadratic model along the gradient, |d|^2 / d^T H d. Several replicas send one number.
 
     :param operator: between mean coefficients and the mean at the data.
     :param gradient: d [M, L].

@@ -1,6 +1,4 @@
-"""Compute a natural-gradient step, without writing it: mean coefficients, then each Gaussian
-part.
-"""
+"""Compute a natural-gradient step without writing it: mean coefficients, then Gaussian parts."""
 
 from __future__ import annotations
 
@@ -179,8 +177,7 @@ def gaussian_target(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Natural parameters theta* [M, L] and P* [L, M, M] after a full step: (D46).
 
-    A is the part's features [G, M, N]; g and h are [N, L]. A part without a mean has a meaningless
-    theta* of zeros. Sends one message on several replicas.
+    A is the part's features [G, M, N]; g and h are [N, L]. Several replicas send one message.
     """
     sums = site_sums(part, A, g, h)
     theta, precision = replicas.total([sums.theta, sums.precision], symmetric=[1])

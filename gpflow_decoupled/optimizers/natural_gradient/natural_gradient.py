@@ -1,23 +1,14 @@
 """Natural gradients in closed form, from derivatives of the expected log density at the data.
 
-Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u) = N(m, S); Salimbeni et al. 2018
-(arXiv:1809.08820), equations (14)-(16), for the mean coefficients. A natural-gradient step adds the
-gradient in the expectation parameters to the natural parameters. In whitened coordinates, with P =
-S~^-1, theta = P m~ and A = L_b^-1 K_bx at the N inputs of the batch, a step of size rho is:
-
 1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
-2. Differentiate E_n in mean and variance of q(f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance, by
-   reverse mode through the likelihood alone.
-3. Apply the chain rule: with F the bound, its gradient in the expectation parameter m is dF/dm - 2
-   (dF/dS) m, and in S + m m^T it is dF/dS (D40). Added to the natural parameters, times rho, (D46)
+2. Differentiate E_n in mean and variance of q(f_n), through the likelihood alone: g_n, h_n.
+3. The chain rule gives the gradient in the expectation parameters (D40). Added to the natural
+   parameters P = S~^-1 and theta = P m~, times rho, with A = L_b^-1 K_bx, (D46)
 
        P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
        theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
 
 4. Factorise the new P, a test of definiteness, and return to m~ and a root of S~.
-
-A^T m~ is the inducing points' part of the mean, without mean points and mean function, while g and
-h are taken at the whole mean. Nothing is differentiated through a Cholesky factor.
 """
 
 from __future__ import annotations
@@ -66,21 +57,22 @@ class NaturalGradient(tf.Module):
     """Take natural-gradient steps of models on inducing points, plain `gpflow.models.SVGP`
     included.
 
-    A step that is neither shortened nor clipped gives the q(u) of
-    `gpflow.optimizers.NaturalGradient`, up to round-off, on models with one Gaussian part.
-    `SOLVEGP` has two: the second moves by its gradient after the first has moved; the fixed points
-    are the same. `DVGP` has natural parameters for its covariance with covariance="coupled" only.
+    Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u); Salimbeni et al. 2018
+    (arXiv:1809.08820), equations (14)-(16), for mean coefficients. Steps equal
+    `gpflow.optimizers.NaturalGradient`'s unless shortened or clipped. The two Gaussian parts of
+    `SOLVEGP` move in turn. `DVGP` has natural parameters for its covariance with
+    covariance="coupled" only.
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 
     :param gamma: step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
         arguments.
     :param mean: solver of the mean coefficients. None leaves them to another optimizer. "natural"
-        is a gradient step in the basis's coordinates: exact for mean_scaling="whitened",
-        approximate for "diagonal". "newton" solves for them and the mean of q(u) jointly, by
-        conjugate gradients, for an `ODVGP`. An `HDVGP` has neither; an `ODVGP` has the same q(f).
-    :param mean_step: step size of `mean`, as `gamma`. A "natural" step is shortened to the
-        maximum of the bound's local quadratic model.
+        is a gradient step in the basis's coordinates, exact for mean_scaling="whitened". "newton"
+        solves for them and the mean of q(u) jointly, by conjugate gradients, for an `ODVGP`. An
+        `HDVGP` has neither.
+    :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened if it
+        overshoots.
     :param preconditioner: of "newton": "scaling" (the basis's) or "pivoted" (pivoted Cholesky).
     :param rank: of the pivoted Cholesky.
     :param cg_iterations: limit of conjugate-gradient iterations.
@@ -132,15 +124,13 @@ class NaturalGradient(tf.Module):
         )
 
     def __repr__(self) -> str:
-        """One line: the settings."""
         return settings_line(self)
 
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
         """Take one step on the negative bound; safe inside `tf.function`.
 
-        With step size 1 and a likelihood that is not Gaussian the bound may fall; it is not
-        computed. In `strategy.run` of `tf.distribute` each replica passes its own rows, and all
-        take the whole batch's step.
+        With step size 1 the bound may fall for likelihoods other than Gaussian. In `strategy.run`
+        of `tf.distribute` each replica passes its own rows, and all take the whole batch's step.
 
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
