@@ -71,7 +71,6 @@ class FullMap(AffineMap):
         self.A = Parameter(A, dtype=default_float())
 
     def matrix(self) -> tf.Tensor:
-        """The matrix A [D, D]."""
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
@@ -79,7 +78,6 @@ class FullMap(AffineMap):
         return tf.linalg.slogdet(self.A).log_abs_determinant
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set A [D, D]."""
         self.A.assign(A)
 
 
@@ -93,11 +91,9 @@ class LowerMap(AffineMap):
         self.A = Parameter(np.tril(A), transform=triangular(), dtype=default_float())
 
     def matrix(self) -> tf.Tensor:
-        """The matrix A [D, D]."""
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
-        """log|det A|, a scalar."""
         return _log_product(self.A)
 
     def assign_matrix(self, A: np.ndarray) -> None:
@@ -127,7 +123,6 @@ class LUMap(AffineMap):
         return tf.matmul(self.L, self._upper())
 
     def log_det(self) -> tf.Tensor:
-        """log|det A|, a scalar."""
         return _log_product(self.L)
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
@@ -152,7 +147,6 @@ class LowRankMap(AffineMap):
         self.s, self.F, self.S = (Parameter(part, dtype=default_float()) for part in (s, F, S))
 
     def matrix(self) -> tf.Tensor:
-        """The matrix A [D, D]."""
         return tf.linalg.diag(tf.convert_to_tensor(self.s)) + tf.matmul(
             self.F, self.S, transpose_b=True
         )

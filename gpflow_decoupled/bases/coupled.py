@@ -101,7 +101,6 @@ class CoupledBasis(InducingBasis):
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: CoupledState) -> tf.Tensor:
-        """The KL in nats, a scalar."""
         return kl_from_whitened(state.mean, state.root)  # (D4)
 
     def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
@@ -115,7 +114,6 @@ class CoupledBasis(InducingBasis):
 
     @property
     def ties_sites(self) -> bool:
-        """True: q(u) is one Gaussian."""
         return True
 
     def whiteners(self, state: CoupledState) -> tuple[Whitener, ...]:
@@ -127,15 +125,12 @@ class CoupledBasis(InducingBasis):
         return state.mean  # (D3)
 
     def with_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> CoupledState:
-        """The state with another q(f(beta))."""
         return state._replace(mean=new[0].mean, root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(u) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
     @property

@@ -201,7 +201,6 @@ class DecoupledBasis(InducingBasis):
     def mean_operator(
         self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features
     ) -> MeanOperator:
-        """The maps between mean coefficients and the mean at X [N, D]."""
         return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
@@ -224,15 +223,12 @@ class DecoupledBasis(InducingBasis):
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def with_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> DecoupledState:
-        """The state with another covariance."""
         return state._replace(root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """`q_sqrt` under "coupled"."""
         return (self.q_sqrt,) if self.covariance == "coupled" else ()
 
     def assign_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> None:
-        """Write the covariance to `q_sqrt`."""
         assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:

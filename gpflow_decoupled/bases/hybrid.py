@@ -160,7 +160,6 @@ class HybridBasis(InducingBasis):
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> None:

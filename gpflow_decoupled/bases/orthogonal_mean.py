@@ -162,13 +162,10 @@ class OrthogonalMeanBasis(InducingBasis):
         return (Gaussian(state.mean, state.root),)
 
     def with_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> OrthogonalState:
-        """Replace q(f(beta))."""
         return state._replace(mean=new[0].mean, root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(f(beta)) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)

@@ -129,7 +129,6 @@ class SiteBasis(Basis):
         return Features(mean, (minus,), (tf.matmul(state.negative, K_Xx),))
 
     def prior_kl(self, state: SiteState) -> tf.Tensor:
-        """The KL in nats, a scalar."""
         _, tau, mean, variance, log_det = _at_observations(state)
         quadratic = tf.reduce_sum(state.alpha * mean) - tf.reduce_sum(tau * variance)
         return 0.5 * (log_det + quadratic)  # (C14)

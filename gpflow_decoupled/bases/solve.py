@@ -107,7 +107,6 @@ class SolveBasis(InducingBasis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """Numbers of points beta and gamma."""
         return {"beta": count_points(self.beta), "gamma": count_points(self.gamma)}
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
@@ -148,7 +147,6 @@ class SolveBasis(InducingBasis):
         )
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:
-        """The KL in nats, a scalar."""
         return kl_from_whitened(state.mean, state.root) + kl_from_whitened(
             state.v_mean, state.v_root
         )  # (D18)
@@ -170,16 +168,13 @@ class SolveBasis(InducingBasis):
         )
 
     def with_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> SolveState:
-        """The state with another q(u) and q(v)."""
         u, v = new
         return state._replace(mean=u.mean, root=u.root, v_mean=v.mean, v_root=v.root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        """`q_mu`, `q_sqrt`, `v_mu` and `v_sqrt`."""
         return (self.q_mu, self.q_sqrt, self.v_mu, self.v_sqrt)
 
     def assign_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(u) and q(v)."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
         assign_whitened(state.chol_gamma, new[1], self.v_mu, self.v_sqrt, self.whiten)
 

@@ -79,10 +79,6 @@ class BlockBase(Base):
         return _BlockBijector(self, tf.as_dtype(dtype))
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-        """Return theta [k, ..., P] as a tensor.
-
-        :raises DataError: for a wrong shape, non-finite entries, or an infinite variance.
-        """
         theta = tf.convert_to_tensor(theta)
         if theta.shape.rank == 1:
             raise DataError(
@@ -102,12 +98,10 @@ class BlockBase(Base):
         return next(filter(None, messages), "")
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [k, ...] each."""
         means, scales = zip(*self._each(lambda part, own: part.raw_moments(own), theta))
         return tf.concat(means, axis=0), tf.concat(scales, axis=0)
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [..., k, ...]."""
         found = self._each(lambda part, own, r: part.raw_log_prob(r, own), theta, r)
         return tf.concat(found, _axis(theta))
 
@@ -127,7 +121,6 @@ class BlockBase(Base):
         return real, tf.concat(zeros_too, _axis(theta))
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [..., k, ...]."""
         return tf.concat(
             self._each(lambda part, own, r: part.raw_cdf(r, own), theta, r), _axis(theta)
         )
@@ -144,11 +137,9 @@ class BlockBase(Base):
         return tf.concat(self._each(draw, theta), _axis(theta))
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """Supremum [k, ...] of the t with E exp(t |v|) finite; a constant."""
         return tf.concat(self._each(lambda part, own: part.exponent(own), theta), axis=0)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [k, ...] with about 1e-8 of the mass beyond R standard deviations; a constant."""
         return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
 
     def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:

@@ -42,7 +42,6 @@ class NormalBase(Base):
         return _constant(theta, 0.5 * math.log(2.0 * math.pi * math.e))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         return -0.5 * (tf.square(r) + math.log(2.0 * math.pi))
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
@@ -50,11 +49,9 @@ class NormalBase(Base):
         return tf.exp(-0.5 * tf.square(omega)), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         return normal_cdf(r)
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         return tfd.Normal(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
@@ -81,7 +78,6 @@ class LaplaceBase(Base):
         return _constant(theta, 1.0 + math.log(2.0))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         return -tf.abs(r) - math.log(2.0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
@@ -89,12 +85,10 @@ class LaplaceBase(Base):
         return 1.0 / (1.0 + tf.square(omega)), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         half = 0.5 * tf.exp(-tf.abs(r))
         return tf.where(r < 0.0, half, 1.0 - half)
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         return tfd.Laplace(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
@@ -127,7 +121,6 @@ class LogisticBase(Base):
         return _constant(theta, 2.0)
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         return -tf.abs(r) - 2.0 * tf.math.log1p(tf.exp(-tf.abs(r)))
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
@@ -135,11 +128,9 @@ class LogisticBase(Base):
         return x_over_sinh(math.pi * omega), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         return tf.sigmoid(r)
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         return tfd.Logistic(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:

@@ -50,19 +50,16 @@ class GeneralizedNormalBase(Base):
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [...] each."""
         inverse = 1.0 / theta[..., 0]
         return tf.zeros_like(inverse), tf.exp(
             0.5 * (tf.math.lgamma(3.0 * inverse) - tf.math.lgamma(inverse))
         )
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         p = theta[..., 0]
         return tf.math.log(0.5 * p) - tf.math.lgamma(1.0 / p) - tf.pow(tf.abs(r), p)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...]."""
         p = theta[..., 0]
         return 1.0 / p - tf.math.log(p) + math.log(2.0) + tf.math.lgamma(1.0 / p)
 
@@ -75,7 +72,6 @@ class GeneralizedNormalBase(Base):
         return generalized_normal_cdf(r, theta[..., 0])
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         zero = tf.zeros([], theta.dtype)
         return tf.reshape(

@@ -52,7 +52,6 @@ class NormalMixtureBase(Base):
         return tf.nn.log_softmax(logits, axis=-1), means, tf.exp(log_scales)
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [...] each."""
         log_weights, means, scales = self._parts(theta)
         weights = tf.exp(log_weights)
         mean = tf.reduce_sum(weights * means, axis=-1)
@@ -60,14 +59,12 @@ class NormalMixtureBase(Base):
         return mean, tf.sqrt(tf.reduce_sum(weights * spread, axis=-1))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         log_weights, means, scales = self._parts(theta)
         z = (r[..., None] - means) / scales
         terms = log_weights - tf.math.log(scales) - 0.5 * (tf.square(z) + math.log(2.0 * math.pi))
         return tf.reduce_logsumexp(terms, axis=-1)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...]."""
         log_weights, means, scales = self._parts(theta)
         nodes = np.linspace(-_REACH, _REACH, _NODES)
         weights = np.exp(-0.5 * nodes**2) * (nodes[1] - nodes[0]) / math.sqrt(2.0 * math.pi)
@@ -77,7 +74,6 @@ class NormalMixtureBase(Base):
         return -tf.reduce_sum(tf.exp(log_weights) * each, axis=-1)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]."""
         log_weights, means, scales = self._parts(theta)
         real = imaginary = tf.zeros_like(omega)
         for j in range(self.components):
@@ -87,7 +83,6 @@ class NormalMixtureBase(Base):
         return real, imaginary
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         log_weights, means, scales = self._parts(theta)
         terms = (
             tf.exp(log_weights[..., j]) * normal_cdf((r - means[..., j]) / scales[..., j])
@@ -96,7 +91,6 @@ class NormalMixtureBase(Base):
         return tf.add_n(list(terms))
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         log_weights, means, scales = self._parts(theta)
         normals = tfd.Normal(means, scales)
         mixture = tfd.MixtureSameFamily(tfd.Categorical(logits=log_weights), normals)

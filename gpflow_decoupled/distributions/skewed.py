@@ -41,31 +41,25 @@ class SkewNormalBase(Base):
     work = 14
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [...] each."""
         shape = theta[..., 0]
         mean = math.sqrt(2.0 / math.pi) * shape / tf.sqrt(1.0 + tf.square(shape))
         return mean, tf.sqrt(1.0 - tf.square(mean))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         return (
             0.5 * math.log(2.0 / math.pi) - 0.5 * tf.square(r) + log_normal_cdf(theta[..., 0] * r)
         )
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """Entropy of r in nats, [...]."""
         return skew_normal_entropy(theta[..., 0])  # (A4)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]."""
         return skew_normal_transform(omega, theta[..., 0])  # (A5)
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         return skew_normal_cdf(r, theta[..., 0])
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         zero = tf.zeros([], theta.dtype)
         return tf.reshape(SkewNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape)

@@ -51,17 +51,14 @@ class StudentTBase(Base):
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [...] each."""
         nu = theta[..., 0]
         return tf.zeros_like(nu), tf.sqrt(nu / (nu - 2.0))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         nu = theta[..., 0]
         return _log_height(nu) - 0.5 * (nu + 1.0) * tf.math.log1p(tf.square(r) / nu)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...]."""
         nu = theta[..., 0]
         half = 0.5 * (nu + 1.0)
         return half * (tf.math.digamma(half) - tf.math.digamma(0.5 * nu)) - _log_height(nu)
@@ -81,12 +78,10 @@ class StudentTBase(Base):
         return tf.reduce_sum(weight * tf.exp(-rate * tf.square(omega)[..., None]), axis=-1), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]."""
         one = tf.ones([], theta.dtype)
         return tfd.StudentT(theta[..., 0], 0.0 * one, one).cdf(r)
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         one = tf.ones([], theta.dtype)
         return tf.reshape(tfd.StudentT(theta[..., 0], 0.0 * one, one).sample(n, seed=seed), shape)

@@ -107,17 +107,14 @@ class TabulatedBase(Base):
         return tf.exp(self._log_density(theta)) * self._step
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and standard deviation of r, [...] each."""
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         mean = tf.reduce_sum(masses * grid, axis=-1)
         return mean, tf.sqrt(tf.reduce_sum(masses * tf.square(grid - mean[..., None]), axis=-1))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
         return self.make(theta).log_prob(r)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...]."""
         log_q = self._log_density(theta)
         finite = tf.where(tf.math.is_inf(log_q), tf.zeros_like(log_q), log_q)
         return -tf.reduce_sum(tf.exp(log_q) * finite, axis=-1) * self._step

@@ -70,12 +70,10 @@ class VarianceGammaBase(Base):
         return hermite_lookup(tables, _STEP, tf.math.log(k) - _LOW)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]."""
         k = theta[..., 0]
         return tf.exp(-k * tf.math.log1p(tf.square(omega) / (2.0 * k))), None
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...]."""
         k = theta[..., 0]
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="VarianceGamma"))
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(k), 1)

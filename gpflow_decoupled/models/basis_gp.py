@@ -142,7 +142,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """Numbers of points of each kind, by name."""
         return self.basis.sizes
 
     @property

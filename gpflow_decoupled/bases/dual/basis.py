@@ -115,7 +115,6 @@ class DualBasis(Basis):
         return self.geometry.features(state, kernel, X)
 
     def prior_kl(self, state: DualState) -> tf.Tensor:
-        """KL[q(f) || p(f)] in nats, a scalar."""
         quadratic = tf.reduce_sum(state.alpha * state.mean) + tf.reduce_sum(
             state.lam * state.variance
         )

@@ -49,11 +49,9 @@ class FunctionSpace(Geometry):
         return apply_per_latent(prior, vectors)
 
     def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
-        """The diagonal of K [G, N]."""
         return tf.linalg.diag_part(prior)
 
     def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
-        """sum_j K_nj^2 [G, N]."""
         return tf.reduce_sum(tf.square(prior), axis=-1)
 
     def root(self, prior: tf.Tensor) -> tf.Tensor:

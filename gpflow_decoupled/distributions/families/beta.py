@@ -33,11 +33,9 @@ class Beta(Family):
         return c_1 - 1.0 + 0.0 * c_0, c_0 - 1.0 + 0.0 * c_1
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.Beta` with the batch of lambda."""
         return tfp.distributions.Beta(natural[0] + 1.0, natural[1] + 1.0)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]."""
         return dirichlet_log_partition(_stack(natural) + 1.0)
 
     def expectation(self, natural: Natural) -> Natural:
@@ -49,7 +47,6 @@ class Beta(Family):
         return tf.math.log(z), tf.math.log1p(-z)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, [...] each."""
         return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

@@ -39,11 +39,9 @@ class Categorical(Family):
         return (tensor,)
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.OneHotCategorical` with the batch of lambda."""
         return tfp.distributions.OneHotCategorical(logits=natural[0], dtype=natural[0].dtype)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]."""
         return tf.reduce_logsumexp(natural[0], axis=-1)
 
     def expectation(self, natural: Natural) -> Natural:

@@ -38,11 +38,9 @@ class Dirichlet(Family):
         return (c - 1.0,)
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.Dirichlet` with the batch of lambda."""
         return tfp.distributions.Dirichlet(natural[0] + 1.0)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]."""
         return dirichlet_log_partition(natural[0] + 1.0)
 
     def expectation(self, natural: Natural) -> Natural:
@@ -54,7 +52,6 @@ class Dirichlet(Family):
         return (tf.math.log(z),)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, [..., K]."""
         return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

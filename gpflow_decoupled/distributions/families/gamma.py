@@ -35,11 +35,9 @@ class Gamma(Family):
         return natural[0] + 1.0, -natural[1]
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.Gamma` with the batch of lambda."""
         return tfp.distributions.Gamma(*self.shape_and_rate(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]."""
         a, b = self.shape_and_rate(natural)
         return tf.math.lgamma(a) - a * tf.math.log(b)
 

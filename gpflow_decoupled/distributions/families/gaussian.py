@@ -67,7 +67,6 @@ class Gaussian(Family):
         return mean, lower_gram(root)
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.MultivariateNormalTriL` with the batch of lambda."""
         return tfp.distributions.MultivariateNormalTriL(*self._mean_and_root(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:

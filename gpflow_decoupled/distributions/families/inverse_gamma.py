@@ -36,11 +36,9 @@ class InverseGamma(Family):
         return -natural[0] - 1.0, -natural[1]
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """`tfd.InverseGamma` with the batch of lambda."""
         return tfp.distributions.InverseGamma(*self.shape_and_scale(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]."""
         a, b = self.shape_and_scale(natural)
         return tf.math.lgamma(a) - a * tf.math.log(b)
 

@@ -56,13 +56,11 @@ class GaussianLoss(SiteLoss):
         return self._constant(np.inf)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         variance = self.variance
         squares = tf.square(self.Y - h) + tf.square(sigma)
         return 0.5 * (np.log(2.0 * np.pi) + tf.math.log(variance) + squares / variance)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         precision = tf.ones_like(h) / self.variance
         zero = tf.zeros_like(h)
         return Expansion(

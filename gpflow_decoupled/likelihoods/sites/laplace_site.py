@@ -57,13 +57,11 @@ class LaplaceLoss(SiteLoss):
         return tf.ones_like(self.Y) / self._scale
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         return expected_laplace_loss(
             h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale
         )
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         size, sign, scale = tf.maximum(tf.abs(sigma), LEAST_DEVIATION), tf.sign(sigma), self._scale
         t = tf.clip_by_value((h - self.Y) / size, -40.0, 40.0)
         slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)  # f_sigma
@@ -139,18 +137,15 @@ class HingeLoss(LaplaceLoss):
         return super().upper - 0.5 * self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         return expected_hinge_loss(h, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self.Y)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         half = super().expand(h, sigma)  # its value is that of this class already
         return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
 
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of `dual_objective` over sigma >= sigma_k / 2, [N, L] each; rho > 0."""
         best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
         return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
 

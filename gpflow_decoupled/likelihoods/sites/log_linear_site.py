@@ -64,11 +64,9 @@ class LogLinearLoss(SiteLoss):
         return self._constant(np.inf) if self._sign > 0 else self._weight() * tf.ones_like(self.Y)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         return self._loss(self._mean(h, sigma), h)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         E, sign = self._mean(h, sigma), self._sign
         return Expansion(
             self._loss(E, h),

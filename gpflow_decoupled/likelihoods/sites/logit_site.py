@@ -56,11 +56,9 @@ class LogitLoss(SiteLoss):
         return 1.0 - self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         return softplus_mean(self._sign * h, sigma)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         value, d_h, d_s, d_hh, d_hs, d_ss = softplus_moments(self._sign * h, sigma)
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
 

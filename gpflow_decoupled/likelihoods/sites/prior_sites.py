@@ -73,12 +73,10 @@ class StackedLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """The lower end of S [N, L]."""
         return tf.concat([part.lower for part in self.parts], axis=0)
 
     @property
     def upper(self) -> tf.Tensor:
-        """The upper end of S [N, L]."""
         return tf.concat([part.upper for part in self.parts], axis=0)
 
     @property

@@ -102,12 +102,10 @@ class QuadratureLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """The lower end of S [N, L]."""
         return self._array(self._ends[0])
 
     @property
     def upper(self) -> tf.Tensor:
-        """The upper end of S [N, L]."""
         return self._array(self._ends[1])
 
     @property
@@ -148,12 +146,10 @@ class QuadratureLoss(SiteLoss):
         return first, outer.gradient(first, eta, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L]."""
         z, w = self._rule(h, sigma)
         return tf.reduce_sum(w * self._pointwise(h + sigma * z), axis=0)  # (V2)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each."""
         z, w = self._rule(h, sigma)
         eta = h + sigma * z
         first, second = (w * slope for slope in self._slopes(eta))
