@@ -1,4 +1,4 @@
-"""The part of a run of `fit` between its checks and its first step."""
+"""Checks and initial values before a run's first step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Beginning:
     :param accept: tells the model about the data.
     :raises ModelError: for `initialize` with a likelihood other than `Gaussian`, or a multi-output
         kernel.
-    :raises DataError: for `initialize` without arrays or with several replicas; and for a noise
+    :raises DataError: for `initialize` without arrays or with several replicas; for a noise
         variance below the round-off of the prior's.
     """
 
@@ -50,10 +50,9 @@ class Beginning:
             _look_at_scales(model, batches)
 
     def __call__(self, done: int) -> float:
-        """Tell the model about the data and find the start, once nothing can be refused; return its
-        seconds.
+        """Tell the model about the data and find the start; return its seconds.
 
-        :param done: steps of an earlier run, which has started already.
+        :param done: steps of an earlier run; with any, the start is skipped.
         """
         self.accept()
         if self._find is None or done:
@@ -98,7 +97,7 @@ def _check_digits(model: BasisGP | FullGP, batches: Batches) -> None:
 
 
 def _look_at_scales(model: BasisGP | FullGP, batches: Batches) -> None:
-    """`warn_of_scales` for arrays now, and for a stream when its first batch is read."""
+    """Call `warn_of_scales`: for arrays now, for a stream when its first batch is read."""
     if isinstance(batches, ArrayBatches):
         warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data)
     elif isinstance(batches, DiskBatches):

@@ -1,4 +1,4 @@
-"""Held-out quality of a model while it trains, and when that stops a run."""
+"""Held-out quality of a model while it trains."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class Evaluation:
     """Score held-out data during `fit`, and stop early.
 
-    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience`
-        watches the bound.
+    :param data: held-out (X [N, D], Y [N, P]). Without them `patience` watches the bound.
     :param every: steps between two evaluations; the last one is at the end of the run.
     :param patience: stop after this many evaluations without a better log density (or bound); None
         never stops.
     :param restore_best: where patience stops a run, return to the Parameters of the best
-        evaluation, `FitResult.restored_step`. The copy needs the memory of Parameters and
-        optimizers.
-    :param units: standard deviations [P] of Y, which a `Standardized` model sets: scores are those
-        of Y in its units.
+        evaluation, `FitResult.restored_step`; needs a copy of Parameters and optimizers.
+    :param units: standard deviations [P] of Y, which a `Standardized` model sets to score Y in its
+        units.
     :raises DataError: for numbers out of range, and with neither data nor patience.
 
     Example::
@@ -60,7 +58,6 @@ class Evaluation:
             )
 
     def __repr__(self) -> str:
-        """One line: the shapes of the data, and the settings."""
         data = tuple(self.data) if isinstance(self.data, list) else self.data
         return one_line(
             self,
@@ -105,9 +102,9 @@ def held_out_metrics(
         `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows predicted at once, to bound memory.
-    :param units: [P], by which Y was divided, for scores in the units of Y.
-    :return: "rmse" of the predictive mean E[y], and "log_density", the mean log predictive density
-        in nats per observation. For labels "rmse" is the root of the Brier score.
+    :param units: [P], by which Y was divided, for scores in units of Y.
+    :return: "rmse" of the predictive mean E[y], for labels the root of the Brier score; and
+        "log_density", the mean log predictive density in nats per observation.
 
     :raises DataError: for data that training would refuse, and for no rows.
 
@@ -156,7 +153,7 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Predictive means [N, P] less observations y [N, P]: of each row's task, or of all class
+    """Predictive means [N, P] less observations y [N, P]: of each row's task, or of class
     probabilities.
     """
     if isinstance(likelihood, SwitchedLikelihood):
@@ -169,9 +166,7 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:
-    """E[y] [N, P] and log densities [N] by the cached posterior, whose marginals of f are
-    Gaussian.
-    """
+    """E[y] [N, P] and log densities [N] by the cached posterior with Gaussian marginals of f."""
     posterior = model.posterior()
 
     def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -183,5 +178,5 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """Predictions by the model's methods, where f is not Gaussian or in other units."""
+    """Predict by the model's methods, where f is not Gaussian or in other units."""
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

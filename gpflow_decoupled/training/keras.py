@@ -1,4 +1,4 @@
-"""An optimizer of Keras on some of the variables of a model, uphill."""
+"""Gradient ascent on some variables of a model by an optimizer of Keras."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_RATE = 0.03
 
 
 class Optimizer(Protocol):
-    """The methods of an optimizer that `fit` calls; Keras 2 and Keras 3 have them."""
+    """Methods of Keras 2 and Keras 3 optimizers that `fit` calls."""
 
     learning_rate: tf.Variable
     variables: Sequence[tf.Variable]
@@ -63,7 +63,7 @@ class KerasAscent:
 
     @property
     def name(self) -> str:
-        """The optimizer with the version of Keras that it is of."""
+        """The optimizer's name with its version of Keras."""
         kind = type(self.optimizer)
         return f"{kind.__module__.split('.')[0]}.{kind.__name__}"
 
@@ -74,7 +74,7 @@ class KerasAscent:
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """Move each variable up its gradient, of the same shape, if any.
 
-        On several replicas the gradients are sums already; the optimizer must not sum them again.
+        On several replicas gradients are already sums; the optimizer must not sum again.
         """
         pairs = [
             (-gradient, variable)
@@ -102,7 +102,7 @@ def hyperparameters_of(model: FullGP) -> list[tf.Variable]:
 
 
 def state_of(optimizer: Optimizer) -> list[tf.Variable]:
-    """The variables of an optimizer, which Keras 3 wraps."""
+    """Return the variables of an optimizer, which Keras 3 wraps."""
     return [v if isinstance(v, tf.Variable) else v.value for v in optimizer.variables]
 
 
@@ -123,7 +123,7 @@ def refuse_clipping(optimizer: Optimizer) -> None:
 
 
 def check_optimizer(optimizer: object) -> None:
-    """Check that an optimizer is a new Keras 2 or Keras 3 one whose learning rate is a number.
+    """Require a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
 
     :raises DataError: for others.
     """

@@ -1,4 +1,4 @@
-"""The option `mean_solver` of `fit`: how the coefficients of mean points move."""
+"""The option `mean_solver` of `fit`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ METHODS = ("adam", "natural", "newton")
 class MeanSolver:
     """The optimizer of the mean coefficients in `fit`.
 
-    :param method: "adam"; "natural", a natural gradient; or "newton", which solves for the
-        coefficients by conjugate gradients, for `OrthogonalBasis`. For a mean on all data pass a
-        `ConjugateGradients` or a `StochasticDualDescent` as `mean_solver` instead.
+    :param method: "adam"; "natural", a natural gradient; or "newton", by conjugate gradients, for
+        `OrthogonalBasis`. For a mean on all data pass a `ConjugateGradients` or a
+        `StochasticDualDescent` as `mean_solver` instead.
     :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03 up to
-        1000 mean points and in inverse proportion to their number beyond, because of noise.
+        1000 mean points, then in inverse proportion to their number.
     :raises UnknownOptionError: for another method.
     :raises DataError: for a step size not above 0.
 

@@ -19,17 +19,15 @@ _KNOTS = 500
 
 
 class NormalScores(tf.Module):
-    """Columns by their ranks: the value of rank r among N becomes the normal quantile of
-    (r - 1/2) / N.
+    """Columns by their ranks: rank r among N becomes the normal quantile of (r - 1/2) / N.
 
-    A stationary kernel varies as fast in the tail of a column as in its middle. Where a column has
-    heavy tails or clusters, ranks spread its values evenly, as the splits of trees do. The map of a
-    column is increasing and piecewise linear, through equal values at their mean rank, and goes on
-    linearly beyond the data.
+    For columns with heavy tails or clusters, whose values ranks spread evenly, as the splits of
+    trees do. Each map is increasing and piecewise linear, through equal values at their mean rank,
+    and linear beyond the data.
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
-    :param fixed: for each column, whether it stays as it is, [D].
+    :param fixed: [D], true for columns to leave unchanged.
     :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
 
     Cost: D N log N; `transform` takes D log 500 a row. The maps are saved with a
@@ -50,10 +48,9 @@ class NormalScores(tf.Module):
         self.values = tf.Variable(x, trainable=False, dtype=tf.float64)
         """Increasing values of each column, [D, Q]."""
         self.scores = tf.Variable(z, trainable=False, dtype=tf.float64)
-        """What they become, [D, Q]."""
+        """Normal scores of the knots, [D, Q]."""
 
     def __repr__(self) -> str:
-        """One line: which array it is of, and how many columns that has."""
         return one_line(self, self._of, columns=int(self.values.shape[0]))
 
     def transform(self, array: TensorType) -> tf.Tensor:

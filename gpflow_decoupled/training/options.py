@@ -1,8 +1,7 @@
 """The table of the options of `fit`: one row each.
 
-A row is a field of `Options`, with default, check, group and help, from which the checks of `fit`,
-the table in the documentation and the tests of its signature are made. A route takes groups or
-single options by name.
+From a row of `Options` (default, check, group, help) come the checks of `fit`, the table in the
+documentation and the tests of its signature.
 """
 
 from __future__ import annotations
@@ -182,10 +181,9 @@ _ELSEWHERE = {
 
 
 def named_options(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-    """Make a function refuse keywords that it does not know, with the name that they have here.
+    """Make `fit` refuse unknown keywords, with the right name.
 
-    :param function: `fit`.
-    :raises UnknownOptionError: when called with another keyword.
+    :raises UnknownOptionError: when called with an unknown keyword.
     """
     known = tuple(inspect.signature(function).parameters)
 

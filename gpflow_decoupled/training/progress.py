@@ -49,7 +49,6 @@ class Callbacks:
             )
 
     def __call__(self, step: int, metrics: dict[str, float], model: GPModel | FactorGraph) -> None:
-        """Call each function, a `Monitor` with the step alone."""
         for function in self.functions:
             if isinstance(function, Monitor):
                 function(step)
@@ -116,7 +115,6 @@ class TensorBoard:
         self._summary, self._writer = tf.summary, tf.summary.create_file_writer(folder)
 
     def __call__(self, step: int, metrics: dict[str, float], model: GPModel | FactorGraph) -> None:
-        """Write the metrics of one step."""
         with self._writer.as_default():
             for name, value in metrics.items():
                 self._summary.scalar(name, value, step=step)

@@ -19,7 +19,7 @@ RECENT = 20
 
 
 class History:
-    """The traces of a run: a list per quantity, with the steps of its entries."""
+    """Traces of a run: a list per quantity, with the steps of its entries."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = defaultdict(list)
@@ -52,7 +52,7 @@ class History:
 
 @dataclass
 class Totals:
-    """Sums over the steps of a run, and its best score; a checkpoint keeps them."""
+    """Sums over the steps of a run, and its best score; part of a checkpoint."""
 
     seconds: float = 0.0
     shortened: int = 0
@@ -89,10 +89,7 @@ class Totals:
         )
 
     def nothing_is_left(self, limits: Mapping[str, float | None]) -> bool:
-        """True if a run with these limits, by name, has no step left.
-
-        A tolerance, once reached, ends a run under all limits.
-        """
+        """True if a run with these limits, by name, has no step left; always once converged."""
         return self.converged or (bool(self.finished) and self.limits == limits)
 
 
@@ -101,15 +98,13 @@ class FitResult(RunResult):
     """The result of `fit`.
 
     `elbo` is the bound in nats at the final Parameters, where a step sees all data without
-    sampling; on minibatches the mean of the last 20 estimates, and NaN without steps. `seconds`
-    excludes compilation and evaluations. `converged` means that patience or a tolerance ended the
-    run.
+    sampling; on minibatches the mean of the last 20 estimates. `seconds` excludes compilation and
+    evaluations. `converged` means that patience or a tolerance ended the run.
 
     `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
-    whole data set in nats, for models on inducing points and with sites from the step's batch
-    before the step, for others after it. With `Evaluation` it has "evaluation_step",
-    "evaluation_seconds", "rmse" and "log_density" (nats per observation); for an `NNGP`
-    "leave_one_out", the score of each step. Example::
+    whole data set in nats, on minibatches estimated before the step, for models that own their data
+    computed after it. With `Evaluation` it has "evaluation_step", "evaluation_seconds", "rmse" and
+    "log_density" (nats per observation); for an `NNGP` "leave_one_out". Example::
 
         result = fit(model, (X, Y))
         print(result, result.history["elbo"][-1])
@@ -139,7 +134,6 @@ class FitResult(RunResult):
     """The record of `initialize="auto"`; None also for a resumed run."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound, why the run ended."""
         pace = 1e3 * self.seconds / max(1, self.steps)
         line = (
             f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step),"

@@ -1,4 +1,4 @@
-"""A model built on scaled data, with the columns that it reads as indices left alone."""
+"""A model built on scaled data, except for columns that it reads as indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Scaling: TypeAlias = Standardization | NormalScores
 
 
 def scaled_columns(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -> np.ndarray:
-    """For each column of X [N, D], whether it is standardised, [D]."""
+    """Mark the columns of X [N, D] to standardise, [D]."""
     columns = X.shape[1] if X.ndim == 2 else 1
     chosen = np.asarray(wanted)
     if chosen.dtype != bool or chosen.shape not in ((), (columns,)):
@@ -43,14 +43,14 @@ def build_scaled(
     tries: Sequence[np.ndarray],
     scaling: type[Scaling],
 ) -> tuple[GPModel, Scaling, np.ndarray]:
-    """Return a model of scaled X, the scaling, and which of the Y it is for.
+    """Return a model of scaled X, the scaling, and the index of the Y it is for.
 
-    Columns of X that the model reads as indices are not scaled. Which they are is known once there
-    is a model: it is built again where some were scaled. A model that owns its data refuses scaled
-    indices, and is built of X in its units to be asked.
+    Columns that the model reads as indices are not scaled. They are known once there is a model, so
+    it is built again where some were scaled. A model that owns its data and refuses scaled indices
+    is first built of X in its units.
 
     :param X: inputs [N, D] in their units; `scaled` [D] says which columns may be scaled.
-    :param tries: Y [N, P] as it is, and before it standardised if that is to be tried.
+    :param tries: Y [N, P], before it standardised if that is to be tried.
     """
     inputs = scaling(X, "X", ~scaled)
     try:
@@ -71,16 +71,16 @@ def build_scaled(
 
 
 def _indices(model: GPModel) -> list[int]:
-    """Columns of X that parts of a model read as indices."""
+    """Columns of X that the model reads as indices."""
     parts = model.kernel, model.mean_function, model.likelihood
     return [index.column for index in indices_of(*parts)]
 
 
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
-    """The model, and which of the Y it is for: the first is standardised where there are two.
+    """Build the model; return it and the index of its Y, the first standardised if there are two.
 
-    A model that owns its data refuses standardised counts or labels; that one then is built from
-    the second.
+    A model that owns its data may refuse standardised counts or labels; it is then built from the
+    second.
     """
     Y = tries[-1]
     if len(tries) == 2:
@@ -97,7 +97,7 @@ def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GP
 
 
 def _checked(model: GPModel, X: np.ndarray) -> GPModel:
-    """The model, if it is one, and if data that it owns are those that `build` was handed."""
+    """Return the model, if it is one and owns no other data than `build` was handed."""
     if not isinstance(model, GPModel):
         raise ModelError(f"build returned a {type(model).__name__}; it must return a GPflow model.")
     if hasattr(model, "data"):

@@ -1,4 +1,4 @@
-"""When a run ends, and its step sizes as functions of the step and the share done."""
+"""When a run ends, and its step sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOOR = 0.02
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Return the options that are not None, for checks of values where None is a default."""
+    """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -34,7 +34,7 @@ class Limits:
         check_rate(**given(seconds=self.seconds))
 
     def share(self, step: int, seconds: float) -> float:
-        """How much of the run is done, in [0, 1]."""
+        """The share of the run that is done, in [0, 1]."""
         shares = [step / self.steps] if self.steps else []
         shares += [seconds / self.seconds] if self.seconds else []
         return max(shares, default=1.0)
@@ -69,7 +69,7 @@ class Schedule:
 
 
 class StepSizes(NamedTuple):
-    """The step sizes of one step, after ramp and annealing; a stage reads some of them."""
+    """Step sizes of one step, after ramp and annealing."""
 
     natural_gradient: float | None
     """Of the update of q; None where q is left to the optimizer."""
@@ -81,7 +81,7 @@ class StepSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """The step sizes of a run before ramp and annealing, named as arguments of `fit`."""
+    """Step sizes of a run before ramp and annealing, named as arguments of `fit`."""
 
     natural_gradient: float | None
     learning_rate: float

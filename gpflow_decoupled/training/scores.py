@@ -28,11 +28,11 @@ class Scores:
 
     @property
     def patience(self) -> int | None:
-        """The number of evaluations without a better score that end a run; None ends none."""
+        """Evaluations without a better score that end a run; None ends none."""
         return None if self.evaluation is None else self.evaluation.patience
 
     def is_due(self, done: int) -> bool:
-        """Return whether there is an evaluation after this step."""
+        """True if there is an evaluation after this step."""
         return self.evaluation is not None and done % self.evaluation.every == 0
 
     def after(

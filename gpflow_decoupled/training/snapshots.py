@@ -1,4 +1,4 @@
-"""Values that variables had, to go back to them, and whether the present ones are sound."""
+"""Copies of variables to return to, and checks that the present ones are sound."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exact_bound(bound: Callable[[], tf.Tensor | None]) -> float | None:
 
 
 def is_sound(variables: Sequence[tf.Variable], bound: Callable[[], tf.Tensor | float]) -> bool:
-    """Return whether all floating-point variables and the bound are finite."""
+    """True if all floating-point variables and the bound are finite."""
     if not all_finite(
         [tf.zeros([]), *(variable for variable in variables if variable.dtype.is_floating)]
     ):
@@ -45,7 +45,7 @@ def snapshot(variables: Sequence[tf.Variable]) -> Snapshot:
 
 
 def _value_of(variable: tf.Variable) -> tf.Tensor:
-    """`read_value` in a quarter of its time, which counts where a step takes a millisecond."""
+    """`read_value` in a quarter of its time, which matters in steps of a millisecond."""
     if isinstance(variable, tf.distribute.DistributedValues):
         return variable.read_value()  # replicas have a handle each
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
@@ -68,7 +68,7 @@ class Best:
         self.values = [variable.numpy() for variable in variables]
 
     def put_back(self, variables: Sequence[tf.Variable]) -> bool:
-        """Give the variables these values; False if there are none, or of other variables."""
+        """Restore the values; False if there are none, or they belong to other variables."""
         if not self.values or len(self.values) != len(variables):
             return False
         for variable, value in zip(variables, self.values):

@@ -1,4 +1,4 @@
-"""The shift and scale of the columns of an array, learned from training data."""
+"""Shift and scale of the columns of an array."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class Standardization(tf.Module):
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
-    :param fixed: for each column, whether it stays as it is, [D]: mean 0 and scale 1, as for an
-        index.
+    :param fixed: [D], true for columns to leave unchanged, such as indices.
     :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
 
     Example::
@@ -65,11 +64,11 @@ class Standardization(tf.Module):
         self.scale = tf.Variable(np.where(fixed, 1.0, scale), trainable=False, dtype=tf.float64)
 
     def __repr__(self) -> str:
-        """One line: which array it is of, and how many columns that has."""
         return one_line(self, self._of, columns=int(self.mean.shape[0]))
 
     def transform(self, array: TensorType) -> tf.Tensor:
-        """An array [..., D] in standard deviations from the mean, of GPflow's default float type.
+        """Return an array [..., D] in standard deviations from the mean, of GPflow's default float
+        type.
 
         :raises DataError: for another number of columns.
         """

@@ -1,4 +1,4 @@
-"""Turns of stages that leave the Parameters unchanged where they fail."""
+"""Turns of stages, undone where they fail."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ class Taken(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A turn with all that is needed to take it again."""
-
     stage: Stage
     before: Snapshot
     budget: Budget
@@ -61,7 +59,7 @@ class Turns:
 
     @property
     def last_batch(self) -> Batch | None:
-        """The batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
+        """Batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
         return None if self._last is None else self._batch_of(self._last, -1)
 
     def prepare(self, done: int) -> None:

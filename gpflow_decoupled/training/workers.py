@@ -22,7 +22,7 @@ from .evaluation import held_out_metrics
 def run_settings(
     model: GPModel | FactorGraph, parts: Mapping[str, object], refresh_every: int, group: Group
 ) -> dict[str, object]:
-    """Return the values, by name, that must be equal on all workers and after a checkpoint."""
+    """Return the values, by name, that all workers and a checkpoint must share."""
     settings: dict[str, object] = {
         part: type(getattr(model, part)).__name__
         for part in ("basis", "kernel", "likelihood", "mean_function")
@@ -49,9 +49,7 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
 
 
 def next_batch(group: Group, batches: Batches, step: int) -> Batch:
-    """The batch of a step, X [B, D] and Y [B, P]; unusable data on one worker end the run on
-    all.
-    """
+    """Return a step's X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
     if isinstance(batches, ArrayBatches):  # they were checked before the first step
         return batches(step)
     return group.together(lambda: batches(step))

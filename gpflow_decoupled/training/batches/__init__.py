@@ -1,8 +1,8 @@
 """Sources of a run's minibatches.
 
-`make.py` chooses by the data: arrays in memory (`arrays.py`) or on disk (`on_disk.py`), a
-`tf.data.Dataset` (`datasets.py`), or a function that starts passes (`functions.py`). `order.py`
-picks the rows of a minibatch; `protocol.py` is the contract with the loop.
+`make` chooses by the data: arrays in memory (`arrays`) or on disk (`on_disk`), a `tf.data.Dataset`
+(`datasets`), or a function that starts passes (`functions`). `order` picks the rows; `protocol` is
+the contract with the loop.
 """
 
 from .arrays import ArrayBatches, checksum

@@ -57,7 +57,7 @@ class ArrayBatches:
         """Nothing is open."""
 
     def several(self, step: int, count: int) -> Batch:
-        """The batches of `count` = K steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
+        """Batches of `count` = K steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
         if self.batch_size == self.num_data:
             return self._rows_of_both(np.tile(np.arange(self.num_data), [count, 1]))
         return self._rows_of_both(
@@ -70,12 +70,12 @@ class ArrayBatches:
 
 
 def _rows_of(array: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """`tf.gather` of [N, D] by [...] in half its time, which counts in steps of a millisecond."""
+    """Gather rows [...] of [N, D] in half of `tf.gather`'s time, which matters for short steps."""
     return tf.raw_ops.GatherV2(params=array, indices=rows, axis=0)
 
 
 def checksum(arrays: Iterable[tf.Tensor]) -> int:
-    """A number that tells whether arrays, of any shapes [...], are the same as before."""
+    """Return a number by which to recognise arrays of any shapes [...]."""
     digest = 0
     for array in arrays:
         digest = zlib.crc32(array.numpy().tobytes(), digest)

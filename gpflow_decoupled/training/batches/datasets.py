@@ -19,12 +19,11 @@ from .protocol import Batch, Trackable
 class DatasetBatches:
     """The batches of a `tf.data.Dataset` of (X [B, D], Y [B, P]), in its order, repeated.
 
-    Shuffling and batching are left to the dataset. A second iterator, to look at the data first,
-    would change the order of a shuffled dataset, so there is only one.
+    Shuffling and batching are left to the dataset. It is iterated once only: a second iterator
+    would change the order of a shuffled dataset.
 
-    :raises DataError: when called, for a dataset without batches, one of another number of rows,
-        a batch without rows, an unusable first batch. Later batches that are not finite make the
-        step fail.
+    :raises DataError: when called, for a dataset without batches, with another number of rows, or
+        with an unusable first batch. Later batches that are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
@@ -41,7 +40,6 @@ class DatasetBatches:
 
     @property
     def batch_size(self) -> None:
-        """None: the dataset brings its own."""
         return None
 
     @property
@@ -84,13 +82,11 @@ class DatasetBatches:
 
 
 def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> None:
-    """Refuse a dataset that gives other numbers of rows than `num_data` or whole multiples of it.
+    """Refuse a dataset whose number of rows is not a multiple of `num_data`.
 
-    The number of batches is known without reading where a dataset is made of arrays, and the first
-    batch says how large they are. If that does not fit, rows are counted, by reading all batches
-    once: they may differ in size. A batch that is left out or not full at the end of each pass is
-    no fault, and `dataset.repeat(k)` has k passes. Datasets of generators and filters do not know
-    their length, and are taken at their word.
+    The number of batches, if known, and the first batch's size decide; if they do not fit, all
+    batches are read once and counted. A last batch may be left out or not full, and
+    `dataset.repeat(k)` has k passes. Datasets of unknown length are not checked.
 
     :param batch_size: rows of the first batch.
     :raises DataError: with both numbers.
@@ -110,8 +106,6 @@ def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> Non
 
 
 def _fits(rows: int, num_data: int, slack: int) -> bool:
-    """Whether `rows` are k passes over `num_data`, k = 1, 2, ..., with less than `slack` more or
-    fewer rows in each.
-    """
+    """Check for k passes over `num_data`, k = 1, 2, ..., up to `slack` rows in each."""
     passes = max(1, round(rows / num_data))
     return abs(rows - passes * num_data) < passes * slack or rows == passes * num_data

@@ -20,9 +20,9 @@ Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]
 
 
 class FunctionBatches:
-    """The batches of a function that is called for each pass over the data.
+    """Batches of a function that is called for each pass over the data, in its order.
 
-    The order of the rows is the function's. Every batch is checked when it is read.
+    Every batch is checked when it is read.
 
     :param model: checks the batches, and knows the number of rows, `num_data`.
     :param passes: a function without arguments that returns an iterator of (X [B, D], Y [B, P]).
@@ -72,8 +72,8 @@ class FunctionBatches:
         return X, Y
 
     def close(self) -> None:
-        """End the pass, so that a generator runs its `finally` now and not when Python collects
-        garbage.
+        """End the pass, so that a generator runs its `finally` now rather than at garbage
+        collection.
         """
         if isinstance(self._pass, Generator):
             self._pass.close()

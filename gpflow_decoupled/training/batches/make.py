@@ -34,8 +34,7 @@ def make_batches(
     batch_size: int | None | str,
     seed: int,
 ) -> ArrayBatches | DiskBatches | DatasetBatches | FunctionBatches:
-    """Check the data and wrap them: arrays in full now, streams by type now and by value in
-    training.
+    """Check the data and wrap them: arrays in full now, streams by value in training.
 
     :param data: arrays (X [N, D], Y [N, P]), also on disk; a dataset of batches; or a function
         without arguments that returns an iterator of batches.
@@ -66,7 +65,7 @@ def make_batches(
 def _disk_batches(
     model: BasisGP, data: Sequence[npt.ArrayLike], batch_size: int | None | str, seed: int
 ) -> DiskBatches | None:
-    """The batches of arrays on disk; None where all are in memory, or fit into one batch."""
+    """Return batches of arrays on disk; None if all are in memory, or fit into one batch."""
     if not any(map(stays_on_disk, data)):
         return None
     X, Y = (

@@ -23,13 +23,13 @@ _SAMPLE = 10_000
 
 
 class DiskBatches:
-    """Minibatches as of `ArrayBatches`, of arrays whose rows are read when needed.
+    """Minibatches as in `ArrayBatches`, of arrays whose rows are read when needed.
 
     All entries are checked in one pass before the first step. Memory: a block or batch of rows, a
     sample of at most 10,000, and 8 N bytes for the order.
 
-    :param data: X [N, D] and Y [N, P], `numpy.memmap` or arrays of another library with a shape, a
-        dtype and slices, as of HDF5 files.
+    :param data: X [N, D] and Y [N, P], `numpy.memmap` or arrays with a shape, a dtype and slices,
+        as in HDF5 files.
     """
 
     def __init__(self, model: BasisGP, data: tuple[np.ndarray, np.ndarray], rows: RowOrder) -> None:
@@ -54,7 +54,7 @@ class DiskBatches:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes and a checksum of all rows, equal to the settings of the same arrays in memory."""
+        """Sizes and a checksum of all rows, equal to those of the same arrays in memory."""
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():

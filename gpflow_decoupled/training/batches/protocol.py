@@ -32,7 +32,7 @@ class Batches(Protocol):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """Objects by which a checkpoint finds the place in the data again, by name."""
+        """Objects by which a checkpoint finds the place in the data, by name."""
         ...
 
     @property

@@ -41,16 +41,16 @@ class StateFolder:
         self.path = path
 
     def tensors(self, step: int) -> str:
-        """Return the prefix of the files with the tensors of a state."""
+        """Prefix of the files with the tensors of a state."""
         return str(self.path / f"ckpt-{step}")
 
     def place(self, step: int, worker: int) -> str:
-        """Return the prefix of the files with the place of a worker in its own data."""
+        """Prefix of the files with a worker's place in its own data."""
         return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
-        """Steps of the index, the oldest first; without a sound index, with a warning, of all
-        files.
+        """Steps of the index, oldest first; without a sound index those of all files, with a
+        warning.
         """
         listed = self._listed()
         if listed is not None:
@@ -89,7 +89,7 @@ class StateFolder:
             (self.path / match[0]).unlink(missing_ok=True)
 
     def _listed(self) -> list[int] | None:
-        """The states of the index, oldest first; None if it is missing, or damaged."""
+        """States of the index, oldest first; None if it is missing or damaged."""
         try:
             state = tf.train.get_checkpoint_state(str(self.path))
         except ValueError:

@@ -25,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is created if missing.
 
     The operating system's lock on the file `lock` ends with the process. Without such locks there
-    is a warning, and the user must keep two runs apart.
+    is a warning instead.
 
     :raises CheckpointError: if another run holds it, or the folder is not writable.
     """

@@ -17,8 +17,7 @@ class Checkpoints:
     """Save a run of `fit` in a folder; a killed run continues from there on the same trace.
 
     With `gamma="data"` and products in single precision the trace agrees up to round-off, which
-    climbs multiply (8e-4 nats in a test of two rounds); `ConjugateGradients(float32=False)` avoids
-    it.
+    climbs multiply; `ConjugateGradients(float32=False)` avoids it.
 
     :param folder: for one run at a time. A run that finds a state in it continues from there; its
         limits may differ, other data or settings are refused.

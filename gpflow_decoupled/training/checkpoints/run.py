@@ -123,7 +123,7 @@ class RunCheckpoint:
 
     @contextmanager
     def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
-        """Name the cause of a failed write, and clean up where `states` are this worker's."""
+        """Name the cause of a failed write; clean up if `states` are this worker's."""
         folder = self.folder
         try:
             yield
@@ -211,7 +211,7 @@ class RunCheckpoint:
 
 
 def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
-    """A checkpoint whose counter exists from now on: TensorFlow asks for it in every state."""
+    """Make a checkpoint whose counter exists now: TensorFlow asks for it in every state."""
     checkpoint = tf.train.Checkpoint(**objects)
     checkpoint.save_counter.assign(0)
     return checkpoint

@@ -1,4 +1,4 @@
-"""Affine-independent models: one stage on all data, which finds q again and again, and last."""
+"""Affine-independent models: one stage on all data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class AffineIndependentRoute(Route):
     defaults = {"refresh_every": 20}
 
     def plan(self, model: AffineIndependentGP, data: Data, options: Options) -> Plan:
-        """Return the steps and ascents on all data."""
         refuse_data(model, data, "build another model")
         basis = model.basis
         if not basis.b.trainable or not basis.map.trainable_variables:

@@ -1,4 +1,4 @@
-"""Checks of models on inducing points before a run, and choices by numbers of points and rows."""
+"""Checks of models on inducing points before a run, and choices by their sizes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SHIFT = 0.1
 
 
 def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
-    """Check that natural gradients move all of q(u), or none of it.
+    """Require that natural gradients move all of q(u), or none of it.
 
     :raises DataError: if the flags of q disagree, or nothing is trainable.
     :raises UnknownOptionError: for a `mean_solver` that the model or `natural_gradient` rules out.
@@ -106,7 +106,7 @@ def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
 
 
 def check_own_bound(model: BasisGP | SVGP) -> None:
-    """Raise `ModelError` for a class that overrides the bound, which the steps would not climb."""
+    """Raise `ModelError` for a class that overrides the bound, which steps would not climb."""
     # GPflow's bound calls predict_f, too, and that of this package does not
     for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
         method = getattr(type(model), name, None)
@@ -119,7 +119,7 @@ def check_own_bound(model: BasisGP | SVGP) -> None:
 
 
 def check_xla() -> None:
-    """Refuse `compile="xla"` where there is no compiler; raises `UnknownOptionError`."""
+    """Raise `UnknownOptionError` for `compile="xla"` without a compiler."""
     if not xla_works():
         raise UnknownOptionError(
             'compile="xla": this TensorFlow has no XLA compiler for its device; use compile=True.'
@@ -127,9 +127,7 @@ def check_xla() -> None:
 
 
 def check_precision(model: BasisGP) -> None:
-    """Refuse mixed precision where the basis has no products in single precision; raises
-    `UnknownOptionError`.
-    """
+    """Raise `UnknownOptionError` for mixed precision where the basis has none."""
     if not model.basis.mixes_precision:
         raise UnknownOptionError(
             f'precision="mixed": {type(model.basis).__name__} computes in one precision alone.'
@@ -138,9 +136,7 @@ def check_precision(model: BasisGP) -> None:
 
 
 def warn_of_sizes(model: BasisGP, num_data: int) -> None:
-    """Warn of more inducing points than observations: that is legitimate, but slower than an exact
-    model.
-    """
+    """Warn of more inducing points than observations, slower than an exact model."""
     size = count_points(model.basis.beta)
     if size > num_data:
         warn_user(
@@ -152,9 +148,9 @@ def warn_of_sizes(model: BasisGP, num_data: int) -> None:
 def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) -> None:
     """Check that a kernel has gradients in its trainable Parameters; NumPy code has none.
 
-    Both covariances and variances are tried, since noise kernels have no covariances, at the
-    model's data or inducing points. A Parameter without a gradient is shifted and put back: one
-    without effect may stay. Mixing matrices are not checked.
+    Tries covariances and variances, since noise kernels have no covariances, at the model's data or
+    inducing points. A Parameter without a gradient is shifted and put back: one without effect may
+    stay.
 
     :raises DataError: with the names of the Parameters.
     """
@@ -233,19 +229,19 @@ def natural_rule(
 
 
 def natural_step(rows: int, points: int, num_data: int) -> float:
-    """The step size rho of q(u): 1/2, or less on small minibatches.
+    """Return the step size rho of q(u): 1/2, or less on small minibatches.
 
-    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches, here of at least
-    3,000 rows, or 10 per point if that is more, and at most 3 N.
+    Steps of rho average q over (2 - rho) / rho batches: at least 3,000 rows, or 10 per point if
+    more, and at most 3 N.
     """
     averaged = min(max(_AVERAGED_ROWS, _ROWS_PER_POINT * points), 3 * num_data)
     return min(_LARGEST_STEP, 2.0 * rows / (rows + averaged))
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
-    """True if a batch has at least 2 L M rows or all data; then sites pay their L M^3 operations.
+    """True if a batch has at least 2 L M rows or all data; then sites repay their L M^3 operations.
 
-    Gradients at fixed sites are noisier, the more so the fewer rows per point.
+    Gradients at fixed sites are noisier with fewer rows per point.
     """
     roots = [
         parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
@@ -259,7 +255,7 @@ def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
 def is_small(model: BasisGP, batches: Batches) -> bool:
     """True if several steps fit one call: L M^2 (M + B) below 10 million, on arrays.
 
-    Models with sampled f are excluded: a failed call would change their random state.
+    Not for models that sample f: a failed call would change their random state.
     """
     draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
     if draws or not isinstance(batches, ArrayBatches):

@@ -1,6 +1,4 @@
-"""Models on inducing points: q(u) by natural gradients, mean points by a solver, the rest by an
-optimizer.
-"""
+"""Models on inducing points: natural gradients on q(u), an optimizer on the rest."""
 
 from __future__ import annotations
 
@@ -68,7 +66,6 @@ class InducingRoute(Route):
     compiles = (True, False, "xla")
 
     def taken_by(self, model: Any) -> frozenset[str]:
-        """Return all options, less options of parts that the model lacks."""
         if _data_mean_of(model) is not None:
             return self.takes - {"Schedule.refresh_every"}
         stored = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
@@ -76,11 +73,10 @@ class InducingRoute(Route):
         return self.takes - (lacks if _has_gaussians(model) else lacks | _OF_GAUSSIANS)
 
     def only_of(self, model: Any) -> Mapping[str, object]:
-        """Return no natural gradients where q has no natural parameters."""
         return {} if _has_gaussians(model) else {"natural_gradient": None}
 
     def defaults_of(self, model: Any, asked: Mapping[str, object]) -> Mapping[str, object]:
-        """Return Adam for q(u) too if the likelihood is a robust maximum and no option asks
+        """Choose Adam for q(u) too if the likelihood is a robust maximum and no option asks
         otherwise.
         """
         solver = asked.get("mean_solver", "adam")
@@ -93,9 +89,6 @@ class InducingRoute(Route):
         return self.defaults
 
     def check(self, model: Any, asked: Mapping[str, Any]) -> None:
-        """Refuse options without effect, and solvers and kernels unsuited to the mean points or to
-        replicas.
-        """
         super().check(model, asked)
         check_own_bound(model)
         if (strategy := asked.get("strategy")) is not None:
@@ -108,7 +101,7 @@ class InducingRoute(Route):
             check_mean_on_data(model, asked.get("mean_solver"), BY_NAME)
 
     def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
-        """Return the options; conjugate gradients and L-BFGS may be chosen by their names."""
+        """Return the options; conjugate gradients and L-BFGS may be named by strings."""
         named: dict[str, Any] = dict(asked)
         if _is_called(BY_NAME, asked.get("mean_solver")):
             named["mean_solver"] = ConjugateGradients()
@@ -117,7 +110,6 @@ class InducingRoute(Route):
         return super().options(model, named)
 
     def view(self, model: BasisGP | SVGP) -> BasisGP:
-        """Return the model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
         return as_basis_model(model)
 
     def undo(self, model: Any) -> Callable[[], None]:
@@ -126,11 +118,9 @@ class InducingRoute(Route):
         return super().undo(model) if mean is None else undo_of(mean)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
-        """Set the number of observations, which scales the bound of a minibatch."""
         view.num_data = model.num_data = batches.num_data
 
     def plan(self, model: BasisGP, data: Data, options: Options) -> Plan:
-        """Return minibatches, and the stages on all rows that follow them."""
         mean = model.basis.data_mean
         if mean is not None:
             if options.on_all_rows:

@@ -1,4 +1,4 @@
-"""The stages of a run with `optimizer="lbfgs"`: minibatches, then a collapsed climb on all rows."""
+"""The stages of a run with `optimizer="lbfgs"`: minibatches, then a collapsed climb."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def plan_on_all_rows(
 
 
 def _check(model: BasisGP, data: Data, options: Options) -> set[object]:
-    """Refuse data and flags that rule the climb out; return references to the variables of q."""
+    """Refuse data and flags that rule the climb out; return references to q's variables."""
     if options.group.strategy is not None:
         raise UnknownOptionError(
             f"optimizer={BY_NAME!r} works on one device alone; leave `strategy` out, or use Adam."
@@ -94,7 +94,7 @@ def _check(model: BasisGP, data: Data, options: Options) -> set[object]:
 
 
 def _check_closed_form(model: BasisGP, batches: ArrayBatches) -> None:
-    """Raise `UnknownOptionError` unless the best q(u) of the model is known in closed form."""
+    """Raise `UnknownOptionError` unless the best q(u) is known in closed form."""
     if model.expectations is not None:
         raise UnknownOptionError(
             f"optimizer={BY_NAME!r} climbs a bound in closed form, and model.expectations are"

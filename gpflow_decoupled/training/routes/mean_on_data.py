@@ -1,14 +1,12 @@
 """The stages of a run with a mean on all data, `gamma="data"`.
 
-1. Minibatches, for 70 % of the run: a model without mean points that shares all Parameters finds
-   kernel, noise, inducing points and q(u).
-2. For Gaussian noise and not too many rows, they end after 25 %, followed until 70 % by a climb of
-   the collapsed bound.
-3. Rounds: mean and hyperparameters in turns.
-4. A last solve for the mean.
+1. Minibatches for 70 % of the run, by a model without mean points that shares all Parameters. For
+   Gaussian noise and not too many rows, a collapsed climb follows at 25 %.
+2. Rounds: mean and hyperparameters in turns.
+3. A last solve for the mean.
 
-Where expectations are sampled, or too few rounds fit, minibatches go on until step 4. For a limit
-of seconds a solve is timed on some rows before the first step.
+Where expectations are sampled, or too few rounds fit, minibatches go on until the solve. For a
+limit of seconds a solve is timed on some rows first.
 """
 
 from __future__ import annotations

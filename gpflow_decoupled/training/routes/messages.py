@@ -35,7 +35,6 @@ class MessagesRoute(Route):
     defaults = {"natural_gradient": 1.0, "anneal": 0.0}
 
     def plan(self, model: FactorGraph, data: Data, options: Options) -> Plan:
-        """Return the sweeps over all variables."""
         refuse_data(model, data, "build another graph")
         rho = options.natural_gradient
         if rho is None:

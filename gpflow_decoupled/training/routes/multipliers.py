@@ -37,7 +37,6 @@ class MultipliersRoute(Route):
     holds = ("sites", "multipliers")
 
     def plan(self, model: LCLGP, data: Data, options: Options) -> Plan:
-        """Return the updates of hyperparameters and multipliers on all data."""
         refuse_data(model, data, "build another model")
         moves = options.natural_gradient is not None
         if not moves and not model.trainable_variables:

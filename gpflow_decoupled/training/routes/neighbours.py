@@ -33,13 +33,12 @@ class NeighboursRoute(Route):
     }
 
     def options(self, model: NNGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options of the caller; there are no more steps than climbs."""
+        """Return the options, with no more steps than climbs."""
         options = super().options(model, asked)
         steps = options.steps and min(options.steps, MOST_CLIMBS)
         return replace(options, steps=steps)
 
     def plan(self, model: NNGP, data: Data, options: Options) -> Plan:
-        """Return the climbs; a step is one of them."""
         refuse_data(model, data, "model.update(data)")
         if not model.trainable_variables:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Refusals of models and options that several replicas of `tf.distribute` cannot train."""
+"""Refusals of models and options that several replicas cannot train."""
 
 from __future__ import annotations
 

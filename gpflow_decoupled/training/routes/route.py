@@ -55,7 +55,7 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def plan(self, model: Any, data: Data, options: Options) -> Plan:
-        """Return the stages of a run; only changes that `undo` reverts are made.
+        """Return the stages of a run; changes must be those that `undo` reverts.
 
         :raises DataError: for unusable data, and if nothing is trainable.
         """
@@ -76,7 +76,7 @@ class Route(abc.ABC):
         return None
 
     def taken_by(self, model: Any) -> frozenset[str]:
-        """Return the options that this model uses; fewer than `takes` if it lacks a part."""
+        """Return the options that this model uses, at most `takes`."""
         return self.takes
 
     def only_of(self, model: Any) -> Mapping[str, object]:
@@ -135,7 +135,7 @@ class Route(abc.ABC):
     def accepting(self, model: Any) -> Iterator[Callable[[Any, Batches], None]]:
         """Yield a function that calls `accept` with the view and the batches.
 
-        Without that call the run is refused and the model restored.
+        If it was not called, the run is refused and the model restored.
         """
         with ExitStack() as refusal:
             refusal.callback(self.undo(model))

@@ -1,4 +1,4 @@
-"""Full GPs with sites: one stage, on all data; steps, or L-BFGS on the evidence."""
+"""Full GPs with sites: one stage on all data; steps, or L-BFGS on the evidence."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SitesRoute(Route):
     holds = ("sites", "moments")
 
     def options(self, model: CVIGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; L-BFGS may be chosen by its name, for Gaussian noise.
+        """Return the options; L-BFGS may be named by a string, for Gaussian noise.
 
         :raises UnknownOptionError: for L-BFGS and another likelihood, and with options of steps.
         """
@@ -56,7 +56,6 @@ class SitesRoute(Route):
         return super().options(model, named)
 
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:
-        """Return the updates of sites and hyperparameters on all data, or L-BFGS."""
         refuse_data(model, data, "model.update(data)")
         if options.on_all_rows:
             stage: Stage = EvidenceClimb(model, options.steps or _MOST, bool(options.compile))

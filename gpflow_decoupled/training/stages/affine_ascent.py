@@ -1,9 +1,4 @@
-"""An affine-independent model: q by `AffineIndependentAscent`, and gradient steps of the rest, in
-turns.
-
-Between two ascents q stays in whitened coordinates while kernel, likelihood, mean function and
-inducing points climb the bound. An ascent costs many evaluations of the bound, a step one.
-"""
+"""An affine-independent model: q by `AffineIndependentAscent`, and gradient steps of the rest."""
 
 from __future__ import annotations
 
@@ -22,9 +17,10 @@ from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
 
 
 class AffineAscent(Stage):
-    """A gradient step of everything but q; `refresh` finds q at the first step and periodically.
+    """Gradient steps of everything but q; `refresh` finds q at the first step and periodically.
 
-    If only q is trainable, the only step is an ascent; else one follows the last step.
+    Between ascents, which cost many evaluations, q stays in whitened coordinates. If only q is
+    trainable, the only step is an ascent; else one follows the last step.
 
     :param compile: False runs the gradient steps eagerly; ascents are compiled.
     """
@@ -47,7 +43,6 @@ class AffineAscent(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything that a step writes."""
         return [*self._q, *self.others.variables]
 
     def refresh(self) -> bool:

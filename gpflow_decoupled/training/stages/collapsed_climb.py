@@ -1,4 +1,4 @@
-"""Kernel, noise and inducing points by L-BFGS on all rows, at the best q(u) for each of them."""
+"""Kernel, noise and inducing points by L-BFGS on all rows, at the best q(u)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def all_points(model: BasisGP) -> int:
 class CollapsedClimb(Stage):
     """L-BFGS on the collapsed bound of a model with Gaussian noise.
 
-    Minibatches find a good neighbourhood in fewer passes; from there L-BFGS goes further, without
-    noise, and q(u), in closed form, never lags behind. The climb is one turn and one step; cost N
-    M^2 per evaluation, memory N M.
+    After minibatches have found a neighbourhood L-BFGS goes further, without noise and with q(u) in
+    closed form. The climb is one turn and one step; N M^2 per evaluation, memory N M.
 
     :param data: all rows, X [N, D] and Y [N, L].
     :param evaluations: limit of evaluations of bound and gradient.
@@ -70,7 +69,7 @@ class CollapsedClimb(Stage):
 
     @staticmethod
     def fits(model: BasisGP, num_data: int) -> bool:
-        """Return whether an evaluation on this number of rows fits into memory."""
+        """True if an evaluation on this number of rows fits into memory."""
         return num_data * all_points(model) <= MOST_ENTRIES
 
     @property
@@ -83,7 +82,6 @@ class CollapsedClimb(Stage):
 
     @property
     def done(self) -> bool:
-        """True if the climb is over."""
         return bool(self.is_best)
 
     def reopen(self) -> None:
@@ -92,7 +90,6 @@ class CollapsedClimb(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The flag that all rows were climbed."""
         return {"climbed": self.is_best}
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -100,7 +97,7 @@ class CollapsedClimb(Stage):
         self._evaluate(*(array[:_TIMED_ROWS] for array in self.data))
 
     def seconds(self) -> float:
-        """Return the time of an evaluation and its gradient, judged by some rows."""
+        """Time an evaluation and its gradient on some rows."""
         few = [array[:_TIMED_ROWS] for array in self.data]
         self._evaluate(*few)  # traces
         began = time.perf_counter()
@@ -127,7 +124,7 @@ class CollapsedClimb(Stage):
         return Report(output, reason, converged=reason == CONVERGED, is_long=True)
 
     def closing(self, clock: Clock) -> Report | None:
-        """Set q(u) to the best one if the run ended before the climb, with a warning."""
+        """If the run ended before the climb, set q(u) to the best one, with a warning."""
         if self.done:
             return None
         output = StepOutput.sound(self.set_best_q())
@@ -158,7 +155,7 @@ class CollapsedClimb(Stage):
         )
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """The bound at the best q(u) (D31); NaN, from which L-BFGS turns back, if it fails."""
+        """The bound at the best q(u) (D31); NaN on failure, from which L-BFGS turns back."""
         return bound_at_optimum(self.model, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:

@@ -1,9 +1,4 @@
-"""Factor graphs: all messages by mean-field conjugate computation.
-
-A step moves each message towards the gradient of its factor's expectation (C32), one variable after
-the other. A step that lowers the bound is undone and the next one halved; each success doubles the
-length again. With sampled factors only steps that are not finite are undone.
-"""
+"""Factor graphs: all messages by mean-field conjugate computation."""
 
 from __future__ import annotations
 
@@ -30,9 +25,10 @@ length.
 
 
 class Messages(Stage):
-    """One sweep over all variables, undone where the bound falls.
+    """One sweep over all variables towards the factors' gradients (C32).
 
-    :param step_size: in (0, 1], before annealing.
+    A sweep that lowers the bound is undone and the next one halved; each success doubles the step.
+    With sampled factors only steps that are not finite are undone.
     """
 
     def __init__(self, graph: FactorGraph, step_size: float, compile: bool = True) -> None:
@@ -46,7 +42,6 @@ class Messages(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything that a step writes."""
         return [*tf.nest.flatten(self.graph.messages), self.share]
 
     @property
@@ -63,7 +58,6 @@ class Messages(Stage):
         }
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Compile the sweep."""
         if self._compiled is not None:
             self._compiled.get_concrete_function(
                 self.graph.current(), self._length(self.step_size), seed

@@ -38,7 +38,7 @@ _FLOOR = 0.01
 
 
 class Minibatches(Stage):
-    """Natural gradients on the Gaussians of q, optimizers on mean coefficients and all else.
+    """Natural gradients on the Gaussians of q, optimizers on mean coefficients and the rest.
 
     :param natural: the rule for q; None leaves the Gaussians to `optimizer`.
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
@@ -110,7 +110,6 @@ class Minibatches(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything that a step writes."""
         own = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
         mean = self.model.basis.kernel_mean
         scaling = [] if mean is None or mean.scaling.frozen is None else [mean.scaling.frozen]
@@ -119,7 +118,6 @@ class Minibatches(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """Both optimizers and the natural gradient, as far as there are any."""
         found = {"optimizer": self.others.optimizer, "natural": self.natural}
         found["mean_optimizer"] = None if self.mean is None else self.mean.optimizer
         return {name: part for name, part in found.items() if part is not None}
@@ -157,7 +155,7 @@ class Minibatches(Stage):
             self.mean.set_rate(sizes.mean_learning_rate)
 
     def refresh(self) -> bool:
-        """Bring the frozen scaling of the mean coefficients up to date; q(f) does not change."""
+        """Update the frozen scaling of the mean coefficients; q(f) does not change."""
         if self.model.basis.kernel_mean is None:
             return False
         try:
@@ -168,7 +166,7 @@ class Minibatches(Stage):
         return True
 
     def run(self, budget: Budget) -> Report:
-        """Take one step, or several in one call; see the top of this file."""
+        """Take one step, or several in one call."""
         if self._several is None:
             self.set_step_sizes(budget.sizes[0])
             return Report(self.step(*budget.batch, budget.step_seed))
@@ -219,7 +217,7 @@ class Minibatches(Stage):
 def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor | None]:
     """Return a function of X [N, D], Y [N, P] with the bound of a model in nats.
 
-    None if draws or a subsample of mean points estimate the bound. Replicas share the rows; two
+    None if draws or a subsample of mean points estimate the bound. Replicas share rows; two
     messages.
     """
     mean = model.basis.kernel_mean
@@ -258,7 +256,7 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
 
 
 def _ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """Options of `tf.function` for batches of these shapes and types.
+    """Return options of `tf.function` for batches of these shapes and types.
 
     A worker that traced again for a longer batch would not send the messages others wait for.
     """

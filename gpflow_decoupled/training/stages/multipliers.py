@@ -1,13 +1,11 @@
 """Hyperparameters of a full GP by gradients, then its multipliers by the Lagrangian.
 
-The multipliers belong to Gaussian sites with precisions lambda and natural means b = lambda u -
-alpha. While the kernel moves, b and lambda stay and alpha follows:
+While the kernel moves, the Gaussian sites' precisions lambda and natural means b stay and alpha
+follows, (V22):
 
     u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
-    (V22)
 
-With Gaussian noise the bound at fixed sites is the evidence at every kernel; at fixed alpha the
-mean -K alpha would grow with the kernel.
+At fixed alpha instead the mean -K alpha would grow with the kernel.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ class Multipliers(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything that a step writes."""
         basis = self.model.basis
         return [
             basis.alpha.unconstrained_variable,
@@ -66,7 +63,6 @@ class Multipliers(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The optimizer."""
         return {"optimizer": self.others.optimizer}
 
     @property
@@ -98,7 +94,7 @@ class Multipliers(Stage):
         return tf.constant(result.elbo, self.model.data[0].dtype)
 
     def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """A step of the hyperparameters.
+        """Take a step of the hyperparameters.
 
         :return: the bound before it; whether all is finite; 1 if negative lambda were dropped.
         """

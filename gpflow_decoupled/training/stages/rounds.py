@@ -1,12 +1,11 @@
 """Mean and hyperparameters on all data, in turns.
 
-A round climbs a bound of the evidence by L-BFGS at the present mean, and then solves for the mean.
-A round that gains less than `_ENOUGH` is the last. For Gaussian noise the bound is the "diagonal"
-one of `evidence_bound`; for other likelihoods, and mixed outputs, it is the ELBO at the sites of
-q(f), and a round that lowers it is undone and ends the run.
+A round climbs a bound of the evidence by L-BFGS at the present mean, then solves for the mean. The
+bound is the "diagonal" one of `evidence_bound` for Gaussian noise, else the ELBO at the sites of
+q(f); then a round that lowers it is undone and ends the run.
 
 Solves are rough: hyperparameters do not notice a mean `_ROUGH` nats per observation below its best.
-A climb ends when the next solve, judged by the last, would no longer fit.
+A climb ends when another solve like the last would no longer fit.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ROUGH = 1e-4
 
 
 class Rounds(Stage):
-    """Rounds of a climb of the hyperparameters and a solve for the mean; each is one turn.
+    """Rounds of a climb of the hyperparameters and a solve for the mean, one per turn.
 
     :param solves: the solver, and the model with the mean on all data.
     :param at_sites: take the bound at the sites of q(f).
@@ -51,16 +50,13 @@ class Rounds(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """All variables of q, the mean included, and the hyperparameters."""
         return [*self.solves.variables, *self.moved]
 
     @property
     def settings(self) -> dict[str, object]:
-        """The solver."""
         return {"mean_solver": type(self.solves.solver).__name__}
 
     def run(self, budget: Budget) -> Report:
-        """Take one round."""
         clock, solves = budget.clock, self.solves
         repair_drift(solves.group, self.variables)
         deadline = clock.deadline()
@@ -80,7 +76,6 @@ class Rounds(Stage):
     def _climb_and_solve(
         self, solved: Solved, before: Snapshot, deadline: float, clock: Clock
     ) -> Report:
-        """A climb, and the solve that follows it."""
         run, solves = self._climb(deadline - solved.seconds), self.solves
         late = self._is_late(deadline, solves=2)
         settled = run.value - run.start < _ENOUGH * len(self.data[0])
@@ -102,9 +97,7 @@ class Rounds(Stage):
         return _report(then, CONVERGED if settled or fell else "", converged=settled or fell)
 
     def _climb(self, deadline: float) -> LBFGSRun:
-        """Move the hyperparameters at the present mean, as long as the solve after it still
-        fits.
-        """
+        """Move the hyperparameters at the present mean, as long as the next solve still fits."""
         model, solves = self.model, self.solves
         dtype = tf.float32 if solves.solver.float32 else None
         bound = bound_at_sites if self.at_sites else evidence_at

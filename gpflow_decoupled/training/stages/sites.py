@@ -33,8 +33,7 @@ def _between(
 class Sites(Stage):
     """Update sites and hyperparameters from one pass over all data.
 
-    Both start from the same Parameters. Sites are centred on the mean function; when it moves, nu
-    follows.
+    Both start from the same Parameters. Sites are centred on the mean function; nu follows it.
 
     :param rule: moves the sites; None leaves them.
     :param hold: fixed while hyperparameters move: "sites", at which the bound is the evidence for
@@ -56,7 +55,6 @@ class Sites(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything that a step writes."""
         basis = self.model.basis
         return [
             basis.nu.unconstrained_variable,
@@ -66,12 +64,10 @@ class Sites(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The optimizer."""
         return {"optimizer": self.others.optimizer}
 
     @property
     def settings(self) -> dict[str, object]:
-        """How the sites move."""
         policy = None if self.rule is None else self.rule.negative_precision
         return {
             "negative_precision": policy,
@@ -139,10 +135,9 @@ class Sites(Stage):
         step: tf.Tensor,
         elbo: tf.Tensor,
     ) -> tf.Tensor:
-        """The step size [], halved until the bound does not fall; zero if no step raises it.
+        """Return the step size [], halved until the bound does not fall; zero if no step raises it.
 
-        Only a log likelihood that is not concave (h > 0) can lower it; the check costs a
-        factorisation.
+        Only a likelihood that is not log-concave (h > 0) can lower it; costs a factorisation.
         """
         model, basis = self.model, self.model.basis
         lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
@@ -163,9 +158,7 @@ class Sites(Stage):
         return True
 
     def _prior_mean(self, X: tf.Tensor) -> tf.Tensor:
-        """m_0 [N, L] where latents are outputs; zero where outputs are mixed, and sites stay
-        centred.
-        """
+        """m_0 [N, L]; zero where outputs are mixed, and sites stay centred."""
         none = tf.zeros_like(tf.convert_to_tensor(self.model.basis.nu))
         return (
             none

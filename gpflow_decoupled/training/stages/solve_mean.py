@@ -38,7 +38,7 @@ class Solved:
 
     @property
     def gap(self) -> float | None:
-        """Nats below the best mean, at most; None unless the solve was certified."""
+        """Nats below the best mean, at most; None unless certified."""
         return self.result.gap if self.result.certified and not self.is_rough else None
 
     @property
@@ -63,7 +63,7 @@ class MeanSolves:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """All variables of q: of q(u), and the coefficients of the mean."""
+        """All variables of q(u), and the coefficients of the mean."""
         basis = self.model.basis
         assert basis.data_mean is not None
         parameters = [*basis.gaussian_parameters(), basis.data_mean.coefficients]
@@ -71,14 +71,13 @@ class MeanSolves:
 
     @property
     def current(self) -> Solved | None:
-        """The last solve, unless the model was changed or taken back since."""
+        """The last solve, unless the model changed since."""
         if self.last is None:
             return None
         return self.last if all(map(np.array_equal, self.last.values, self._state())) else None
 
     @property
     def seconds(self) -> float:
-        """The time of the last solve."""
         return 0.0 if self.last is None else self.last.seconds
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
@@ -91,7 +90,7 @@ class MeanSolves:
         return self._solve(solver, True, deadline, clock)
 
     def fully(self, clock: Clock) -> Solved:
-        """Solve for the mean that the run ends with; late, it is cut short."""
+        """Solve for the final mean; late, it is cut short."""
         return self._solve(self.solver, False, clock.deadline(_OVERTIME, _LEAST_SECONDS), clock)
 
     def closing(self, clock: Clock) -> Report | None:
@@ -128,16 +127,13 @@ class SolveMean(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """All variables of q."""
         return self.solves.variables
 
     @property
     def settings(self) -> dict[str, object]:
-        """The solver."""
         return {"mean_solver": type(self.solves.solver).__name__}
 
     def run(self, budget: Budget) -> Report:
-        """Solve for the mean."""
         solved = self.solves.fully(budget.clock)
         late = self.follows or solved.result.reason == TIME_IS_UP
         reason = TIME_IS_UP if late else "the mean is solved for"

@@ -1,8 +1,8 @@
 """The contract of a stage.
 
-A run is a list of stages, say minibatches and then L-BFGS on all rows. The loop asks the current
-stage for one turn at a time: a training step, several small ones, or one long piece of work. A turn
-counts as a step for each bound in its report. If it fails, the loop restores all `variables`.
+A run is a list of stages, say minibatches, then L-BFGS on all rows. The loop asks the current stage
+for one turn at a time: a training step, several small ones, or one long piece of work. If a turn
+fails, the loop restores all `variables`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..schedules import Limits, StepSizes
 
 
 class StepOutput(NamedTuple):
-    """The numbers that a compiled step returns: scalars, or arrays [K] of K steps."""
+    """Numbers that a compiled step returns: scalars, or arrays [K] of K steps."""
 
     elbo: tf.Tensor
     """The bound in nats of the whole data set, as the step computed it."""
@@ -55,8 +55,8 @@ class Clock(NamedTuple):
     """Shows a line on where a long turn is, beside the progress of the run."""
 
     def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
-        """The `time.perf_counter` at a share of the run, `least` seconds from now or later;
-        infinity without a limit of seconds.
+        """The `time.perf_counter` at a share of the run, `least` seconds from now or later; may be
+        infinite.
         """
         if self.limits.seconds is None:
             return float("inf")
@@ -71,7 +71,7 @@ class Clock(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The steps that a stage may take in one turn, with their batches and step sizes."""
+    """The steps that a stage may take in one turn, with batches and step sizes."""
 
     clock: Clock
     seed: int
@@ -121,8 +121,8 @@ class Report(NamedTuple):
 class Stage(abc.ABC):
     """One stage of a run of `fit`.
 
-    A stage knows neither limits nor other stages. Override `variables` and `run`, and list the
-    stage in a route's `plan`. Calls: `prepare` once; per turn `refresh` if due, and `run`.
+    A stage knows neither limits nor other stages. Override `variables` and `run`, and list it in a
+    route's `plan`. `prepare` is called once; per turn `refresh` if due, and `run`.
     """
 
     most: int = 1
@@ -135,7 +135,7 @@ class Stage(abc.ABC):
 
     @property
     def done(self) -> bool:
-        """True once the run has been through this stage, so that the next one follows."""
+        """True once the run has been through this stage; the next one follows."""
         return False
 
     def reopen(self) -> None:
@@ -149,7 +149,7 @@ class Stage(abc.ABC):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Values, by name, that must be equal for a resumed run to keep its trace."""
+        """Values, by name, that a resumed run must share to keep its trace."""
         return {}
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -173,6 +173,6 @@ class Stage(abc.ABC):
 
 
 def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
-    """Return whether all entries of all tensors [...], if given, are finite, a scalar."""
+    """True if all entries of all tensors [...], if given, are finite, a scalar."""
     checks = [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors if tensor is not None]
     return tf.reduce_all(tf.stack(checks))
