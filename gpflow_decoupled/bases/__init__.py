@@ -1,11 +1,10 @@
 """Bases: parametrisations of q(f), the approximate posterior process.
 
 Every basis has `factor` (all factorisations, once), `features` (mean and variances of q(f) at
-inputs) and `prior_kl`. Read `base.py` and `inducing_basis.py`, the contracts, first; then
-`coupled.py`, `decoupled.py`, `hybrid.py`, `orthogonal_mean.py` (q(f) of the next two),
-`orthogonal.py`, `mean_on_data.py` and `solve.py`. `site.py`, `dual/` and `affine_independent.py`
-(with `affine_map.py`) are for models that own their data. `parts/` has shared pieces,
-`parameters.py` other parameters of the same q(f), for example natural ones.
+inputs) and `prior_kl`. Read the contracts `base` and `inducing_basis` first; then `coupled`,
+`decoupled`, `hybrid`, `orthogonal_mean` (q(f) of the next two), `orthogonal`, `mean_on_data` and
+`solve`. `site`, `dual` and `affine_independent` (with `affine_map`) are for models that own their
+data. `parts` has shared pieces, `parameters` other parameters of the same q(f).
 """
 
 from . import parameters

@@ -49,7 +49,7 @@ from .base import Basis, Features
 
 
 class AffineState(NamedTuple):
-    """The state of an `AffineIndependentBasis`, computed once per kernel."""
+    """The state of an `AffineIndependentBasis`."""
 
     chol: tf.Tensor
     """Cholesky factor of K, [1, D, D]."""
@@ -70,10 +70,10 @@ class AffineIndependentBasis(Basis):
 
     Cost: D^3, and N D^2 for N inputs.
 
-    :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model,
+    :param inducing: points [D, columns of X], or any GPflow inducing variable, such as
         `inducing.Weights`.
     :param base: base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar TFP distribution; a `distributions.BlockBase` has several.
+        `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
     :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
@@ -169,7 +169,7 @@ class AffineIndependentBasis(Basis):
         return self.map.matrix()
 
     def entropy(self) -> tf.Tensor:
-        """Entropy of q(w) in nats, a scalar: log|det A| plus the entropies of the v_d."""
+        """Entropy of q(w) in nats, a scalar."""
         normal = 0.5 * math.log(2.0 * math.pi * math.e) * (self.size - self.non_normal)
         return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes)) + normal
 
@@ -233,10 +233,7 @@ class AffineIndependentBasis(Basis):
         return Features(mean, (phi,), (tf.matmul(state.root, phi, transpose_a=True),))
 
     def prior_kl(self, state: AffineState) -> tf.Tensor:
-        """The KL of a state, in nats, a scalar.
-
-        :raises ValueError: for a state made for predictions.
-        """
+        """The KL of a state in nats, a scalar; `ValueError` for a state made for predictions."""
         if state.divergence is None:
             raise ValueError(
                 "This state was made for predictions (with_kl=False); call factor(kernel) for the"
@@ -246,10 +243,7 @@ class AffineIndependentBasis(Basis):
 
 
 def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
-    """k, by default D.
-
-    :raises DataError: unless k is from 1 to D, and for another structure than "full".
-    """
+    """Return k, by default D; `DataError` unless 1 to D, and for another structure than "full"."""
     if non_normal is None:
         return D
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:

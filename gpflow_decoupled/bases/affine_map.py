@@ -7,7 +7,7 @@
 | "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
 | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
-"lower" and "low_rank" fix the rotation of A, on which every non-Gaussian q depends. For larger D, a
+"lower" and "low_rank" fix the rotation of A, on which a non-Gaussian q depends. For larger D, a
 full A with few non-normal variables costs less and reaches a higher bound.
 """
 
@@ -126,7 +126,6 @@ class LUMap(AffineMap):
         return _log_product(self.L)
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """alpha = features A, [N, D], for features [N, D]; cost N D^2."""
         return tf.matmul(tf.matmul(features, self.L), self._upper())
 
     def assign_matrix(self, A: np.ndarray) -> None:

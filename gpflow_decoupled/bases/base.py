@@ -6,8 +6,7 @@
 | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
 | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
 
-All is in latent space, prior mean subtracted; the posterior adds the mean function and mixes
-latents into outputs.
+All is in latent space, prior mean subtracted.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ State = Any
 class Gaussian(NamedTuple):
     """A Gaussian part of q in whitened coordinates, with prior N(0, I).
 
-    Natural gradients and sweeps update these.
-
     Example::
 
         state = basis.factor(kernel)
@@ -51,8 +48,6 @@ class Gaussian(NamedTuple):
 
 class Features(NamedTuple):
     """Mean and variances of q(f) at N inputs: var = k(x, x) - sum minus^2 + sum plus^2.
-
-    They give marginal variances, full covariances, pathwise draws and natural gradients.
 
     Example::
 
@@ -128,8 +123,8 @@ class Basis(Module, abc.ABC):
         """Moments of q(f), without the mean function.
 
         :param Xnew: inputs [..., N, D].
-        :param full_cov: return covariances between inputs. Without it, eager calls take rows in
-            blocks of 8192.
+        :param full_cov: return covariances between inputs; otherwise eager calls take blocks of
+            8192 rows.
         :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N].
         """
         Xnew = tf.convert_to_tensor(Xnew)
@@ -154,7 +149,7 @@ class Basis(Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [N, L] of q(f) at X [N, D], without the mean function.
 
-        Eager calls take rows in blocks of 8192; `floored` as in `variance`.
+        Eager calls take blocks of 8192 rows; `floored` as in `variance`.
         """
         if tf.executing_eagerly() and X.shape[0] > _ROWS:
             starts = range(0, X.shape[0], _ROWS)
@@ -171,8 +166,7 @@ class Basis(Module, abc.ABC):
     ) -> tf.Tensor:
         """Marginal variances [N, L] at X [N, D] from the features, as sums of squares.
 
-        :param floored: for predictions: keep the residual prior variance non-negative despite
-            round-off.
+        :param floored: keep the residual prior variance non-negative despite round-off.
         """
         # (D20)
         variance = prior_variance(kernel, X, full_cov=False)  # [G, N]

@@ -1,14 +1,13 @@
 """The hybrid basis: extra mean points gamma, not orthogonal to beta.
 
-Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et al. 2018
-(arXiv:1809.08820). With t = L_b^-1 K_bg a and the coupled part of the mean a_b = K_b^-1 m_h, (D10),
-(D11):
+Cheng & Boots 2017 (arXiv:1711.10127), appendix. With t = L_b^-1 K_bg a and the coupled part of the
+mean a_b = K_b^-1 m_h, (D10), (D11):
 
     m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis
     KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
 
-The printed divergence (equation 14 of Cheng & Boots) lacks the factor 1/2 of the log determinant.
-By (D15), `OrthogonalBasis` has the same q(f).
+Equation 14 of Cheng & Boots lacks the factor 1/2 of the log determinant. By (D15),
+`OrthogonalBasis` has the same q(f).
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class HybridState(NamedTuple):
 class HybridBasis(InducingBasis):
     """q(f) with mean points gamma beside the inducing points beta.
 
-    As `OrthogonalBasis`, which describes the same q(f) in better coordinates, except that `q_mu` is
-    m_h with E_q f(beta) = m_h + K_bg a_gamma.
+    As `OrthogonalBasis`, with the same q(f) in better coordinates, except that E_q f(beta) = m_h +
+    K_bg a_gamma for `q_mu` = m_h.
 
     Example::
 
@@ -182,5 +181,5 @@ class HybridBasis(InducingBasis):
         )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise, the same process as `OrthogonalBasis`'s."""
+        """The best q(f) for Gaussian noise, the same as `OrthogonalBasis`'s."""
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D29)

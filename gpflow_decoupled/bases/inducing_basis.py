@@ -1,6 +1,6 @@
 """The contract of bases on inducing variables: natural parameters, mean points, closed forms.
 
-Optimizers ask a basis for its properties and never for its class.
+Optimizers ask a basis for its properties, never for its class.
 
 | property | True if | asked by |
 |---|---|---|
@@ -12,8 +12,6 @@ Optimizers ask a basis for its properties and never for its class.
 | `solves_mean` | the Newton system (D49) for all means applies | `mean="newton"` |
 | `data_mean` is not None | the mean is on all training inputs | `fit`, `ConjugateGradients` |
 | `mixes_precision` | products with rows may be in float32 | `fit(precision="mixed")` |
-
-`frame_points`, for `update` of the models, has the points that represent earlier data.
 """
 
 from __future__ import annotations
@@ -153,9 +151,9 @@ class InducingBasis(Basis):
     def weights_of_rows(self, state: State) -> tf.Tensor | None:
         """The factor w [M, L] of A = L^-1 k(beta, x) in the mean of q(f), given `state.tangent`.
 
-        It makes gradients at fixed sites cheaper, for a basis with one Gaussian part where A enters
-        q(f) by this product and the variance alone; else None, also in a class that redefines
-        `features` or `variance`.
+        For cheaper gradients at fixed sites, where q has one Gaussian part and A enters q(f) by
+        this product and the variance alone; else None, also in a class that redefines `features` or
+        `variance`.
         """
         return None
 
@@ -189,7 +187,7 @@ class InducingBasis(Basis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute frozen preconditioners at the current kernel; q(f) does not change.
 
-        `floor` is as in `OrthogonalBasis.refresh`.
+        :param floor: as in `OrthogonalBasis.refresh`.
         """
 
     # --- streams

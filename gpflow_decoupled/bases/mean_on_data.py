@@ -1,9 +1,4 @@
-"""A mean on all training inputs, orthogonal to the inducing points beta.
-
-See `orthogonal_mean.py` for q(f), here with gamma = X. With all N points and Gaussian noise, the
-best mean is the exact posterior mean. Coefficients come from linear solvers without an N x N
-matrix, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent`.
-"""
+"""A mean on all training inputs, orthogonal to the inducing points beta."""
 
 from __future__ import annotations
 
@@ -29,7 +24,8 @@ from .parts.scaling import SCALINGS
 class MeanOnDataBasis(OrthogonalMeanBasis):
     """q(f) with a mean on all training inputs, and a covariance on beta.
 
-    It equals a `CoupledBasis` until `fit` or a solver sets the data.
+    With Gaussian noise the best mean is the exact posterior mean; `optimizers.ConjugateGradients`
+    finds it without an N x N matrix. A `CoupledBasis` until `fit` or a solver sets the data.
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
     :param num_latent_gps: L.

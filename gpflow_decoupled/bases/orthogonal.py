@@ -1,8 +1,4 @@
-"""Mean points gamma, orthogonal to the inducing points beta.
-
-See `orthogonal_mean.py` for q(f). Here gamma can move, and the norm a^T C_g a may be estimated from
-rows of C_g a = K_g a - K_gb w (D25).
-"""
+"""Mean points gamma, orthogonal to the inducing points beta; see `orthogonal_mean` for q(f)."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened"; in the last a
+    :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened", where a
         gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
@@ -90,9 +86,9 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; same q(f).
 
-        Adam steps equally far in every coordinate: a random walk where C is near zero, which lets
-        K_gamma a grow without effect on q(f), until a small move of points or kernel lowers the
-        bound by thousands of nats. A floor bounds this.
+        Adam steps equally far in every coordinate. Where C is near zero that is a random walk of
+        K_gamma a without effect on q(f), until a small move of points or kernel lowers the bound by
+        thousands of nats; a floor prevents this.
 
         :param floor: scale by C + floor * K_gamma instead of C, plus floor times the diagonal of
             K_gamma where gamma moves.

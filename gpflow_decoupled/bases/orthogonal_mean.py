@@ -1,8 +1,7 @@
 """A coupled Gaussian on beta plus a mean orthogonal to it, for two bases.
 
-Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add
-sum_i C(x, gamma_i) a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is
-never formed:
+Salimbeni et al. 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x, gamma_i)
+a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is never formed:
 
     t = L_b^-1 K_bg a,   w = L_b^-T t
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)

@@ -14,13 +14,12 @@
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
-them, as `gpflow.models.VGP`. Read `basis_gp.py`, `full_gp.py` and `conjugate.py` first. Inducing
-points: `decoupled.py`, `sparse_conjugate.py`, `dtc.py`, and `streams/` for their updates. All data:
-`lcl.py`, `affine_independent/`, `neighbours/`. `linear/` (with `linear_parts.py`) has linear
-models, `factor_graph.py` with `factors.py` factor graphs. `checks/` validates data,
-`expectations.py` and `monte_carlo.py` compute the data term, `residual_bound.py` a tighter one,
-`basis_predictions.py` predictions; `evidence/` has an interval for the log evidence, `families.py`
-errors for the wrong model.
+them, as `gpflow.models.VGP`. Read `basis_gp`, `full_gp` and `conjugate` first. Inducing points:
+`decoupled`, `sparse_conjugate`, `dtc`, and `streams` for their updates. All data: `lcl`,
+`affine_independent`, `neighbours`. `linear` (with `linear_parts`) has linear models, `factor_graph`
+with `factors` factor graphs. `checks` validates data, `expectations` and `monte_carlo` compute the
+data term, `residual_bound` a tighter one, `basis_predictions` predictions; `evidence` has an
+interval for the log evidence, `families` errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP

@@ -55,9 +55,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
     :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :param bound: "classical", or "tight" (Titsias 2025), where the variance d_n of f_n given u
-        shrinks at the data: -log(1 + d_n / s2) / 2 in place of -d_n / (2 s2) in each row's term,
-        never lower. For Gaussian noise.
+    :param bound: "classical", or "tight" (Titsias 2025): -log(1 + d_n / s2) / 2 in place of -d_n /
+        (2 s2) in each row's term, d_n the variance of f_n given u; never lower. For Gaussian noise.
     :raises ModelError: for a "tight" bound with another likelihood, mixed outputs, or a basis that
         changes the covariance of f given u.
     :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
@@ -151,12 +150,12 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def q_mu(self) -> Parameter:
-        """The Parameter [M, L] of q(u)'s mean, if any, as in `gpflow.models.SVGP`."""
+        """The Parameter [M, L] of q(u)'s mean, if any."""
         return self._parameter("q_mu")
 
     @property
     def q_sqrt(self) -> Parameter:
-        """The Parameter [L, M, M] of the root of q(u)'s covariance, as in `gpflow.models.SVGP`."""
+        """The Parameter [L, M, M] of the root of q(u)'s covariance, if any."""
         return self._parameter("q_sqrt")
 
     def _parameter(self, name: str) -> Parameter:
@@ -193,8 +192,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
         L].
 
-        With `expectations` an unbiased estimate, from new draws at every call; with bound="tight"
-        its gain is included, the same for every q(u). X is [N, D], Y [N, P].
+        With `expectations` an unbiased estimate, from new draws at every call; bound="tight" adds
+        its gain. X is [N, D], Y [N, P].
         """
         if self.expectations is None:
             found = variational_expectations(self, mean, variance, data)
@@ -204,7 +203,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return found if self.bound == "classical" else found + self.row_gains(data[0])
 
     def row_gains(self, X: tf.Tensor) -> tf.Tensor:
-        """What bound="tight" adds to the bound of each row X [N, D]: [N] nats, or zeros."""
+        """The gain of bound="tight" for each row X [N, D]: [N] nats, else zeros."""
         noise = single_noise_variance(self.likelihood)
         if self.bound == "classical" or noise is None:
             return tf.zeros(tf.shape(X)[:1], X.dtype)
@@ -212,13 +211,13 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def resolution(self) -> Resolution | None:
-        """As of all models; None where expectations are estimated from draws."""
+        """See `CheckedPredictions.resolution`; None if expectations are estimated from draws."""
         return super().resolution if self.expectations is None else None
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size, the data term's factor; without `num_data` 1 and a warning.
 
-        X [N, D] is, on several replicas, this one's share of the batch.
+        On several replicas X [N, D] is this one's share of the batch.
         """
         dtype = X.dtype
         if self.num_data is None:
@@ -235,7 +234,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch for an estimate.
         :raises DataError: for unusable data; inside a `tf.function` for wrong shapes and types.
-        :raises ModelError: on several replicas of `tf.distribute`, each with its rows' bound.
+        :raises ModelError: on several replicas of `tf.distribute`.
         """
         if replicas.count() > 1:
             raise ModelError(
@@ -258,10 +257,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         probes: int = 0,
         seed: int = 0,
     ) -> Evidence:
-        """An interval for the log evidence log p(Y) at the present kernel, noise and mean function.
+        """Bound the log evidence log p(Y) at the present kernel, noise and mean function.
 
-        For Gaussian noise; q(f) does not matter. Exact up to 2,000 rows, certified beyond: see
-        `CVIGP.evidence` for the options, errors and cost.
+        For Gaussian noise; q(f) does not matter. Options, errors and cost as in `CVIGP.evidence`.
 
         :param data: X [N, D] and Y [N, P], all of them.
 

@@ -29,8 +29,7 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P].
 
-        :raises NumericalError: outside of `tf.function`, for a mean that is not a number, with the
-            Parameters that are not.
+        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
@@ -56,7 +55,7 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
 
 
 def _not_a_number(model: BasisPredictions) -> NumericalError:
-    """The error of predictions that are NaN, which names the Parameters behind them."""
+    """Return the error for NaN predictions, which names the Parameters at fault."""
     names = [
         f"model{name}"
         for name, parameter in parameter_dict(model).items()

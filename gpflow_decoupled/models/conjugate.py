@@ -64,13 +64,11 @@ class CVIGP(FullGP):
         return tf.reduce_sum(expected) - self.basis.prior_kl(state)  # (C14)
 
     def moments(self, data: RegressionData | None = None) -> Moments:
-        """Mean and variance of f under q at X [N, D], or at the data of the model; see
-        `BasisGP.moments`.
-        """
+        """See `BasisGP.moments`; None is the model's own data X [N, D]."""
         return moments_of_sites(self) if data is None else super().moments(data)
 
     def elbo_of_sites(self) -> tf.Tensor:
-        """The ELBO in nats, a scalar, from the log evidence of the sites, without `prior_kl`."""
+        """The ELBO in nats, a scalar, from the log evidence of the sites."""
         state = self.basis.factor(self.kernel)
         # (C15)
         expected = tf.reduce_sum(
@@ -82,7 +80,7 @@ class CVIGP(FullGP):
     def update(self, new_data: RegressionData) -> None:
         """Add observations, whose sites start at zero; old sites stay.
 
-        Functions compiled before must be compiled again. New data are X [N*, D] and Y [N*, P].
+        New data are X [N*, D] and Y [N*, P]. Functions compiled before must be compiled again.
 
         :raises DataError: for unusable data, with nothing changed.
         """

@@ -1,7 +1,7 @@
-"""Regression by the deterministic training conditional (projected process), no bound.
+"""Regression by the deterministic training conditional (Seeger, Williams & Lawrence 2003).
 
-Seeger, Williams & Lawrence 2003, compared by Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1
-K_uf / s, B = I + A A^T = L_B L_B^T, c = L_B^-1 A y / s and A_* = L_u^-1 K_u*, (C40), (C41):
+With A = L_u^-1 K_uf / s, B = I + A A^T = L_B L_B^T, c = L_B^-1 A y / s and A_* = L_u^-1 K_u*,
+(C40), (C41):
 
     log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]
     mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2
@@ -41,8 +41,8 @@ from .checks import (
 class DTC(CheckedPredictions, SGPR):
     """GPflow's `SGPR` with the projected process's likelihood: the bound without its trace term.
 
-    Predictions and `elbo` are `SGPR`'s. The objective is never below that bound and may exceed log
-    p(y): optimised points can overfit. Cost: N M^2 + M^3.
+    Predictions and `elbo` are `SGPR`'s. The objective may exceed log p(y): optimised points can
+    overfit. Cost: N M^2 + M^3.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.

@@ -33,7 +33,7 @@ class Moments(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """The limit of accuracy of expected log densities, for example ("nodes", 20)."""
+    """The accuracy of expected log densities, for example ("nodes", 20)."""
 
     name: str
     number: int
@@ -67,7 +67,7 @@ def sampled_expectations(
 
     Draws f = m + sqrt(v) eps give the gradients E l' and E l' eps / (2 sqrt v), (C5), (C6).
 
-    `epsilon` has standard normal numbers [S, N, L].
+    :param epsilon: standard normal numbers [S, N, L].
     """
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)

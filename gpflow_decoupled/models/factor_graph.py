@@ -1,8 +1,4 @@
-"""Mean-field posteriors on factor graphs, with messages between factors and variables.
-
-p(z) is proportional to prod_e f_e, and q(z) = prod_k q_k(z_k) with exponential families q_k, whose
-natural parameters are sums of messages (Khan & Lin 2017, arXiv:1703.04265, section 5).
-"""
+"""Mean-field posteriors on factor graphs (Khan & Lin 2017, arXiv:1703.04265, section 5)."""
 
 from __future__ import annotations
 
@@ -27,7 +23,8 @@ Rows = Mapping[str, Sequence[tf.Tensor]]
 class FactorGraph(tf.Module):
     """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    `graph["z"]` is a variable's belief; its messages start as equal shares of it.
+    p(z) is proportional to the product of factors, q(z) = prod_k q_k(z_k) with natural parameters
+    that are sums of messages. `graph["z"]` is a variable's belief.
 
     :param variables: by name, the initial beliefs, for example `Gamma().belief(1.0, 1.0)`. Batch
         axes are independent variables under one name.
@@ -158,7 +155,7 @@ class FactorGraph(tf.Module):
     ) -> dict[str, Natural]:
         """The messages of factor `key` to its neighbours `to`: gradients of E_q log f in mu.
 
-        Parts written in lambda are differentiated in lambda and multiplied by the inverse Fisher
+        Parts written in lambda are differentiated there and multiplied by the inverse Fisher
         matrix.
 
         :param naturals: of every variable, by name.

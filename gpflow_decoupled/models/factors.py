@@ -1,4 +1,4 @@
-"""Factors of a joint density: expected log densities, functions of beliefs."""
+"""Factors of a joint density: functions of beliefs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Factor:
 
     :param neighbours: the names of its variables.
     :param expectation: (one `Belief` per neighbour, data) -> a scalar in nats, summed over rows.
-        Its gradient in `belief.expectation` (mu) is the message; a gradient in `belief.natural`
-        (lambda) is multiplied by the inverse Fisher matrix.
+        Its gradient in `belief.expectation` (mu) is the message; in `belief.natural` (lambda), the
+        message after multiplication by the inverse Fisher matrix.
     :param data: an array [N, ...] or a tuple of them, one row per observation; minibatches pass
         some rows. Integers become floats.
     :param local: neighbours with one row per row of the data, as first batch axis.

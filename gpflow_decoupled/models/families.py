@@ -56,7 +56,7 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def ways_to_train(model: object) -> str:
-    """A sentence on how to train this model, the end of an error message."""
+    """Describe how to train this model: the end of an error message."""
     for kinds, way in _WAYS:
         if isinstance(model, kinds):
             return f"Train a {type(model).__name__} by {way}."

@@ -1,4 +1,4 @@
-"""Full GPs that own their data: validation, predictions, posteriors."""
+"""Full GPs that own their data."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
 def _refuse_untouched_sites(model: GPModel) -> None:
     """Raise `ModelError` for a q that is still the prior and that no gradient moves.
 
-    `Scipy().minimize(model.training_loss, model.trainable_variables)` would shrink the kernel's
-    variance to zero and report success. Values are read outside of the graph.
+    Otherwise `Scipy().minimize(model.training_loss, ...)` shrinks the kernel's variance to zero and
+    reports success. Values are read outside of the graph.
     """
     basis = getattr(model, "basis", None)
     names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())

@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is given by multipliers: the model of the constrained Lagrangian."""
+"""A full GP whose q(f) is given by multipliers."""
 
 from __future__ import annotations
 
@@ -81,28 +81,24 @@ class LCLGP(FullGP):
         return site_loss(self.likelihood, self.data[1])
 
     def moments(self, data: RegressionData | None = None) -> Moments:
-        """Mean and variance of f under q at X [N, D], or at the data of the model; see
-        `BasisGP.moments`.
-        """
+        """See `BasisGP.moments`; None is the model's own data X [N, D]."""
         return moments_of_sites(self) if data is None else super().moments(data)
 
     def expected_log_densities(
         self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
     ) -> tf.Tensor:
-        """E log p(y_n | f_n) [N] in nats by the site losses; see `BasisGP.expected_log_densities`
-        for the arguments.
-        """
+        """See `BasisGP.expected_log_densities`; [N] in nats by the site losses."""
         loss = site_loss(finer(self.likelihood, doublings), self._observations(data)[1])
         return -tf.reduce_sum(loss.value(moments.mean, tf.sqrt(moments.variance)), axis=1)
 
     @property
     def resolution(self) -> Resolution | None:
-        """As of all models; None for a site loss in closed form."""
+        """See `CheckedPredictions.resolution`; None for a site loss in closed form."""
         by_nodes = isinstance(self.observation_loss(), QuadratureLoss)
         return super().resolution if by_nodes else None
 
     def site_loss(self) -> SiteLoss:
-        """Losses of all sites: of the data [N, L], and of non-Gaussian priors of weights."""
+        """Losses of all sites: of data [N, L], and of non-Gaussian priors of weights."""
         return self.observation_loss()
 
     def _make_basis(self, form: str) -> DualBasis:

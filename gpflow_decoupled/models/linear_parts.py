@@ -1,4 +1,4 @@
-"""Linear models: the prior over weights as mean function and kernel, and validation."""
+"""The prior of a linear model as mean function and kernel, and validation."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """The tighter bound for Gaussian noise: the variance of f given u shrinks where data are.
 
-In the classical bound q(f | u) is the prior p(f | u), whose variance d_n = (K - Q)_nn costs each
-row w d_n / 2, w = 1 / s2. With a variance of v_n d_n the price is (v_n w d_n + v_n - 1 - log v_n) /
-2, least at v_n = 1 / (1 + w d_n), where it is log(1 + w d_n) / 2, (N6). Neither the best q(u) nor
-its natural gradients change, and predictions are by p(f* | u) as before.
-
-Titsias 2025 (arXiv:2502.08730); Bui, Ashman & Turner 2025 (arXiv:2502.04750).
+In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row w d_n / 2,
+w = 1 / s2. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n) / 2, (N6), without
+change of q(u) or predictions (Titsias 2025, arXiv:2502.08730; Bui, Ashman & Turner 2025,
+arXiv:2502.04750).
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def check_bound(bound: str, kernel: Kernel, likelihood: Likelihood, basis: Induc
 def row_gains(
     kernel: Kernel, basis: InducingBasis, noise: tf.Tensor, X: tf.Tensor, latents: int
 ) -> tf.Tensor:
-    """What (N6) adds to the classical bound of each row, [N] nats, at least zero.
+    """Gain of (N6) over the classical bound of each row, [N] nats, at least zero.
 
     :param kernel: the prior covariance.
     :param basis: its beta are the points u.

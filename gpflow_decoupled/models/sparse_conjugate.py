@@ -26,7 +26,7 @@ class SparseCVIGP(BasisGP):
     """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021).
 
     A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times the observations' Gaussian
-    sites, which `fit` keeps while the kernel changes; `optimizers.sweep` updates q by passes over
+    sites, which `fit` keeps while the kernel changes. `optimizers.sweep` updates q by passes over
     all data. Cost per step on N inputs: M^3 + N M^2.
 
     :param kernel: any GPflow kernel.

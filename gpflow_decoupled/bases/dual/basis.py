@@ -1,12 +1,12 @@
 """The dual basis: q(f) by multipliers alpha and lambda per observation and latent.
 
-They belong to the constraints that tie the moments at the observations to q(f); Khan 2014, Theorem
-4.1. With u = f - m_0 there, Lambda = diag(lambda), and v the diagonal of V, (V7), (V10):
+Khan 2014, Theorem 4.1. With u = f - m_0 at the observations, Lambda = diag(lambda), and v the
+diagonal of V, (V7), (V10):
 
     E u = -K alpha,   V = (K^-1 + Lambda)^-1
     KL = 1/2 [log|I + K Lambda| - lambda^T v + alpha^T K alpha]
 
-lambda may have any sign while V exists. alpha is the negative of `SiteBasis`'s, -K^-1 E u.
+lambda may have any sign while V exists. alpha is the negative of `SiteBasis`'s.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class DualBasis(Basis):
     :param weight_sites: number of first weights whose prior is a site, for "weight"; their
         multipliers follow the N of the observations.
     :param alpha: [N, L]; by default zeros.
-    :param lam: lambda [N, L], of any sign while V exists; by default zeros. If both are zero, q is
-        the prior.
+    :param lam: lambda [N, L]; by default zeros. If both are zero, q is the prior.
     :raises DataError: for arrays of a wrong shape or not finite.
     :raises UnknownOptionError: for another form.
 

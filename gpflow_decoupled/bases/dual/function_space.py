@@ -2,7 +2,7 @@
 
     V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
 
-for positive lambda; `linalg.sites` adds negative ones afterwards. K may be singular.
+for positive lambda; `linalg.sites` adds negative ones. K may be singular.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DualState(NamedTuple):
     """q(f) at given multipliers.
 
-    Predictions need the fields up to `ok`; the others are None in a cached state.
+    A cached state for predictions has the fields up to `ok` only.
     """
 
     chol: tf.Tensor
@@ -113,7 +113,7 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The alpha [N, L] with mean A t, for a root A and t = white [p, L]; empty if K has no
+        """alpha [N, L] with mean A t, for a root A and t = white [p, L]; empty if K has no
         inverse.
         """
 

@@ -21,10 +21,10 @@ from ...inputs import check_whole
 class DataMean(Module):
     """The mean sum_n k(x, x_n) a_n on all training inputs, zero until `set_data`.
 
-    Solvers set the coefficients, which are not trainable. Rows of X may repeat. Products with the
-    kernel matrix are in blocks.
+    Solvers set the coefficients, which are not trainable. Products with the kernel matrix are in
+    blocks.
 
-    :param shared: whether the latents of a multi-output kernel share the inputs.
+    :param shared: the latents of a multi-output kernel share the inputs.
     """
 
     points: InducingVariables
@@ -94,7 +94,7 @@ def refuse_streams(data: object) -> None:
 def refuse_white(kernel: Kernel) -> None:
     """Raise `ModelError` for a kernel with a `White` part.
 
-    K a would contain its variance at the training rows, and k(x, X) a nowhere else.
+    K a would contain its variance at training rows, k(x, X) a nowhere else.
     """
     if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
         raise ModelError(

@@ -1,7 +1,6 @@
-"""q(u) = N(m, S) at inducing variables: its Parameters, and whitening.
+"""q(u) = N(m, S) at inducing variables: its Parameters, and whitening u = L u~, L = chol K_beta.
 
-u = L u~ with L the Cholesky factor of K_beta, so u~ ~ N(0, I) a priori. q_mu and q_sqrt describe u~
-if `whiten=True`, else u; the rest of the package works with u~.
+q_mu and q_sqrt describe u~ if `whiten=True`, else u; the rest of the package works with u~.
 """
 
 from __future__ import annotations

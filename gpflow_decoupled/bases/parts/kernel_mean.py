@@ -1,9 +1,8 @@
 """A mean function sum_i k(x, z_i) a_i: its points, coefficients and norm.
 
-The divergence needs the squared norm a^T C a, C the Gram matrix of the points, or its residual
-given beta. An unbiased estimate from m of the M rows, drawn without replacement, is (M / m) sum_i
-a_i (C a)_i (D25), with unbiased derivatives. With coefficients whitened by a frozen C_0, a^T C_0 a
-= |a~|^2 is exact and only a^T (C - C_0) a is estimated: without variance just after a refresh.
+An unbiased estimate of the squared norm a^T C a from m of M rows is (M / m) sum_i a_i (C a)_i
+(D25). With coefficients whitened by a frozen C_0, a^T C_0 a = |a~|^2 is exact and only the rest is
+estimated: without variance just after a refresh.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from ...linalg.gaussians import apply_per_latent
 class MeanOperator(NamedTuple):
     """Products with C_g and C_gx; C is the residual kernel given beta if orthogonal, else K.
 
-    C = K - U^T A is applied and not formed. One matrix per group of latents: G = 1 if all share
-    kernel and points.
+    C is applied, not formed. One matrix per group of latents: G = 1 if all share kernel and points.
     """
 
     gram: tf.Tensor

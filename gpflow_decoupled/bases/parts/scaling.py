@@ -1,8 +1,7 @@
 """Coordinates of the coefficients of a kernel sum.
 
-m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a, with Hessian condition numbers up to 1e10.
-The Parameter is a~ with a = T a~; the preconditioner T is frozen between calls of `refresh`, and
-has no gradient.
+m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a. The Parameter is a~ with a = T a~; the
+preconditioner T is frozen between calls of `refresh`, and has no gradient.
 
 | scaling | T | a plain gradient step in a~ is |
 |---|---|---|

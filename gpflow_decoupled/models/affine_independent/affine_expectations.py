@@ -1,4 +1,4 @@
-"""Expected log densities of a model that is not Gaussian, at any accuracy of its integrals."""
+"""Expected log densities of a model that is not Gaussian, at any accuracy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def expected_log_densities(
 
 
 def resolution_of(base: Base, site: Site, how: Integration) -> Resolution:
-    """The number of frequencies, or of grid points, that the route of these sites takes."""
+    """The number of frequencies, or grid points, of these sites' route."""
     if route_of(base, site, how.route) == "frequency_sum":
         return Resolution("frequencies", how.frequencies)
     return Resolution("points", how.points)

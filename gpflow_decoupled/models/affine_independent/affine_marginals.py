@@ -1,7 +1,6 @@
-"""Densities, quantiles and expectations of non-Gaussian marginals of q(f).
+"""Densities, quantiles and expectations of non-Gaussian marginals of q(f), by (A10).
 
-The density of f(x) = sum_d alpha_d v_d + beta + noise on a grid comes from its characteristic
-function (A10). Probabilities below 1e-12 of the peak are rounding errors.
+Probabilities below 1e-12 of the peak are rounding errors.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ...expectations.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """Projections in blocks of as many rows as fit `memory` bytes; one block for a symbolic N."""
+    """Projections in blocks of rows that fit `memory` bytes; one block for a symbolic N."""
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
     if y.alpha.shape[0] is None:
         yield y
@@ -67,7 +66,7 @@ def density_at(
 ) -> tf.Tensor:
     """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails.
 
-    Unlike the FFT it needs no interpolation; blocks take at most `memory` bytes.
+    Unlike an FFT it needs no interpolation; blocks take at most `memory` bytes.
     """
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
@@ -123,7 +122,7 @@ def _quantiles_of(
 ) -> np.ndarray:
     """Quantiles [Q] of a density q [K] at values [K].
 
-    `averaged` [K] is the density averaged over cells; its cumulated sum is the cdf at their edges.
+    `averaged` [K] is the density averaged over cells; its sum is the cdf at their edges.
     """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)

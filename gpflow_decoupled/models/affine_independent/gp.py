@@ -1,10 +1,4 @@
-"""The model of affine-independent KL inference (Challis & Barber 2012).
-
-The inducing values are u = L w, with w ~ N(0, I) a priori and L a root of K; a posteriori w = A v +
-b, (A1), with independent v_d of a standardised base distribution whose shapes are learned. The
-bound (A2) needs entropies of the v_d and one-dimensional expectations
-(`expectations.site_integrals`).
-"""
+"""The model of affine-independent KL inference (Challis & Barber 2012)."""
 
 from __future__ import annotations
 
@@ -57,10 +51,12 @@ _NO_EXPECTATION = (
 
 
 class AffineIndependentGP(FullGP):
-    """A GP with one latent and an affine-independent posterior, w = A v + b; owns its data.
+    """A GP with one latent and an affine-independent posterior; owns its data.
 
-    `optimizers.AffineIndependentAscent` finds A, b and the shapes. A bound costs M^3 + N M^2 + N k
-    T for T frequencies. XLA (`jit_compile=True`) refuses it.
+    Inducing values are u = L w, w ~ N(0, I) a priori and w = A v + b a posteriori, with independent
+    v_d of a standardised base distribution. `optimizers.AffineIndependentAscent` finds A, b and the
+    shapes. A bound costs M^3 + N M^2 + N k T for T frequencies. XLA (`jit_compile=True`) refuses
+    it.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -195,9 +191,9 @@ class AffineIndependentGP(FullGP):
         )
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
-        """The bound in nats, a scalar.
+        """The bound (A2) in nats, a scalar.
 
-        `groups` are of `site_groups`, which depend on kernel and likelihood, not on A, b, theta.
+        :param groups: of `site_groups`, which depend on kernel and likelihood, not on A, b, theta.
         """
         how = self.integration if integration is None else integration
         basis, how = self.basis, how._replace(memory=how.memory / len(groups))
@@ -295,7 +291,7 @@ class AffineIndependentGP(FullGP):
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each; a mean is P(y = 1) if binary."""
+        """Mean and variance of labels at Xnew [N, D], [N, 1] each; P(y = 1) for binary labels."""
         if full_cov or full_output_cov:
             raise NotImplementedError(
                 "predict_y gives the marginals of single labels only: leave out full_cov."
@@ -356,7 +352,7 @@ class AffineIndependentGP(FullGP):
         """Draw f at Xnew [N, D]: [S, N, 1] for S = `num_samples`, or [N, 1].
 
         :param full_cov: draw whole functions; otherwise values at different inputs share only w.
-        :param full_output_cov: not available: there is one output.
+        :param full_output_cov: refused: there is one output.
         """
         if full_output_cov:
             raise NotImplementedError("There is one output: leave out full_output_cov.")

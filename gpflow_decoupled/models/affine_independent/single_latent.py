@@ -15,7 +15,7 @@ from ..checks import check_parts
 
 
 def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
-    """Refuse a likelihood, a kernel or labels Y [N, P] with several latents."""
+    """Refuse likelihood, kernel or labels Y [N, P] with several latents."""
     check_parts(kernel, likelihood)
     latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
     if latents not in (None, 1):

@@ -55,8 +55,7 @@ def split_prior(
     """Split a prior over p weights into a prior mean [p], a kernel, and sites.
 
     A Gaussian prior (None is N(0, I)) becomes the kernel. Another scalar distribution, or
-    `tfd.Independent` of one, of batch shape [] or [p], becomes a site per weight; the kernel then
-    only sets coordinates.
+    `tfd.Independent` of one, of batch shape [] or [p], becomes a site per weight.
     """
     inner = scalar_prior(prior, columns)
     if inner is None or isinstance(inner, tfd.Normal):

@@ -1,4 +1,4 @@
-"""Checks of models: `data.py`, `construction.py` (kernels, likelihoods), `predictions.py`."""
+"""Checks of models: `data`, `construction` (kernels, likelihoods), `predictions`."""
 
 __all__ = [
     "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood",

@@ -1,4 +1,4 @@
-"""Checks of a model's kernel, likelihood and mean function at construction."""
+"""Checks of a model's kernel, likelihood and mean function."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
 
     :param num_dims: D, the columns of the inputs; None if unknown.
     :raises DataError: with both numbers.
-
-    check_kernel(gpflow.kernels.Matern52(lengthscales=[1.0, 2.0]), 2)
     """
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
     for part in _terms(kernel):
@@ -91,9 +89,9 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
 def check_mean_function(
     mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int
 ) -> None:
-    """Refuse a mean function for other inputs or outputs; it is called once, at zeros.
+    """Refuse a mean function for other inputs or outputs.
 
-    :param mean_function: X [N, D] -> [N, P] or [N, 1]; None is zero.
+    :param mean_function: X [N, D] -> [N, P] or [N, 1], called once at zeros; None is zero.
     :raises DataError: with both shapes.
     """
     if mean_function is None:
@@ -131,7 +129,7 @@ def refuse_replicas(what: str) -> None:
 
 
 def _terms(kernel: Kernel) -> Iterator[Kernel]:
-    """The kernels without terms that see the inputs themselves."""
+    """Kernels, without their terms, that see the inputs themselves."""
     if isinstance(kernel, MultioutputKernel):
         for latent in kernel.latent_kernels:
             yield from _terms(latent)

@@ -1,4 +1,4 @@
-"""Validation of data and numbers of latents: shapes while tracing too, values where known."""
+"""Validation of data and numbers of latents; of shapes also while tracing."""
 
 from __future__ import annotations
 
@@ -144,10 +144,9 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
 
 
 def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Refuse a likelihood of a user whose log density grows without bound, as with a wrong sign.
+    """Refuse a user's likelihood whose log density grows without bound, as with a wrong sign.
 
-    The bound of such a model has no maximum. Looked at are three rows, 100 and 10,000 times as far
-    from zero as their labels.
+    Three rows are tried, 100 and 10,000 times as far from zero as their labels.
     """
     own = type(likelihood).__module__.partition(".")[0] not in ("gpflow", __package__.split(".")[0])
     if not own or not isinstance(likelihood, ScalarLikelihood) or not tf.executing_eagerly():
@@ -171,7 +170,7 @@ def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Warn of rarely intended data X [N, D], Y [N, P]: a single row, constant columns."""
+    """Warn of unusual data X [N, D], Y [N, P]: a single row, constant columns."""
     if len(Y) == 1:
         warn_user(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",

@@ -1,6 +1,4 @@
-"""GPflow's predictions with checked inputs (arrays, lists, data frames, tensors), and the answers
-that `diagnostics` asks of every model.
-"""
+"""GPflow's predictions with checked inputs, and the interface of `diagnostics`."""
 
 from __future__ import annotations
 
@@ -118,10 +116,7 @@ class CheckedPredictions(GPModel, abc.ABC):
 
     @property
     def resolution(self) -> Resolution | None:
-        """The number of nodes behind `expected_log_densities`; None for closed forms and draws.
-
-        A likelihood may have nodes and not use them.
-        """
+        """The number of nodes behind `expected_log_densities`; None for closed forms and draws."""
         number = nodes_of(self.likelihood)
         return None if number is None else Resolution("nodes", number)
 

@@ -36,8 +36,8 @@ def AffineIndependentGLM(
 ) -> AffineIndependentGP:
     """Return a linear model p(y | x^T w + b) with a non-Gaussian posterior q(w, b).
 
-    An `AffineIndependentGP` whose inducing variables are the weights. A bound costs p^3 + N p^2 + N
-    p T for T frequencies. See it for the other arguments.
+    An `AffineIndependentGP` on the weights, which see for other arguments. A bound costs p^3 + N
+    p^2 + N p T for T frequencies.
 
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.

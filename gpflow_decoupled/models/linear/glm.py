@@ -1,9 +1,4 @@
-"""Bayesian generalised linear models, eta = X w + b, by conjugate-computation VI.
-
-In the form "weight" the weights are inducing variables with tied sites (C29); in the form
-"function" the model is a GP with kernel x^T S x' and a site per observation (C31). Posterior and
-bound (C30) agree.
-"""
+"""Bayesian generalised linear models by conjugate-computation VI, (C29) to (C31)."""
 
 from __future__ import annotations
 
@@ -56,8 +51,9 @@ def CVIGLM(
 ) -> SparseCVIGP | CVIGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    The prior is not trained. q starts at the prior's mean with eta of at most unit variance. Cost
-    per step: N p^2 + p^3 for "weight"; N^3 for "function", and N^2 p once.
+    The form "weight" has the weights as inducing variables with tied sites; "function" is a GP with
+    kernel x^T S x' and a site per observation. The prior is not trained. Cost per step: N p^2 + p^3
+    for "weight"; N^3 for "function", and N^2 p once.
 
     :param data: X [N, p], Y [N, P]; the form "weight" does not keep them.
     :param likelihood: any GPflow likelihood, such as `Bernoulli(invlink=tf.sigmoid)`.
@@ -199,7 +195,7 @@ def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor,
 
 
 def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
-    """Start q at independent weights under which eta averages at most unit variance, X [N, p]."""
+    """Start q at independent weights with eta of at most unit variance on average, X [N, p]."""
     basis, kernel = model.basis, model.kernel
     (A,) = basis.features(basis.factor(kernel), kernel, tf.convert_to_tensor(X)).minus
     power = tf.reduce_mean(tf.square(A[0]), axis=1)

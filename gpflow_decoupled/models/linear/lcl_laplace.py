@@ -1,8 +1,4 @@
-"""The Lagrangian's model with Laplace priors of the weights, each one more site.
-
-A weight w_d has the prior exp(-|w_d - mu_d| / b_d) / (2 b_d). The kernel has N(mu_d, tau_d^2)
-instead, with tau_d = 10 b_d, and the site is their quotient, with the loss (V30).
-"""
+"""The Lagrangian's model with Laplace priors of the weights, each one more site."""
 
 from __future__ import annotations
 
@@ -30,6 +26,7 @@ _WIDTH = 10.0
 class LaplacePriorLCLGP(LCLGP):
     """A linear model p(y | x^T w + b) with Laplace priors of the weights, made by `LCLGLM`.
 
+    The kernel has N(mu_d, (10 b_d)^2) and the site the quotient of the priors, with loss (V30).
     `weight_prior.scale` is a Parameter b [p, 1] or [], trained only after `gpflow.set_trainable`. A
     bound costs (N + p) p^2 + p^3 / 3 per latent.
 

@@ -1,4 +1,4 @@
-"""The posterior of a linear model's weights, and its table."""
+"""The posterior of a linear model's weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class WeightsPosterior(NamedTuple):
     """[p, p], or [L, p, p]."""
 
     def __repr__(self) -> str:
-        """One line, arrays by shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -50,8 +49,8 @@ class WeightsPosterior(NamedTuple):
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
         """A table with a row per weight: "mean", "sd", and an interval from "lower" to "upper".
 
-        :param names: of the weights, say a data frame's columns; None is w0, w1, ... The last may
-            be omitted for "intercept".
+        :param names: of the weights, say a data frame's columns; None is w0, w1, ... The intercept
+            may be omitted.
         :param level: probability of the interval mean -+ z sd, an approximation for an
             `AffineIndependentGLM`.
         :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.

@@ -1,4 +1,4 @@
-"""What a model of neighbours refuses before any work."""
+"""Checks of a model of neighbours."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def check_neighbours_kernel(kernel: Kernel) -> None:
 
 
 def arrays_of(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
-    """X [N, D] and Y [N, P] as arrays; raises `DataError` for what is no pair."""
+    """X [N, D] and Y [N, P] as arrays; `DataError` if data are no pair."""
     return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
 
 def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
     """Refuse unusable rows X [N, D] and Y [N, P] for a model; raises `DataError`.
 
-    :param dims: D of the data that it has; None for the first ones.
+    :param dims: D of the data; None for the first ones.
     """
     dtype = float_type(model.kernel)
     check_shapes_of_data(X, Y, model.likelihood, model.num_latent_gps, dims, dtype)
@@ -64,11 +64,10 @@ def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) ->
 
 
 def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
-    """Refuse values that cannot be used: X [N, D] finite, Y [N, P] finite or NaN for missing.
+    """Check values: X [N, D] finite, Y [N, P] finite or NaN for missing.
 
-    :param whole: whether they are all the data, in which every output must be observed once.
-    :raises DataError: for no rows, entries that are not finite, infinite outputs, and outputs or
-        rows of which nothing is observed.
+    :param whole: these are all the data, in which every output must be observed once.
+    :raises DataError: for no rows, entries that are not finite, and unobserved outputs or rows.
     """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
@@ -90,7 +89,7 @@ def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
 
 
 def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
-    """Refuse noise for another number of rows or outputs than X [N, D] and Y [N, P] have.
+    """Refuse noise for other numbers of rows or outputs than in X [N, D] and Y [N, P].
 
     :raises DataError: with both numbers.
     """
@@ -109,7 +108,7 @@ def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
 
 
 def check_rows(rows: object, num_rows: int) -> np.ndarray:
-    """Row numbers [B] of N rows of data as an array; raises `DataError` for others."""
+    """Row numbers [B] of N rows of data as an array; `DataError` for others."""
     numbers = np.asarray(rows)
     fine = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
     if not fine or (numbers.size and (numbers.min() < 0 or numbers.max() >= num_rows)):

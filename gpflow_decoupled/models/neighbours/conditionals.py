@@ -27,19 +27,18 @@ class Observations(NamedTuple):
     """[...]: the variances of the noise, without jitter."""
 
     def at(self, rows: tf.Tensor) -> Observations:
-        """Some of the rows [N, ...], by number [B, n]; those below zero give any."""
+        """Some of the rows [N, ...], by number [B, n]; negative numbers give any row."""
         rows = tf.maximum(rows, 0)
         return Observations(*(tf.gather(part, rows) for part in self))
 
 
 def rows_given_neighbours(kernel: Kernel, joint: Observations, there: tf.Tensor) -> Conditional:
-    """Moments of observations given those of their neighbours, (N1), less the mean function.
+    """Moments of observations given their neighbours, (N1), less the mean function.
 
     :param kernel: of one latent function.
     :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
     :param there: [B, m], bool: which neighbours exist.
-    :return: means [B, Q] and variances [B] of the observations, noise included. Cost: B (m^3 / 3 +
-        m^2 D).
+    :return: means [B, Q] and variances [B], noise included. Cost: B (m^3 / 3 + m^2 D).
     """
     K = neighbourhood_grams(kernel, joint.X)
     prior = tf.linalg.diag_part(K)
@@ -94,6 +93,6 @@ def joint_given_rows(
 
 
 def _with_noise(K: tf.Tensor, prior: tf.Tensor, noise: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """K [B, n, n] with noise [B, n] on its diagonal; rows that do not exist say nothing."""
+    """Add noise [B, n] to the diagonal of K [B, n, n]; absent rows carry no information."""
     nothing = vacuous_noise(K.dtype) * tf.reduce_max(prior, axis=1, keepdims=True)
     return tf.linalg.set_diag(K, prior + tf.where(there, noise, noise + nothing))

@@ -1,4 +1,4 @@
-"""The evidence of a model with Gaussian noise, as groups of outputs with one covariance each."""
+"""The evidence of a model with Gaussian noise, by groups of outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .observed import residuals_of
 
 
 class EvidenceOfOwnData:
-    """The evidence of a model that owns its data [X, Y], which a GPflow model adds."""
+    """The evidence of a model that owns its data, a mixin."""
 
     data: tuple[tf.Tensor, tf.Tensor]
 
@@ -31,16 +31,16 @@ class EvidenceOfOwnData:
         probes: int = 0,
         seed: int = 0,
     ) -> Evidence:
-        """An interval for the log evidence log p(Y) at the present kernel, noise and mean function.
+        """Bound the log evidence log p(Y) at the present kernel, noise and mean function.
 
-        For Gaussian noise. Exact up to 2,000 rows. Beyond, the lower end is certified: log|K + D|
-        is bounded by neighbours, the quadratic term by conjugate gradients (N4). The approximate
-        posterior, if there is one, does not matter; the jitter of an `NNGP` counts as noise.
+        For Gaussian noise; q(f) does not matter. Exact up to 2,000 rows. Beyond, the lower end is
+        certified: neighbours bound log|K + D|, conjugate gradients the quadratic term (N4). The
+        jitter of an `NNGP` counts as noise.
 
         :param num_neighbours: m of the lower end, which rises with it.
-        :param tolerance: how much of the interval may come from the quadratic term, in nats.
-        :param probes: the upper end is certain, and wide, by default. This number of random
-            vectors, say 16, gives an estimate instead, with two standard errors added.
+        :param tolerance: largest part of the interval from the quadratic term, in nats.
+        :param probes: None gives a certain, wide upper end; this number of random vectors, say 16,
+            an estimate plus two standard errors.
         :param seed: of an ordering, points and vectors.
         :raises ModelError: for another likelihood, and for mixed outputs.
         :raises DataError: for values out of range.
@@ -59,10 +59,10 @@ class EvidenceOfOwnData:
 def evidence_of(
     model: GPModel, data: tuple[tf.Tensor, tf.Tensor], settings: EvidenceSettings
 ) -> Evidence:
-    """An interval for the log evidence of data under a model's kernel, noise and mean function.
+    """Bound the log evidence of data under a model's kernel, noise and mean function.
 
     :param model: with Gaussian noise.
-    :param data: X [N, D] and Y [N, P], NaN where it is missing.
+    :param data: X [N, D] and Y [N, P], NaN where missing.
     :param settings: see `EvidenceOfOwnData.evidence`.
     :raises ModelError: for another likelihood, and for mixed outputs.
     """
@@ -85,7 +85,7 @@ def evidence_of(
 
 
 def _check(model: GPModel) -> None:
-    """Raise `ModelError` where the evidence is no product of Gaussian densities of outputs."""
+    """Raise `ModelError` unless the evidence is a product of Gaussian densities of outputs."""
     if not isinstance(model.likelihood, Gaussian):
         raise ModelError(
             f"The log evidence is bounded for Gaussian noise, and the likelihood is"

@@ -20,10 +20,10 @@ def exact_log_density(
     parts: tuple[MeanFunction, Gaussian],
     rows: np.ndarray,
 ) -> tf.Tensor:
-    """Joint log density of the observed outputs of some rows, as if there were no others.
+    """Joint log density of the observed outputs of some rows, without the others.
 
     :param groups: G groups of outputs.
-    :param data: X [N, D] and Y [N, P], NaN where it is missing.
+    :param data: X [N, D] and Y [N, P], NaN where missing.
     :param parts: the mean function and the likelihood.
     :param rows: row numbers [B].
     :return: nats, a scalar. Cost: B^3 / 3 per group.

@@ -24,10 +24,7 @@ duplicated rows is singular to round-off."""
 
 
 class Group(NamedTuple):
-    """Outputs with the same kernel, the same noise and the same observed rows.
-
-    Their covariance matrices, and so their neighbours, are computed once.
-    """
+    """Outputs with the same kernel, noise and observed rows: one covariance matrix."""
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -39,10 +36,7 @@ class Group(NamedTuple):
 def groups_of(
     kernel: Kernel, likelihood: Gaussian, data: tuple[tf.Tensor, tf.Tensor]
 ) -> list[Group]:
-    """The P outputs in groups.
-
-    All outputs are one group if they share the kernel and the noise, and no entry of Y is missing.
-    Otherwise each is a group.
+    """Return the P outputs in groups: one if they share kernel and noise and none is missing.
 
     :param kernel: a kernel for all outputs, `SharedIndependent` or `SeparateIndependent`.
     :param likelihood: the noise.
@@ -65,13 +59,13 @@ def groups_of(
 
 
 def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-    """The noise variances [..., n, 1], or [..., n, P] where outputs have noise of their own.
+    """Noise variances [..., n, 1], or [..., n, P] where outputs differ.
 
-    :param likelihood: its variance or scale is one number, one for each output, one for each
-        observation, or a function of the inputs.
+    :param likelihood: its variance or scale is one number, one per output or per observation, or a
+        function of the inputs.
     :param X: inputs [..., n, D].
-    :param rows: which observations they are [..., n]; None for inputs that are none.
-    :raises DataError: for the noise of new inputs where it is known for the observations alone.
+    :param rows: numbers of the observations [..., n]; None for new inputs.
+    :raises DataError: for new inputs where the noise is known for the observations alone.
     """
     parameter, lower, squared = _parameter(likelihood)
     if isinstance(parameter, Function):
@@ -96,31 +90,29 @@ def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) 
 
 
 def noise_rows(likelihood: Gaussian) -> int | None:
-    """N of a variance [N, 1] or [N, P] that is known for each observation; None for others."""
+    """N of a variance [N, 1] or [N, P] known for each observation; None for others."""
     parameter, _, _ = _parameter(likelihood)
     shape = None if isinstance(parameter, Function) else parameter.shape
     return int(shape[0]) if shape is not None and shape.rank == 2 and int(shape[0]) > 1 else None
 
 
 def relative_jitter(dtype: tf.DType) -> float:
-    """The least noise of an observation in units of its prior variance: 1e-6 in double precision,
-    1e-4 in single.
-    """
+    """The least noise in units of the prior variance: 1e-6 in double precision, 1e-4 in single."""
     return _JITTER[dtype]
 
 
 def jitter_variances(groups: list[Group], X: tf.Tensor) -> tf.Tensor:
-    """The part of each output's noise that keeps covariance matrices positive definite, [..., N, P]
-    at X [..., N, D].
+    """The part of each output's noise that keeps covariances positive definite, [..., N, P] at X
+    [..., N, D].
     """
     variances = [group.kernel(X, full_cov=False) for group in groups for _ in group.columns]
     return relative_jitter(X.dtype) * tf.stack(variances, axis=-1)
 
 
 def noise_at_floor(groups: list[Group], likelihood: Gaussian, X: tf.Tensor) -> np.ndarray:
-    """Whether the mean noise of each output over the rows X [N, D] is at its floor, [P] bool.
+    """Compare each output's mean noise over the rows X [N, D] with its floor, [P] bool.
 
-    The floor is the jitter, or the likelihood's own lower bound where that is larger.
+    The floor is the jitter, or the likelihood's lower bound if larger.
     """
     noise = noise_variances(likelihood, X, tf.range(tf.shape(X)[0]))
     jitter = tf.reduce_mean(jitter_variances(groups, X), axis=0)
@@ -136,6 +128,6 @@ def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, boo
 
 
 def _noise_columns(likelihood: Gaussian, X: tf.Tensor) -> int:
-    """Of noise variances: 1 if all outputs share them."""
+    """The number of noise columns: 1 if all outputs share them."""
     rows = tf.zeros([1], tf.int32)
     return int(noise_variances(likelihood, X[:1], rows).shape[-1])

@@ -1,6 +1,4 @@
-"""The log likelihood of neighbours and the leave-one-out predictions: rows of the data given
-others.
-"""
+"""Rows of the data given others: log likelihood and leave-one-out predictions."""
 
 from __future__ import annotations
 
@@ -63,14 +61,14 @@ def moments_of_rows(
     rows: tf.Tensor,
     neighbours: tf.Tensor,
 ) -> RowMoments:
-    """Moments of rows of the data given their neighbours, (N1), by blocks of rows.
+    """Moments of rows given their neighbours, (N1), by blocks of rows.
 
     :param groups: G groups of outputs.
-    :param data: X [N, D] and Y [N, P], NaN where it is missing.
+    :param data: X [N, D] and Y [N, P], NaN where missing.
     :param parts: the mean function and the likelihood.
     :param rows: row numbers [B].
     :param neighbours: row numbers [G, B, m], -1 for none.
-    :return: [B, P] each. Where there is more than one block, the gradient computes each again.
+    :return: [B, P] each. With several blocks, the gradient recomputes each.
     """
     width = int(neighbours.shape[-1]) + 1
     size = max(1, _ENTRIES // (width * width * max(1, int(data[0].shape[1]) // 8)))
@@ -96,9 +94,9 @@ def left_out(
     rows: np.ndarray,
     neighbours: tf.Tensor,
 ) -> LeaveOneOut:
-    """Predictions of observed rows [B] from their neighbours [G, B, m], the mean function added.
+    """Predict observed rows [B] from their neighbours [G, B, m], with the mean function.
 
-    Parameters and cost are as in `moments_of_rows`.
+    Parameters and cost as in `moments_of_rows`.
     """
     found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours)
     prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
@@ -115,9 +113,9 @@ def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:
 def _recomputed(
     of_block: Callable[..., RowMoments], rows: tf.Tensor, neighbours: tf.Tensor
 ) -> RowMoments:
-    """A block whose matrices are not kept for the gradient, which computes them again.
+    """A block whose matrices the gradient computes again instead of keeping.
 
-    The blocks are written out one by one, because TensorFlow cannot do this inside of a loop.
+    TensorFlow cannot do this inside of a loop, so blocks are unrolled.
     """
     # whole numbers have no gradient; as an argument they would be watched in vain
     run = tf.recompute_grad(lambda _: tuple(of_block(rows, neighbours)))

@@ -1,4 +1,4 @@
-"""A GP whose likelihood and predictions condition each observation on its nearest neighbours."""
+"""A GP whose likelihood and predictions condition on nearest neighbours."""
 
 from __future__ import annotations
 
@@ -57,34 +57,34 @@ from .posterior import NeighboursPosterior
 class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP for Gaussian noise (Vecchia 1988), which owns its data.
 
-    The joint density of the observations is a product of conditionals, each observation given all
-    earlier ones in some order. Here each is given its m nearest earlier ones, (N2):
+    The joint density of the observations is a product of conditionals in some order; each
+    observation is given only its m nearest earlier ones, (N2):
 
         log p(y) ~ sum_i log N(y_i; b_i^T y_c, tau_i)
         b_i = K^_cc^-1 K^_ci,   tau_i = K^_ii - K^_ic b_i
 
-    It is the log density of a Gaussian model and equals the exact one for m = N - 1, but it is
-    *not* a bound of it. Predictions condition f on the nearest of all observations, (N7); their
-    variance is never below that of the exact GP with the same hyperparameters.
+    This is the log density of a Gaussian model, exact for m = N - 1, but *not* a bound. Predictions
+    condition f on the nearest of all observations, (N7); their variance is never below the exact
+    GP's at the same hyperparameters.
 
     :param data: X [N, D], Y [N, P]; NaN in Y marks missing entries.
     :param kernel: a kernel for all outputs, or `SeparateIndependent` with one for each.
-    :param likelihood: `gpflow.likelihoods.Gaussian`, which is the default. Its variance or scale
-        may be a function of the inputs, or an array [N, 1] of known variances.
+    :param likelihood: `gpflow.likelihoods.Gaussian`, the default. Its variance or scale may be a
+        function of the inputs, or an array [N, 1] of known variances.
     :param num_neighbours: m of the likelihood; all earlier rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-    :param mean_function: m_0(x) [N, P], whose parameters are learned too; zero if not given.
+    :param mean_function: m_0(x) [N, P], trained too; zero if not given.
     :param seed: of the random order of the rows.
     :raises DataError: for unusable data, other likelihoods, and kernels that mix latent functions.
 
-    Every observation has noise of 1e-6 of its prior variance (1e-4 in single precision) beside the
-    likelihood's, in training and prediction alike: `noise_at_floor` says where that matters.
+    Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
+    `noise_at_floor` says where that matters.
 
-    Nearest is by distance in inputs divided by the lengthscales for stationary kernels, else by
-    prior correlation. The neighbours of `training_loss` are those of the kernel at its first call
-    and stay, so that an optimizer sees one function; `refresh_neighbours` looks for them again.
-    Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 + m^2 D for a prediction, whatever N is,
-    and the search: N D a row, or some m log N by a tree in up to eight columns. Example::
+    Nearest is by distance in inputs divided by lengthscales for stationary kernels, else by prior
+    correlation. `training_loss` keeps the neighbours of its first call until `refresh_neighbours`,
+    so that an optimizer sees one function. Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 +
+    m^2 D for a prediction, and the search: N D a row, or some m log N by a tree in up to eight
+    columns. Example::
 
         kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
         model = NNGP((X, Y), kernel, num_neighbours=50)
@@ -142,7 +142,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
 
     @property
     def order(self) -> np.ndarray:
-        """All row numbers [N] in the order in which each row has its earlier ones."""
+        """The random order, row numbers [N]."""
         return self._order.numpy()
 
     @property
@@ -162,14 +162,14 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     def neighbours_of(
         self, rows: np.ndarray, *, before: bool = True, num_neighbours: int | None = None
     ) -> tf.Tensor:
-        """The nearest rows of the data to some of its rows, at the present kernel parameters.
+        """Find the nearest rows of the data to some of its rows, at the present kernel.
 
         :param rows: row numbers [B].
-        :param before: among the rows before each one in the random order, which is what the
-            likelihood needs; otherwise among all others, which is what leave-one-out needs.
-        :param num_neighbours: m; by default that of the likelihood or that of predictions.
-        :return: row numbers [G, B, m], int32, for each of the `groups`; -1 where there are fewer.
-            Outside of a `tf.function` only. Cost: B N D, or B m log N by a tree.
+        :param before: search earlier rows of the random order, for the likelihood; False searches
+            all others, for leave-one-out.
+        :param num_neighbours: m; by default the likelihood's or the predictions'.
+        :return: row numbers [G, B, m], int32, for each of the `groups`; -1 for none. Not inside
+            `tf.function`. Cost: B N D, or B m log N by a tree.
         """
         default = self.num_neighbours if before else self.prediction_neighbours
         count = min(num_neighbours or default, max(1, int(self.data[0].shape[0]) - 1))
@@ -179,10 +179,10 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         )
 
     def log_likelihood(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
-        """The terms of (N2) for some rows, given neighbours: a pure function of the Parameters.
+        """Terms of (N2) for some rows, given neighbours: a pure function of the Parameters.
 
-        Its sum over B random rows, times N / B, is an unbiased estimate of the log likelihood, and
-        so is its gradient. It can be compiled once, with both arguments as tensors.
+        Summed over B random rows, times N / B, an unbiased estimate of the log likelihood and its
+        gradient. Compile it once, with both arguments as tensors.
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
@@ -206,8 +206,8 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     def exact_log_likelihood(self, rows: np.ndarray) -> tf.Tensor:
         """The log density of the observations of some rows alone, without neighbours.
 
-        A few hundred random rows are far from each other, and tell which inputs matter before
-        neighbours can be found in the right scales.
+        A few hundred random rows are far apart and tell which inputs matter, before neighbours can
+        be found in the right scales.
 
         :param rows: row numbers [B].
         :return: nats, a scalar. Cost: B^3 / 3.
@@ -221,17 +221,17 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         return exact_log_density(self.groups, self.data, parts, rows)
 
     def refresh_neighbours(self) -> None:
-        """Look for the neighbours of `training_loss` again, at the present kernel parameters.
+        """Search the neighbours of `training_loss` again, at the present kernel.
 
-        The likelihood is another function afterwards; functions compiled before see the new one.
-        Cost: N^2 D, or N m log N by trees in up to eight columns.
+        Functions compiled before see the new ones. Cost: N^2 D, or N m log N by trees in up to
+        eight columns.
         """
         self._keep(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The log likelihood of neighbours (N2) in nats, a scalar; not a bound of the evidence.
 
-        Neighbours are looked for at the first call, and after `update` for the new rows.
+        Neighbours are searched at the first call, and after `update` for the new rows.
         """
         with tf.init_scope():
             self._complete_neighbours()
@@ -243,10 +243,10 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
-        It compares kernels; as an objective it learns worse hyperparameters than (N2).
+        Use it to compare kernels; as an objective it learns worse hyperparameters than (N2).
 
         :param rows: row numbers [B]; all rows if not given.
-        :param num_neighbours: m; by default that of predictions.
+        :param num_neighbours: m; by default the predictions'.
         :return: moments [B, P] of the observations and log densities [B].
 
         Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.
@@ -267,21 +267,20 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         return left_out(self.groups, self.data, parts, rows, neighbours)
 
     def noise_at_floor(self) -> np.ndarray:
-        """Whether the noise of each output is at its floor, [P] bool, on average over the rows.
+        """Tell which outputs' mean noise is at its floor, [P] bool.
 
-        The floor is 1e-6 of the prior variance (1e-4 in single precision), the jitter of the model;
-        noise below that changes nothing any more. The likelihood's own lower bound, 1e-6 unless it
-        was made otherwise, counts too.
+        The floor is 1e-6 of the prior variance (1e-4 in single precision), the model's jitter, or
+        the likelihood's lower bound if larger; noise below it changes nothing.
         """
         return noise_at_floor(self.groups, self.likelihood, self.data[0])
 
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models.
+        """Moments of f at Xnew [..., N, D] in GPflow's shapes.
 
-        With `full_cov` all inputs are conditioned on the union of their neighbours; otherwise each
-        on its own, and a prediction does not depend on the other inputs of the call.
+        With `full_cov` all inputs share the union of their neighbours; otherwise a prediction does
+        not depend on the other inputs of the call.
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
@@ -291,7 +290,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     ) -> MeanAndVariance:
         """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
 
-        :raises DataError: where noise variances are known for the rows of the data alone.
+        :raises DataError: where noise variances are known for the data's rows alone.
         """
         X = self.inputs(Xnew)
         if full_cov or full_output_cov:
@@ -305,7 +304,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     ) -> tf.Tensor:
         """Log predictive densities [..., N] in nats, at X [..., N, D] and Y [..., N, P].
 
-        :raises DataError: where noise variances are known for the rows of the data alone.
+        :raises DataError: where noise variances are known for the data's rows alone.
         """
         if full_cov or full_output_cov:
             return super().predict_log_density(data, full_cov, full_output_cov)
@@ -319,7 +318,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
 
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
-        :return: an object with `predict_f`; its `update_cache()` looks at the Parameters again.
+        :return: an object with `predict_f`; its `update_cache()` reads the Parameters again.
         :raises UnknownOptionError: for another name of a cache.
         """
         return NeighboursPosterior(
@@ -332,12 +331,12 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         )
 
     def update(self, new_data: RegressionData) -> None:
-        """Add observations, which come last in the order: neighbours of the old ones stay.
+        """Add observations, last in the order: the old ones keep their neighbours.
 
         :param new_data: X [N*, D] and Y [N*, P].
         :raises DataError: for unusable data, with nothing changed.
 
-        Functions that were compiled before this call must be compiled again. Example::
+        Functions compiled before must be compiled again. Example::
 
             model.update((X_new, Y_new))
             mean, variance = model.predict_y(Xnew)
@@ -355,7 +354,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         self._order = tf.Variable(order, trainable=False)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, with their values checked where known."""
+        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
@@ -369,7 +368,6 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     """Held-out data have values, so the checks are the same."""
 
     def _complete_neighbours(self) -> None:
-        """Look for the neighbours of rows that have none yet."""
         N = int(self.data[0].shape[0])
         G, count = len(self.groups), min(self.num_neighbours, max(1, N - 1))
         known = (0, 0, 0) if self._earlier is None else tuple(self._earlier.shape)
@@ -382,9 +380,7 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
             self.refresh_neighbours()
 
     def _keep(self, neighbours: tf.Tensor) -> None:
-        """Store neighbours, in the same variable as long as the rows are the same: compiled
-        functions then see them.
-        """
+        """Store neighbours, in the same variable for the same rows, for compiled functions."""
         if self._earlier is not None and self._earlier.shape == neighbours.shape:
             self._earlier.assign(neighbours)
         else:

@@ -1,4 +1,4 @@
-"""The ordering of the rows, and who is near whom."""
+"""The order of the rows, and their neighbours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .groups import Group
 def random_order(num_rows: int, seed: int) -> np.ndarray:
     """All rows [N] in a random order.
 
-    Early rows then have far neighbours, which is what tells about long lengthscales.
+    Early rows then have far neighbours, which inform about long lengthscales.
     """
     return np.random.default_rng(seed).permutation(num_rows).astype(np.int32)
 
 
 def appended_order(order: np.ndarray, num_rows: int) -> np.ndarray:
-    """The order [N] of rows, and after them new rows: [N + num_rows]."""
+    """Append new rows to an order [N]: [N + num_rows]."""
     return np.concatenate([order, np.arange(len(order), len(order) + num_rows, dtype=np.int32)])
 
 
@@ -32,15 +32,14 @@ def find_neighbours(
     count: int,
     before: bool,
 ) -> np.ndarray:
-    """The neighbours of rows of the data, for each group of outputs.
+    """Find the neighbours of rows of the data, for each group of outputs.
 
     :param groups: G groups.
     :param X: [N, D].
     :param order: all rows [N] in the ordering.
     :param rows: B of the rows.
     :param count: m.
-    :param before: search among the rows before each one in the ordering; otherwise among all but
-        itself.
+    :param before: search earlier rows in the ordering; False searches all others.
     :return: row numbers [G, B, m], int32, -1 where there are fewer.
     """
     found: dict[tuple, np.ndarray] = {}
@@ -63,7 +62,7 @@ def _of_group(
     count: int,
     before: bool,
 ) -> np.ndarray:
-    """[B, m]: places among the usable rows in their order, as rows of the data."""
+    """[B, m]: row numbers of the nearest usable rows."""
     usable = order
     if group.rows is not None:
         usable = order[np.isin(order, group.rows)]

@@ -37,15 +37,13 @@ class NeighboursPosterior(AbstractPosterior):
     :param kernel: the kernel of the model.
     :param likelihood: the noise.
     :param data: X [N, D] and Y [N, P], with NaN for missing entries.
-    :param num_neighbours: m, the observations that a prediction is conditioned on.
+    :param num_neighbours: m, observations per prediction.
     :param mean_function: added to the mean; zero if not given.
-    :param precompute_cache: how residuals and noise of the data are stored: "tensor", "variable",
-        or "nocache". Outside of a `tf.function` the index of the rows is kept too.
+    :param precompute_cache: storage of residuals and noise: "tensor", "variable", or "nocache".
+        Outside of `tf.function` the index of the rows is kept too.
 
-    Predictions at B inputs cost B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs are
-    conditioned on the union of their neighbours, which costs the cube of its size; the variances
-    are then at most those without.
-    Example::
+    Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs share the
+    union of their neighbours, at the cube of its size, with smaller variances. Example::
 
         posterior = model.posterior()  # a NeighboursPosterior
         mean, variance = posterior.predict_f(Xnew)
@@ -68,7 +66,6 @@ class NeighboursPosterior(AbstractPosterior):
         self.update_cache(precompute_cache)
 
     def __repr__(self) -> str:
-        """One line: the kernel, the sizes, and how the residuals are stored."""
         kind = self._precompute_cache
         return one_line(
             self,
@@ -79,9 +76,9 @@ class NeighboursPosterior(AbstractPosterior):
         )
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
-        """Compute the cache and the index again from the present values of the Parameters.
+        """Compute cache and index again from the present Parameters.
 
-        :param precompute_cache: the cache type from now on; by default the one that was used last.
+        :param precompute_cache: the cache type from now on; by default the last one.
         """
         self._indexes = {}
         super().update_cache(
@@ -101,7 +98,6 @@ class NeighboursPosterior(AbstractPosterior):
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """The same without the cache."""
         return super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
 
     def _inputs(self, Xnew: InputData) -> tf.Tensor:
@@ -185,9 +181,7 @@ class NeighboursPosterior(AbstractPosterior):
     def _joint(
         self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means [..., N, Q] and covariances [..., N, N], each matrix given the union of its
-        inputs' neighbours.
-        """
+        """Means [..., N, Q], covariances [..., N, N], given the union of all neighbours."""
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
 

@@ -1,7 +1,4 @@
-"""Kernel and likelihood learned on a stream: L-BFGS at fixed sites, then the sites.
-
-With the old factor and the batch's sites fixed, L-BFGS climbs the bound (C43) at the best q (C45).
-"""
+"""Kernel and likelihood learned on a stream: L-BFGS at fixed sites, then the sites."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def learned(
     steps: int,
     tolerance: float,
 ) -> Stage:
-    """Return the stage after at most `rounds` rounds; a round without gain is undone and ends them.
+    """Return the stage after at most `rounds` rounds; a round without gain is undone, the last.
 
     :param links: D [G, M_a, M_z].
     :raises DataError: if neither kernel nor likelihood is trainable.

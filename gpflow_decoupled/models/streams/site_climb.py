@@ -1,8 +1,6 @@
 """The sites of a new batch, with the old data's factor fixed.
 
-With a site (nu_n, tau_n) per observation and latent, and the batch's features Phi in the frame, q
-is the best one (C45) for theta + Phi nu and Lambda + Phi diag(tau) Phi^T. The sites move by (C13),
-halved where the bound (C43) falls; for Gaussian noise the first step is exact.
+They move by (C13), halved where the bound (C43) falls; for Gaussian noise the first step is exact.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class StreamModel(Protocol):
         """E_n [N] in nats, from moments [N, L]."""
 
     def log_prior_density(self) -> tf.Tensor:
-        """The log prior of the hyperparameters, a scalar."""
+        """The log prior density of the hyperparameters, a scalar."""
 
 
 class Sites(NamedTuple):

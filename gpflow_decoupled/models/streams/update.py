@@ -1,11 +1,7 @@
 """One streaming update: combine the stored likelihood factor with a batch; store the result.
 
-Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound; Chang, Verma, John, Solin & Khan 2023
-(arXiv:2306.03566) for sites that add up. With theta and Lambda of (C44) and the new sites, (C46)
-
-    theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T
-
-and c such that E_q log l grows by sum_n E_n.
+Bound: Bui, Nguyen & Turner 2017 (arXiv:1705.07131); sites that add up (C46): Chang, Verma, John,
+Solin & Khan 2023 (arXiv:2306.03566).
 """
 
 from __future__ import annotations
@@ -76,9 +72,9 @@ def update(
     """Take in a batch: q becomes the posterior of it and all earlier data.
 
     At fixed kernel and points, q and `bound` are exact for Gaussian noise on unmixed latents; for
-    other likelihoods old sites stay. Once kernel or points have moved, it is a bound of log int
-    p(f) l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and
-    step, all points in M; memory L M^2. Compile functions again after a change of points.
+    other likelihoods old sites stay. Once kernel or points have moved, `bound` is for log int p(f)
+    l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step;
+    memory L M^2. Compile functions again after a change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.
@@ -125,8 +121,8 @@ def update(
 def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
     """Store the likelihood factor of the data that trained q, for later updates.
 
-    It has the sites at q, which should be at its optimum, as after `fit`, and at the present
-    kernel. Cost: N M^2 + M^3 per latent.
+    It has the sites at q, which should be at its optimum, as after `fit`. Cost: N M^2 + M^3 per
+    latent.
 
     :param data: all X [N, D] and Y [N, P] that q was trained on.
     :raises DataError: for unusable data.
@@ -162,7 +158,7 @@ def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, 
 
 
 def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
-    """The frame of a basis's points, with an error if a factorisation fails."""
+    """Return the frame of a basis's points; raises if a factorisation fails."""
     free = len(basis.gaussian_parameters()) // 2
     frame = frame_of(model.kernel, basis.frame_points, free)
     if not bool(frame.ok):
