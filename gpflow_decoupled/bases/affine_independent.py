@@ -1,14 +1,10 @@
-"""The affine-independent basis: an affine map of independent, non-normal variables.
+"""The affine-independent basis (Challis & Barber 2012): an affine map of independent variables.
 
-Challis & Barber 2012. The coordinates w of the D inducing values (or weights) are whitened. The v_d
-~ q_d(. | theta_d) are independent with a standardised base distribution of entropy H_d. Then (A1),
-(A2)
+With whitened w, L = chol k(Z, Z), and independent v_d of entropy H_d, (A1), (A2)
 
     w = A v + b,   E w = b,   cov w = A A^T
     f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - |phi(x)|^2)
     KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
-
-where L is the Cholesky factor of k(Z, Z), and r the residual of the prior.
 
 | symbol | code | shape |
 |---|---|---|

@@ -1,10 +1,10 @@
 """Distributions, or methods of distributions, that TensorFlow Probability lacks.
 
-Base distributions: affine-independent inference takes w = A v + b with independent v_d of a
-standardised density. `base_density` has the contract; read it first. `closed_form`, `skewed`,
-`generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are the families, `choose`
-finds one by name, `block_base` gives each block its family, `scalar` has two TFP distributions.
-`families` has exponential families in natural parameters for factor graphs.
+Base distributions of affine-independent inference, w = A v + b: `base_density` has the contract;
+read it first. `closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and
+`tabulated` are the families, `choose` finds one by name, `block_base` gives each block its family,
+`scalar` has two TFP distributions. `families` has exponential families in natural parameters for
+factor graphs.
 """
 
 from . import families

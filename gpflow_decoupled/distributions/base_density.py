@@ -1,7 +1,7 @@
 """The contract of base distributions: standardised scalar densities with learnable shapes.
 
-Affine-independent inference takes w = A v + b, v_d independent with mean 0 and variance 1. So b is
-the mean of w, A A^T its covariance, and the parameters theta_d only shape the density.
+In w = A v + b the v_d are independent with mean 0 and variance 1, and theta_d only shapes the
+density.
 
 | symbol | code | shape |
 |---|---|---|
@@ -13,9 +13,9 @@ the mean of w, A A^T its covariance, and the parameters theta_d only shape the d
 | supremum of the t with E exp(t abs(v)) finite | `Base.exponent` | [D] |
 | R, with about 1e-8 of the mass beyond R standard deviations | `Base.tail` | [D] |
 
-All are pure, differentiable functions of theta and act elementwise: v or omega [...] broadcasts
-with the leading axes of theta [..., P]. So v [N, D] goes with theta [D, P], and frequencies [N, D,
-T] with `theta[:, None, :]`, [D, 1, P].
+All are differentiable functions of theta and act elementwise: v or omega [...] broadcasts with the
+leading axes of theta [..., P], v [N, D] with theta [D, P], frequencies [N, D, T] with `theta[:,
+None, :]`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
 class Base(ABC):
     """A family of densities with finite variance, the base of affine-independent inference.
 
-    A subclass writes the `raw_...` methods and `tail` for a raw variable r of any mean and
-    variance, elementwise in theta [..., P], and sets `name`, `num_shapes` and `default`; users see
-    v = (r - mean) / sd. Only the route "lattice" needs `raw_cdf`; only exponential or heavier tails
-    need `exponent`.
+    A subclass writes the `raw_...` methods and `tail` for a raw variable r, elementwise in theta
+    [..., P], and sets `name`, `num_shapes` and `default`; users see v = (r - mean) / sd. Only the
+    route "lattice" needs `raw_cdf`; only exponential or heavier tails need `exponent`.
 
     Example::
 

@@ -27,13 +27,13 @@ class BlockBase(Base):
     """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
 
     The number of variables is fixed, k = n_1 + n_2 + ...: theta is [k, P], or [k, 1, P] with
-    frequencies [N, k, T], P the largest number of shapes, with zeros in unused columns. With A of
-    structure "lu" the pivots assign columns to blocks; with "full", predicted gains.
+    frequencies [N, k, T], P the largest number of shapes, unused columns zero. With A of structure
+    "lu" the pivots assign columns to blocks; with "full", predicted gains.
 
     :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
         than `BlockBase`, or a scalar TFP distribution.
     :raises DataError: for no, malformed, empty or nested blocks, and later for another number of
-        variables than k.
+        variables.
     :raises UnknownOptionError: for an unknown name.
 
     Example::
@@ -57,10 +57,7 @@ class BlockBase(Base):
         return f"BlockBase({[(part.name, size) for part, size in self.blocks]})"
 
     def parts(self, D: int) -> list[tuple[Base, int]]:
-        """Pairs of a family and its number of variables.
-
-        :raises DataError: for D other than k.
-        """
+        """Pairs of a family and its number of variables; `DataError` for D other than k."""
         if D != self.num_variables:
             raise DataError(
                 f"The blocks of the base distribution '{self.name}' have {self.num_variables}"
@@ -90,7 +87,7 @@ class BlockBase(Base):
         return super().check(theta)
 
     def problem(self, theta: np.ndarray) -> str:
-        """First message of a family about its rows of theta [k, ..., P]."""
+        """Describe the first fault of a family's rows of theta [k, ..., P]."""
         rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
         messages = (
             part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows)

@@ -1,4 +1,4 @@
-"""The generalised normal base: Laplace at power 1, normal at 2, flatter beyond."""
+"""The generalised normal base."""
 
 from __future__ import annotations
 

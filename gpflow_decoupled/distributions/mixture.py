@@ -1,4 +1,4 @@
-"""Mixtures of normals: any smooth shape, with a closed characteristic function."""
+"""Mixtures of normals."""
 
 from __future__ import annotations
 

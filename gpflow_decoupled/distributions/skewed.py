@@ -21,8 +21,8 @@ from .scalar.skew_normal import (
 class SkewNormalBase(Base):
     """Azzalini's skew-normal density 2 phi(r) Phi(theta r), with one shape theta [..., 1].
 
-    theta = 0 is normal, plus or minus infinity half-normal. The gradient of the bound in theta
-    vanishes at 0: do not start there.
+    theta = 0 is normal, plus or minus infinity half-normal. Do not start at theta = 0, where the
+    gradient of the bound vanishes.
 
     Example::
 

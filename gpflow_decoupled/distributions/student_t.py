@@ -66,8 +66,8 @@ class StudentTBase(Base):
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
         """E exp(i omega r), for omega [...]: a normal whose precision has a Gamma distribution.
 
-        With s the log of the precision times a = nu / 2: 1 / Gamma(a) times the trapezoidal
-        integral over s of exp(a s - e^s - nu omega^2 e^-s / 4).
+        A trapezoidal integral over s, the log of the precision times a = nu / 2, of exp(a s - e^s -
+        nu omega^2 e^-s / 4) / Gamma(a).
         """
         nu = theta[..., 0]
         a = 0.5 * nu

@@ -1,4 +1,4 @@
-"""Any smooth TFP distribution as a base distribution, tabulated on a grid."""
+"""Any smooth TFP distribution as a base distribution."""
 
 from __future__ import annotations
 
@@ -122,8 +122,7 @@ class TabulatedBase(Base):
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
         """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution.
 
-        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate the transform and two
-        derivatives, for Hermite interpolation.
+        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite interpolation.
         """
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""The symmetric variance-gamma base: Laplace at k = 1, normal at infinity."""
+"""The symmetric variance-gamma base distribution."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
-Read `laplace.py`, then `sites/__init__.py`. Each class has its file (`bernoulli_logit.py`,
-`bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`,
-`categorical_logit.py`). `sites/` describes the site of every likelihood, GPflow's included:
-expected losses, Fourier transforms, valid labels; `lookup.py` finds them and `declare_site` adds
-one. `support.py` and `labels.py` check labels, `parameters.py` Parameters; `nodes.py` changes the
-nodes of a quadrature, `moments.py` has predictive moments.
+Each class has its file (`bernoulli_logit`, `bernoulli_probit`, `hinge`, `laplace`,
+`negative_binomial`, `ordinal`, `categorical_logit`). `sites` describes the site of every
+likelihood, GPflow's included: expected losses, Fourier transforms, valid labels; `lookup` finds
+them and `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
+`nodes` changes the nodes of a quadrature, `moments` has predictive moments. Read `laplace`, then
+`sites`.
 """
 
 from ..expectations.projections import Site

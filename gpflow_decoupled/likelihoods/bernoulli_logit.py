@@ -23,8 +23,8 @@ class BernoulliLogit(ScalarLikelihood):
     `Bernoulli(invlink=tf.sigmoid)` has 20 nodes, and overflows beyond |f| = 37.
 
     :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic
-        pieces: "piecewise", the best, at most 1.43e-4 nats low; "piecewise_convex", with a convex
-        negative, at most 3.05e-4 nats low, for the Lagrangian. Predictions are exact.
+        pieces: "piecewise", at most 1.43e-4 nats low; "piecewise_convex", at most 3.05e-4 nats low,
+        for the Lagrangian. Predictions are exact.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
     :raises UnknownOptionError: for another `expectation`.
 

@@ -1,4 +1,4 @@
-"""Binary labels with a probit link, without jitter."""
+"""Binary labels with a probit link."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ class Hinge(ScalarLikelihood):
     """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
     exp(-loss) does not sum to 1 over the labels y = 0, 1: bounds do not compare with other
-    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. Observations
-    far from the margin s f = 1 have no curvature and do not narrow the posterior. `predict_y` and
-    `predict_log_density` normalise exp(-loss) over both labels, as Sollich 2002; training does not.
+    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. `predict_y`
+    and `predict_log_density` normalise exp(-loss) over both labels (Sollich 2002); training does
+    not.
 
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
 

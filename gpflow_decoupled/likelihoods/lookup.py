@@ -1,4 +1,4 @@
-"""The sites of a likelihood and its labels, from its `SiteDescription`."""
+"""The sites of a likelihood and its labels."""
 
 from __future__ import annotations
 
@@ -71,9 +71,8 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     """Return log p(y_n | f_n) as functions of f_n, for affine-independent inference.
 
-    :param likelihood: with one latent function per observation. Logit, Laplace and Gaussian have
-        closed Fourier transforms, for the route "frequency_sum"; others use "spectral" or
-        "lattice".
+    :param likelihood: with one latent function per observation. Logit, Laplace, Student-t and
+        Gaussian have closed Fourier transforms, for the route "frequency_sum".
     :param Y: labels [N].
     :raises DataError: for several latents, and Parameters that are functions of the inputs.
 
@@ -92,9 +91,9 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) [N] in nats, by nodes that follow the labels of Student-t noise.
 
-    GPflow's fixed nodes miss a Student-t that is narrow beside q(f): the bound has a local optimum
-    at each node then, where steps of the sites stall. Other likelihoods are integrated by their
-    `variational_expectations`. Cost: 128 log densities per observation for Student-t noise.
+    GPflow's fixed nodes miss a Student-t that is narrow beside q(f), where steps of the sites then
+    stall. Other likelihoods use their `variational_expectations`. Cost for Student-t noise: 128 log
+    densities per observation.
 
     :param likelihood: any likelihood.
     :param X: inputs [N, D].

@@ -1,6 +1,4 @@
-"""The Gauss-Hermite nodes of a likelihood: how many there are, and the same likelihood with
-others.
-"""
+"""The number of Gauss-Hermite nodes of a likelihood, and copies with another number."""
 
 from __future__ import annotations
 

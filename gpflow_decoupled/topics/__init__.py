@@ -1,10 +1,10 @@
 """Topic models of documents: latent Dirichlet allocation and the correlated topic model.
 
-Read `lda.py`, `topic_model.py` (shared methods), `fitting/document_passes.py`, `fitting/local.py`,
-`proportions/dirichlet_proportions.py` in this order. `ctm.py` is the second model; `estimator.py`
-has scikit-learn's methods, `topic_settings.py` and `counts.py` check inputs, `scores.py` scores.
-`fitting/` and `proportions/` build on `words.py` (words to topics), `document_blocks.py`,
-`documents.py`, `dirichlet_functions.py` and `dirichlet_priors.py`.
+Read `lda`, `topic_model` (shared methods), `fitting/document_passes`, `fitting/local`,
+`proportions/dirichlet_proportions` in this order. `ctm` is the second model; `estimator` has
+scikit-learn's methods, `topic_settings` and `counts` check inputs, `scores` scores. `fitting` and
+`proportions` build on `words` (words to topics), `document_blocks`, `documents`,
+`dirichlet_functions` and `dirichlet_priors`.
 """
 
 from .counts import split_words

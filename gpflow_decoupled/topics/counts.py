@@ -23,8 +23,7 @@ def check_counts(
 ) -> sp.csr_matrix:
     """Return counts [D, V] as a CSR matrix without zeros or repeated cells.
 
-    Counts may be fractions. Single precision is kept; everything else becomes GPflow's default
-    float.
+    Counts may be fractions. Single precision is kept.
 
     :param empty: accept documents without words.
     :raises DataError: for other than finite, non-negative numbers, documents without words, and

@@ -1,7 +1,6 @@
 """The correlated topic model (Blei & Lafferty 2007) by conjugate computation (Khan & Lin 2017).
 
-The proportions theta_d of K topics are a softmax of correlated Gaussians; topics and words are as
-in latent Dirichlet allocation:
+Latent Dirichlet allocation with topic proportions that are a softmax of correlated Gaussians:
 
     eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
 
@@ -51,8 +50,8 @@ class CorrelatedTopicModel(TopicModel):
         q(theta_d) = Dir(c), in closed form.
     :param learn_prior: learn mu_0 and Sigma_0, which otherwise stay 0 and `prior_variance` times I.
     :param prior_variance: the diagonal of Sigma_0 at the start, and of its prior's mode.
-    :param prior_documents: n_0, the weight of Sigma_0's inverse-Wishart prior in documents of
-        covariance `prior_variance` times I; 0 for no prior, else above 2 K.
+    :param prior_documents: n_0, the weight of Sigma_0's inverse-Wishart prior, in documents; 0 for
+        no prior, else above 2 K.
     :param start_passes: passes of `LatentDirichletAllocation` that find the first topics; 0 is
         slower and worse.
 

@@ -30,10 +30,7 @@ def minus_kl(
 
 
 def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
-    """I(c)^-1 g [..., K] in O(K), with the Fisher matrix I(c) of Dir(c).
-
-    For c, g [..., K].
-    """
+    """I(c)^-1 g [..., K] in O(K), with the Fisher matrix I(c) of Dir(c), c and g [..., K]."""
     inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
     total, _ = polygammas(c.sum(-1, keepdims=True))
     shared = (
@@ -47,8 +44,8 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp(x - max x) [..., K] and the maximum over the last axis [...].
 
-    Values below e^-318 of the largest (e^-39 in single precision) are raised to it, so that
-    products of two stay normal numbers.
+    Values are kept above e^-318 (e^-39 in single precision), so products of two stay normal
+    numbers.
     """
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The scikit-learn interface of topic models, without importing scikit-learn first."""
+"""The scikit-learn interface of topic models, without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """Constructor parameters, as pipelines, searches and `clone` of scikit-learn need them.
+    """Constructor parameters as scikit-learn's pipelines, searches and `clone` need them.
 
     A subclass's constructor only stores its arguments under their names.
     """
@@ -49,7 +49,6 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        """The class and its arguments other than defaults, as scikit-learn prints them."""
         defaults = {
             name: one.default for name, one in inspect.signature(type(self)).parameters.items()
         }

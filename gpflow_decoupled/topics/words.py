@@ -1,8 +1,7 @@
 """The words of a block of documents, and their assignment to topics.
 
-With weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in the
-topics, the best assignment phi_dwk is their product, normalised over k, (T2). phi is never stored,
-only its sums.
+The best assignment phi_dwk is exp E log theta_dk times exp E log beta_kw, normalised over k, (T2).
+Only its sums are stored.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Exponential families in natural and expectation parameters, for factor graphs.
 
-Read `family` (the contract `Family`) and `gamma` (the simplest) first; each family has a file
-(`beta`, `categorical`, `dirichlet`, `gaussian`, `inverse_gamma`). `log_prob` defines a family from
-a log density, with the solves of `fisher`; `concentrations` has functions of Dirichlet
-concentrations.
+Read the contract `family` and `gamma`, the simplest, first; each family has a file (`beta`,
+`categorical`, `dirichlet`, `gaussian`, `inverse_gamma`). `log_prob` defines a family from a log
+density, with the solves of `fisher`; `concentrations` has functions of Dirichlet concentrations.
 """
 
 from .beta import Beta

@@ -37,9 +37,8 @@ def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
 def dirichlet_fisher_solve(c: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
     """Solve I(c) x = g with the Fisher matrix of a Dirichlet, for c and g [..., K].
 
-    I(c) = diag psi'(c) - psi'(c_0), c_0 the sum. The Sherman-Morrison formula's denominator over
-    psi'(c_0) is r(c_0) - sum_k r(c_k), r(x) = x - 1 / psi'(x), which keeps its digits for large
-    concentrations.
+    By the Sherman-Morrison formula on I(c) = diag psi'(c) - psi'(c_0), c_0 the sum, in a form that
+    keeps its digits for large concentrations.
 
     Example::
 

@@ -1,7 +1,6 @@
 """The contract of exponential families, in natural and expectation parameters.
 
-A member is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue or counting
-measure.
+A member is q(z) = exp(<phi(z), lambda> - A(lambda)) with respect to Lebesgue or counting measure.
 
 | symbol | code | shape |
 |---|---|---|
@@ -11,7 +10,7 @@ measure.
 | A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
 | I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
 
-The gradient in mu is I(lambda)^-1 times the gradient in lambda, (C1): the natural gradient. Methods
+The natural gradient is the gradient in mu, I(lambda)^-1 times the gradient in lambda, (C1). Methods
 are pure functions, batched over leading axes.
 """
 
@@ -124,8 +123,7 @@ class Family(ABC):
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
         """Draws [n, ..., event], differentiable in lambda if `reparameterized`.
 
-        Gradients are TFP's implicit reparameterisation: Figurnov, Mohamed & Mnih 2018
-        (arXiv:1805.08498).
+        Gradients are TFP's implicit reparameterisation (Figurnov et al. 2018, arXiv:1805.08498).
         """
         # (C36)
         return self.distribution(natural).sample(n, seed=seed)

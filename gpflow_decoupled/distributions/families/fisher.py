@@ -1,14 +1,11 @@
-"""Products and solves with a Fisher matrix that has no formula.
+"""Products and solves with a Fisher matrix I(lambda) that has no formula.
 
-I(lambda) = grad^2 A(lambda) is also the covariance of the statistics phi(z). Either gives products
-with a vector u, without forming I:
+I(lambda) = grad^2 A(lambda) = Cov phi(z), multiplied by a vector u without forming it:
 
 | product | needs | error |
 |---|---|---|
 | `hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
 | `covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
-
-`solve` runs conjugate gradients on such products. Memory: a few vectors, or S of them.
 """
 
 from __future__ import annotations
@@ -31,7 +28,8 @@ _UNSOLVED = 1e-3
 
 
 def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
-    """Return u -> I(lambda) u, second derivatives of A along u, (C61); four evaluations of A each.
+    """Return u -> I(lambda) u by second derivatives of A along u, (C61); four evaluations of A
+    each.
 
     A(lambda) [...] is in nats; lambda has one tensor per statistic.
     """
@@ -52,7 +50,7 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
 def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     """Return u -> Cov(phi) u with the covariance of draws, (C62); S D for D statistics.
 
-    Salimans & Knowles 2013; `statistics` are phi(z_s), one tensor [S, ...] each.
+    `statistics` are phi(z_s), one tensor [S, ...] each (Salimans & Knowles 2013).
     """
     centred = tuple(part - tf.reduce_mean(part, axis=0) for part in statistics)
 

@@ -1,4 +1,4 @@
-"""Exponential families from a log density, draws and sufficient statistics."""
+"""Exponential families from a log density."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogProbFamily(Family):
 
     A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
     set `draws`: the covariance of their statistics replaces the Fisher matrix, with error O(1 /
-    sqrt(draws)) and bias O(D / draws).
+    sqrt(draws)).
 
     :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
     :param iterations: limit of conjugate-gradient iterations per solve; members not solved to a

@@ -1,9 +1,7 @@
 """The characteristic function of the generalised normal distribution, to 1e-9.
 
-1. Once per process: phi(omega) and two derivatives on a grid of omega for 40 powers, by composite
-   Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of |v|^p.
-2. Other powers: Chebyshev polynomials in log p, differentiable.
-3. Other frequencies: Hermite interpolation; beyond the grid, the asymptotic series (A7).
+phi and two derivatives are tabulated once per process for 40 powers, with Chebyshev polynomials in
+log p between; Hermite interpolation in omega, and beyond the grid the series (A7).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The description of the sites of one likelihood.
-
-A site is the factor p(y_n | f_n). The Lagrangian dual needs its expected loss, a `SiteLoss`;
-affine-independent inference log p(y | f) and perhaps a Fourier transform, an
-`expectations.projections.Site`. A `SiteDescription` builds both from a likelihood and its labels.
-"""
+"""The description of the sites p(y_n | f_n) of one likelihood: expected loss and log density."""
 
 from __future__ import annotations
 
@@ -55,7 +50,7 @@ def check_one_latent(likelihood: gl.Likelihood) -> None:
 def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
     """Return the site of any likelihood at labels Y [N], from its log density.
 
-    It has no Fourier transform. Scalar Parameters become columns [N], so that gradients reach them.
+    Without a Fourier transform. Scalar Parameters become columns [N], so that gradients reach them.
     """
     found = {
         name: value for name, value in vars(likelihood).items() if isinstance(value, Parameter)

@@ -22,8 +22,8 @@ _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 class LaplaceLoss(SiteLoss):
     """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
 
-    t = (h - y) / sigma. f is convex but linear along rays from (h, sigma) = (y, 0), so the dual
-    objective has a maximum for rho > 0 only.
+    t = (h - y) / sigma. f is linear along rays from (h, sigma) = (y, 0), so the dual objective has
+    a maximum for rho > 0 only.
 
     :param likelihood: with the scale b of the noise.
     :param Y: labels y [N, L].
@@ -106,9 +106,8 @@ class LaplaceLoss(SiteLoss):
 class HingeLoss(LaplaceLoss):
     """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), s = 2 y - 1.
 
-    t = (1 - s h) / sigma. max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is a Laplace loss about s
-    of scale 2, up to log 4 and a linear function. f_h lies in (-1, 0) for y = 1, in (0, 1) for y =
-    0.
+    t = (1 - s h) / sigma: a Laplace loss about s of scale 2, up to log 4 and a linear function. f_h
+    lies in (-1, 0) for y = 1, in (0, 1) for y = 0.
 
     :param likelihood: without Parameters.
     :param Y: labels y of 0 or 1 [N, L]; the attribute `Y` has s.

@@ -25,8 +25,7 @@ _TINY = 1e-30
 class LogLinearLoss(SiteLoss):
     """The site loss f = E - a s h + b, E = exp(s h + sigma^2 / 2 + log c), s = 1 or -1.
 
-    Poisson: s = 1, a = y, c the size of a bin. Gamma of shape k: s = -1, a = k, c = y. The exponent
-    is clipped before products of E overflow.
+    Poisson: s = 1, a = y, c the size of a bin. Gamma of shape k: s = -1, a = k, c = y.
 
     :param Y: labels [N, L].
     :param sign: s.

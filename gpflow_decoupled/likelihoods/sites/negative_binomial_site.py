@@ -1,4 +1,4 @@
-"""Sites of negative binomial counts: quadrature with hand-written derivatives."""
+"""Sites of negative binomial counts, by quadrature."""
 
 from __future__ import annotations
 

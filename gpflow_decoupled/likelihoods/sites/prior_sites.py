@@ -1,7 +1,7 @@
 """Sites of weights with non-Gaussian priors: log densities and expected losses.
 
-A Laplace prior p(w) is written as N(w; mu, tau^2), the model's prior, times a site p(w) / N(w; mu,
-tau^2). With the Laplace loss f_L, the site's loss is
+A Laplace prior p(w) is the model's prior N(w; mu, tau^2) times a site p(w) / N(w; mu, tau^2), with
+the Laplace loss f_L:
 
     f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)    (V30)
 
@@ -109,7 +109,7 @@ class StackedLoss(SiteLoss):
 
 
 class LossWithPriors(SiteLoss):
-    """Losses of N observations above log-prior losses of p weights, less Gaussians' (V30).
+    """Losses of N observations stacked on log-prior losses of p weights minus Gaussians' (V30).
 
     Arrays are [N + p, L]. In the rows of weights f is convex minus a quadratic, f_hh >= -1 / tau^2.
 

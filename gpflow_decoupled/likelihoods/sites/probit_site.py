@@ -1,4 +1,4 @@
-"""Sites of binary labels with a probit link: quadrature with hand-written derivatives."""
+"""Sites of binary labels with a probit link, by quadrature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site loss of any likelihood with one latent per observation, by quadrature."""
+"""The site loss of any likelihood with one latent per observation."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
-    Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, convex
-    where l is, with exact derivatives. Fixed nodes are too sparse where sigma is several times the
-    likelihood's width. Give `centre` and `width` of the bend of l, and nodes follow the narrower of
-    Gaussian and likelihood (`expectations.peaked`), for errors near 1e-9 nats. Cost: N L Q
-    evaluations of l; Q = 128 with a width.
+    Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, with exact
+    derivatives. They are too sparse where sigma is several times the likelihood's width: with
+    `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian and likelihood, for
+    errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a width.
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].

@@ -63,7 +63,7 @@ def declare_site(
 ) -> None:
     """Declare the sites of a class of likelihoods, and of subclasses with its log density.
 
-    Omitted arguments keep their earlier declaration. Without one, a likelihood works wherever
+    Omitted arguments keep their earlier declaration. Without one, a likelihood still works wherever
     expected log densities suffice, and in `AffineIndependentGP` by the route "spectral".
 
     :param kind: a class of likelihoods with one latent function per observation.

@@ -8,13 +8,13 @@
 | c, the least number with (-log p)'' >= -c | `SiteLoss.curvature` | [N, L] |
 | the maximum of (V15) and its place | `SiteLoss.maximiser` | [N, L] each |
 
-The Lagrangian dual needs, per site, the maximum over (h, sigma) of (V15), `dual_objective`:
+The Lagrangian dual maximises (V15), `dual_objective`, over (h, sigma) per site:
 
     -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
 
 with multipliers alpha, lambda, the deviation sigma_k where the dual was linearised, and a penalty
-rho. Khan 2014, section 4, has the variance for the standard deviation; f is even in sigma, and
-jointly convex in (h, sigma) for log-concave likelihoods.
+rho. f is even in sigma, and jointly convex in (h, sigma) for log-concave likelihoods (Khan 2014,
+section 4).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def site_labels(Y: TensorType) -> tf.Tensor:
 class Expansion(NamedTuple):
     """A site loss and its derivatives at one (h, sigma) per observation.
 
-    Derivatives of the value as computed, so that line searches and Newton steps agree.
+    Derivatives are of the value as computed, so that line searches and Newton steps agree.
 
     Example::
 
@@ -127,8 +127,7 @@ def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
 class SiteLoss(ABC):
     """Expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of labels Y [N, L].
 
-    Column l of Y belongs to latent l. Values are differentiable in h, sigma and the likelihood's
-    Parameters.
+    Column l of Y belongs to latent l. Differentiable in h, sigma and the likelihood's Parameters.
 
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].
@@ -232,7 +231,7 @@ def dual_objective(
 ) -> tf.Tensor:
     """(V15) with a proximal term in h, at one (h, sigma) per observation; all [N, L].
 
-    `kappa` weighs -1/2 (h - h_k)^2; the other symbols are the module's.
+    `kappa` weighs -1/2 (h - h_k)^2; for other symbols see the module.
     """
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
     objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)

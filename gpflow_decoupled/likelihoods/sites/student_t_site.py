@@ -1,4 +1,4 @@
-"""Sites of Student-t noise and priors; section 3 of Khan 2014 for the loss."""
+"""Sites of Student-t noise and priors."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
 def student_t_site(y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor, transform: bool = False) -> Site:
     """Student-t log density of y about y_0 [N], scale s [N], nu [N] degrees of freedom.
 
-    :param transform: use the frequency sum, only for means of y near y_0: 64 Gauss-Legendre nodes
-        resolve a distance of 3 s sqrt(nu).
+    :param transform: use the frequency sum, only for means of y near y_0: nodes resolve 3 s
+        sqrt(nu).
     """
 
     def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Fitting of topic models: passes of local steps and updates of the topics.
 
-Read `document_passes.py` (all documents or minibatches), `local.py` (the local step), `shared.py`
-(topics, priors and their updates) and `history.py` in this order.
+Read `document_passes` (all documents or minibatches), `local` (the local step), `shared` (topics,
+priors and their updates) and `history` in this order.
 """
 
 __all__: list[str] = []

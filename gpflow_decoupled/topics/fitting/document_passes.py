@@ -1,8 +1,4 @@
-"""Coordinate ascent on all documents, or natural-gradient steps on minibatches.
-
-A pass alternates q(theta_d) of each document at fixed topics (`local`) with the topics, and learned
-priors, at fixed q(theta_d) (`shared`).
-"""
+"""Coordinate ascent on all documents, or natural-gradient steps on minibatches."""
 
 from __future__ import annotations
 
@@ -37,8 +33,8 @@ def fit_batch(
 ) -> tuple[Progress, PerDocument, str]:
     """Update on all documents (T2) until the bound settles.
 
-    Local states carry over. In the first `fresh_passes` each document also starts afresh and keeps
-    the better result. Counts are [D, V].
+    Counts are [D, V]. In the first `fresh_passes` each document also starts afresh and keeps the
+    better result.
     """
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
     blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)

@@ -1,4 +1,4 @@
-"""The local step for all documents, and the sums over documents that the topics need."""
+"""The local step for all documents, and its sums over documents."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ def local_step(
 ) -> Local:
     """Move q(theta_d) of all documents to its optimum at fixed topics.
 
-    A step costs the non-zero counts times K. The assignments phi [D, V, K] are never stored: their
-    sums are products of sparse ratios [D, V] with weights [D, K]. States are arrays [D, ...];
-    documents take `fallback` where their bound is better there.
+    A step costs the non-zero counts times K. The assignments phi [D, V, K] are never stored, only
+    sums. States are arrays [D, ...]; documents take `fallback` where their bound is better there.
     """
     state = copied(state)
     bounds = np.empty(counts.shape[0])

@@ -36,7 +36,7 @@ class Shared(NamedTuple):
 def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) -> np.ndarray:
     """The topics' parameters lambda [K, V] before the first pass, from counts [D, V].
 
-    :param start: "documents" for one document's counts per topic plus draws of Gamma(100, 1/100),
+    :param start: "documents" for one document's counts per topic plus Gamma(100, 1/100) draws,
         "random" for draws alone.
     """
     generator = np.random.default_rng(seed)

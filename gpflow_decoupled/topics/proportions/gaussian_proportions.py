@@ -1,11 +1,8 @@
-"""Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation, (T5)-(T7).
+"""Proportions softmax(eta_d) with Gaussian q(eta_d) = N(m, V), (T5)-(T7).
 
-A document's state is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound in
-`lse`. With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
+With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
 
     V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
-
-V^-1 is in double precision, because H vanishes along equal moves of all eta_k.
 """
 
 from __future__ import annotations
@@ -56,10 +53,9 @@ class GaussianEvaluation(NamedTuple):
 
 
 class GaussianProportions(NamedTuple):
-    """Gaussian proportions theta_d = softmax(eta_d).
+    """Gaussian proportions theta_d = softmax(eta_d), eta_d ~ N(mu_0, Sigma_0).
 
-    The prior eta_d ~ N(mu_0, Sigma_0), mu_0 [K], Sigma_0 [K, K]; `scatter` is S [K, K] of the
-    documents behind Sigma_0, see `CovarianceMoments`.
+    mu_0 is [K], Sigma_0 [K, K]; `scatter` is S [K, K] of the documents behind Sigma_0.
     """
 
     mu: np.ndarray
@@ -75,7 +71,7 @@ class GaussianProportions(NamedTuple):
         return 6 * len(self.mu) * (1 + len(self.mu))
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> GaussianState:
-        """The prior, with variances at most 1: larger ones lead the first steps to poor optima."""
+        """The prior, with variances at most 1: larger ones lead to poor optima."""
         precision = np.linalg.inv(self.Sigma) + np.eye(len(self.mu))
         precision = np.diagonal(precision) if self.diagonal else precision
         mean, tilt = self.mu.astype(dtype), np.full(len(self.mu), 1.0 / len(self.mu), dtype)

@@ -1,8 +1,7 @@
 """Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9).
 
-The site of the prior in each document is Dirichlet with natural parameters lambda, so the posterior
-is latent Dirichlet allocation's with pseudo-prior alpha_d = 1 + lambda. With the site lambda^(c) at
-the current c (T9) and expected words per topic e(c), a natural-gradient step of size rho is
+With the prior's Dirichlet site lambda^(c) at the current c (T9) and expected words per topic e(c),
+a natural-gradient step of size rho is
 
     c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
 """
@@ -51,8 +50,7 @@ class LogisticDirichletEvaluation(NamedTuple):
 class LogisticDirichlet(NamedTuple):
     """Gaussian log-ratios log(theta_k / theta_K), k < K.
 
-    mu_0 is [K - 1], Sigma_0 [K - 1, K - 1], `scatter` S [K - 1, K - 1] of the documents behind
-    Sigma_0.
+    mu_0 is [K - 1]; Sigma_0 and `scatter`, S of the documents behind it, [K - 1, K - 1].
     """
 
     mu: np.ndarray

@@ -42,8 +42,7 @@ def ascend(
     """Step until expected words per topic change by less than `tolerance`, averaged over topics.
 
     A step that would lower a document's bound is refused and its size divided by four; each
-    accepted step doubles it, up to 1. States are arrays [b, ...]; the change is divided by the step
-    size.
+    accepted step doubles it, up to 1. States are arrays [b, ...].
     """
     state, now = copied(state), family.evaluate(words, state)
     active, rho = np.arange(len(now.bound)), np.ones(len(now.bound))
