@@ -1,7 +1,7 @@
 """Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class.
 
 Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size n
-[...] and the failure probability `delta` [...] over samples, each holds with probability 1 - delta
+[...] and the failure probability `delta` [...]; each holds with probability 1 - delta over samples,
 for all Q at once.
 
 | bound | source | relation |
@@ -11,10 +11,8 @@ for all Q at once.
 | `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
 | `mcallester` | McAllester, COLT 1999 | the first of these bounds |
 
-`hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for a risk
-outside [0, 1], a negative or infinite divergence, an n that is no whole number above 0, a delta
-outside (0, 1), and NaN. Maurer proves his bound for n >= 8; for smaller n his sum is below 2
-sqrt(n).
+`hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for arguments
+out of range and NaN.
 """
 
 from __future__ import annotations
@@ -102,7 +100,7 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
     :param n: sample size [...]; `delta` failure probability [...] over samples.
     :return: the bound on the risk [...], at most 1; a two-sided bound has log(2 / delta).
 
-    Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963.
+    Source: Hoeffding, JASA 1963.
 
     Example::
 

@@ -70,7 +70,6 @@ class PacBayesCertificate:
         return {"unknown": None, "same-data": False}.get(self.hyperparameters, True)
 
     def __repr__(self) -> str:
-        """One line; `print` has the table."""
         return one_line(
             self,
             bound=self.bound,
@@ -84,7 +83,6 @@ class PacBayesCertificate:
         return html_table(type(self).__name__, {"bound": self.bound, **asdict(self)})
 
     def __str__(self) -> str:
-        """A table of the numbers and their assumption."""
         level = f"delta = {self.delta:g}" + (
             f" / {self.settings} settings" if self.settings > 1 else ""
         )
@@ -115,9 +113,9 @@ def pac_bayes_certificate(
 ) -> PacBayesCertificate:
     """Bound the error rate of a binary classifier on new data, from its training data.
 
-    The prior P has the model's kernel and mean function. The posterior Q may depend on the sample
-    in any way. The bounds are useful only if KL[Q || P] is small compared with N. Cost: prediction
-    at N points and one `prior_kl`.
+    P has the model's kernel and mean function; Q may depend on the sample in any way. The bounds
+    are useful only if KL[Q || P] is small compared with N. Cost: prediction at N points and one
+    `prior_kl`.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.

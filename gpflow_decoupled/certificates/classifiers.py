@@ -162,11 +162,8 @@ def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def check_classifier(model: GPModel) -> None:
     """Refuse a model without the three classifiers.
 
-    They need one latent function with Gaussian marginals and a symmetric likelihood: p(1 | f) = p(0
-    | -f), increasing in f.
-
-    :raises ModelError: for anything but a GP model with Gaussian marginals.
-    :raises DataError: for another number of latents, or another likelihood.
+    They need one latent function with Gaussian marginals and p(1 | f) = p(0 | -f), increasing in f.
+    Raises `ModelError` or `DataError`.
     """
     if not isinstance(model, GPModel):
         raise ModelError(
@@ -221,9 +218,8 @@ def _columns(model: GPModel) -> int | None:
 
 
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """mean / deviation [N]; for a zero deviation infinite with the sign of the mean.
-
-    Minus infinity where both are zero: an undecided point is an error.
+    """Return mean / deviation [N]; minus infinity where both are zero: undecided points are
+    errors.
     """
     certain = deviation == 0.0
     return np.where(

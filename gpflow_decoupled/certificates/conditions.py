@@ -1,7 +1,5 @@
-"""The assumption of a certificate, that the prior is independent of the sample.
-
-The bounds hold for every posterior Q, but not if the prior P (kernel and mean function) was learned
-on the sample. Checked as far as possible, else stated by the caller.
+"""The assumption of a certificate: the prior (kernel and mean function) is independent of the
+sample.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Certificates of a Gaussian posterior of weights, given by mean and covariance.
-
-f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V), for example a last
-layer. Values of a GP at the sample are weights with identity features.
+"""Certificates of a Gaussian posterior of weights, f(x) = phi(x)^T w, for example of a last
+layer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choice of hyperparameters by certificate, each of J settings at delta / J."""
+"""Choice of hyperparameters by certificate."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class CertifiedSelection(Generic[Setting]):
         return self.certificates[self.best]
 
     def __repr__(self) -> str:
-        """One line; `print` has the table."""
         return one_line(
             self,
             settings=len(self.settings),
@@ -67,7 +66,6 @@ class CertifiedSelection(Generic[Setting]):
         return html_table(f"{type(self).__name__}, best: {best}", bounds)
 
     def __str__(self) -> str:
-        """A table of all settings; a star marks the best."""
         head = f"  {'setting':>12s}{'bound':>9s}{'Gibbs':>9s}{'KL':>10s}{'ELBO':>12s}"
         lines = [head + f"{'held-out Gibbs, Bayes':>24s}" if self.test_errors else head]
         for place, (setting, one, elbo) in enumerate(

@@ -1,4 +1,4 @@
-"""A random split of a sample: hyperparameters on one part, the certificate on the other."""
+"""A random split of a sample for a certificate."""
 
 from __future__ import annotations
 

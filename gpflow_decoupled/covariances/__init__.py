@@ -1,11 +1,11 @@
 """Gram matrices of latent functions at inducing variables and inputs.
 
-Read `latents.py` first: the covariances that a basis needs, and the place where jitter is added.
-`residual.py` has the residual kernel given beta; `stationary.py` smooth stationary kernels with a
-hand-written gradient, on the `profiles.py` of squared distances; `products.py` products with
-matrices that are never stored, by fused blocks (`stationary_products.py`, `blocks.py`) or by
-`strips.py` of rows; `neighbours/` the search for nearest rows. `centring.py` moves the origin of
-inputs to the data; `indices.py` says which columns are no amounts.
+Read `latents` first: the covariances that a basis needs, and the place where jitter is added.
+`residual` has the residual kernel given beta; `stationary` smooth stationary kernels with a
+hand-written gradient, by their `profiles`; `products` products with matrices that are never stored,
+by fused blocks (`stationary_products`, `blocks`) or by `strips` of rows; `neighbours` the search
+for nearest rows. `centring` moves the origin of inputs to the data; `indices` finds columns that
+are indices.
 """
 
 __all__: list[str] = []

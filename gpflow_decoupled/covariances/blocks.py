@@ -1,7 +1,7 @@
 """Sums over the blocks of an N x M matrix that is never stored.
 
-`sweep` is one loop in operations that TensorFlow's runtime and XLA share; one compiled loop serves
-all chunks of `in_chunks`, which take about 0.1 s and let an interrupt or a progress report through.
+`sweep` is one loop for TensorFlow's runtime and XLA; compiled once, it serves all chunks of
+`in_chunks`, about 0.1 s each, which let interrupts and progress reports through.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> 
 
 
 def number_of_threads() -> int:
-    """TensorFlow's threads per operation: as configured, from its environment, or all cores.
+    """Return TensorFlow's threads per operation: as configured, from its environment, or all cores.
 
     One where there is a GPU, because one thread feeds it.
     """

@@ -1,8 +1,7 @@
 """Covariances whose accuracy does not depend on the origin of the inputs.
 
-The form |x|^2 - 2 x z + |z|^2 of |x - z|^2 loses all digits where x and z are far from the origin
-beside their distance, as seconds of a clock. So a point of the data is subtracted first, before
-division by lengthscales.
+|x|^2 - 2 x z + |z|^2 loses all digits far from the origin, so a point of the data is subtracted
+first.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def is_centred(kernel: Kernel) -> bool:
 
 
 def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """X [..., N, D] and Z [..., M, D] less the first row of Z, or of X where Z is None.
+    """Subtract the first row of Z (or X if Z is None) from X [..., N, D] and Z [..., M, D].
 
-    The mean would overflow for inputs of order 1e308.
+    A mean would overflow for inputs of order 1e308.
     """
     of = X if Z is None else Z
     origin = tf.stop_gradient(tf.reduce_sum(of[..., :1, :], axis=-2, keepdims=True))

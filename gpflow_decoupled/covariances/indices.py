@@ -1,6 +1,4 @@
-"""Columns of inputs that are numbers of things and not amounts: they are neither scaled nor
-rounded.
-"""
+"""Columns of inputs that are indices: neither scaled nor rounded."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ class Index(NamedTuple):
 def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
     """Return the columns of X that parts of a model read as indices.
 
-    These are the columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`,
-    in sums, products and compositions too. The index of a `SwitchedLikelihood` is in Y.
+    The columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`, in sums,
+    products and compositions too.
 
     :param parts: kernels, mean functions, likelihoods; None is skipped.
 
@@ -47,7 +45,7 @@ def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
 
 
 def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likelihood | None) -> None:
-    """Refuse entries that are no index where one is read; values inside of a graph are not known.
+    """Refuse entries that are no index where one is read, as far as known when tracing.
 
     TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.
 

@@ -1,4 +1,4 @@
-"""Gram matrices for a single kernel, separate kernels and separate inducing variables alike.
+"""Gram matrices for shared or separate kernels and inducing variables.
 
 The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
 do, else L.
@@ -94,7 +94,7 @@ def positive_variances(variances: tf.Tensor) -> tf.Tensor:
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`.
 
-    `inducing.Weights` needs none, and jitter would add noise to every prediction.
+    `inducing.Weights` needs none; jitter would add noise to every prediction.
     """
     K = gram(kernel, points)
     needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))

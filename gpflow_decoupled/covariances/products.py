@@ -1,6 +1,5 @@
 """Products K(X, Z) V with a kernel matrix that is never stored.
 
-Blocks are computed, multiplied and discarded in the processor's cache, and again for the gradient.
 `kernel_product` stores small matrices, and uses fused blocks for smooth stationary kernels and
 strips of rows for all others.
 """
@@ -70,9 +69,9 @@ def kernel_product(
         measured, or a stored matrix below a million entries.
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
     :param xla: compile the blocks with XLA. Default: if eager and XLA works.
-    :param group: if eager, the replicas that share the matrix and its gradient, with bitwise equal
+    :param group: if eager, replicas that share the matrix and its gradient, with bitwise equal
         results. A product sends 8 N R bytes, its gradient 8 N (D + R), or other kernels' Parameter
-        gradients too.
+        gradients.
     :raises WorkerError: if another worker of the group fails or is gone.
     :raises DataError: if V is not [M, R] with a static R.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
@@ -191,9 +190,9 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 
 
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """Return the noise kernels' variance at N points: diag k(X, X) minus k(x, x') at x' = x.
+    """Return the noise kernels' variance at N points, [N, 1], or [N, L] if latents differ.
 
-    Returns [N, 1], or [N, L] if latents differ; costs N rows of 256 kernel evaluations.
+    It is diag k(X, X) minus k(x, x') at x' = x; costs N rows of 256 kernel evaluations.
     """
     columns = [
         _excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)

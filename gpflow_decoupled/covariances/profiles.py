@@ -8,7 +8,7 @@ k = variance f(r2) with r2 = |x - z|^2 of scaled inputs.
 | Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
 | Matern52, s = sqrt(5 r2) | (1 + s + s^2/3) e^-s | -5/6 (1 + s) e^-s |
 
-Matern12 has a slope at zero, where values depend on rounding of distances.
+Matern12 has none: its slope at zero depends on rounding of distances.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fused blocks for products with the matrix of a smooth stationary kernel.
 
-`stationary_product` writes product and gradient as sums over blocks, `_block` is the share of one
-block, `_sums` runs the loop of `blocks.py`: XLA-compiled in chunks and threads if eager, else in
-the graph.
+`_block` is the share of one block in product and gradient; `_sums` runs the loop of `blocks`:
+XLA-compiled in chunks and threads if eager, else in the graph.
 """
 
 from __future__ import annotations
@@ -129,8 +128,8 @@ def _block(
 ) -> tuple:
     """Return the share of one block in the sums of its rows [B, p] and its columns [q, C].
 
-    `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U), without U in the product
-    itself; `turned` is the transpose of `row`.
+    `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U), U only for gradients; `turned`
+    is the transpose of `row`.
     """
     A, R = task.inputs + 2, task.right
     squares = tf.maximum(tf.matmul(row[:, :A], column[:, :A], transpose_b=True), 0.0)

@@ -188,7 +188,7 @@ def _strips(rows: _Rows, body: Callable[..., tuple], *state: tf.Tensor | tf.Tens
 
 
 def _in_order(kernel: Kernel, group: Group, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """The variables in an order shared by all workers; TensorFlow's is by address."""
+    """Sort variables in an order shared by all workers; TensorFlow's is by address."""
     if group.workers == 1:
         return list(variables)
     parts = [part.ref() for variable in kernel.variables for part in group.parts_of(variable)]

@@ -1,4 +1,4 @@
-"""Detection of grid sums whose terms have not decayed at the ends of the grid."""
+"""Grid sums whose terms have not decayed at the ends of the grid."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _END = 64
 
 
 def where_decayed(value: tf.Tensor, terms: tf.Tensor, otherwise: float) -> tf.Tensor:
-    """The sums `value` [...] of `terms` [..., K], or `otherwise` if the ends hold over 1e-5 of it.
+    """Return sums `value` [...] of `terms` [..., K], or `otherwise` if the ends hold over 1e-5 of
+    it.
 
-    Such a sum continues beyond the grid, or its ends are rounding errors times a huge function. The
-    limit is 1e-3 in single precision.
+    Such a sum continues beyond the grid. The limit is 1e-3 in single precision.
     """
     limit = 1e-5 if terms.dtype == tf.float64 else 1e-3
     size = tf.abs(tf.stop_gradient(terms))

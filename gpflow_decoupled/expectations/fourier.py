@@ -6,8 +6,8 @@
 | "spectral" | characteristic function, any g | 1e-9 at 1024 points; fourth order at kinks |
 | "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
-By default the first route that base distribution and site allow. Challis & Barber 2012 for the
-lattice.
+The default is the first route that base distribution and site allow (lattice: Challis & Barber
+2012).
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The route "frequency_sum": a Gaussian expectation plus a sum over frequencies.
 
-With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', Parseval's
-identity gives (A11)
+With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', (A11)
 
     E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega
 
-where phi_y is the product of the characteristic functions of the alpha_d v_d. The integrand is
-smooth and decays fast: 64 frequencies of a trapezoid rule give ten digits.
+where phi_y is the product of the characteristic functions of the alpha_d v_d.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ def frequency_sum_expectation(
     """Return E g_n(y_n) [N] by (A11), differentiable in y's arrays and the site's parameters.
 
     :param characteristic: at omega [n, D, T], for theta [D, 1, P].
-    :param T: number of frequencies, laid out by (A13). 64 give 1e-10 for light tails, R <= 10; T
-        must grow in proportion to R.
+    :param T: number of frequencies (A13). 64 give 1e-10 for light tails, R <= 10; T must grow in
+        proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
     :raises DataError: for a site without transform, or fewer than two frequencies.
     """

@@ -2,10 +2,10 @@
 
 1. Masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
 2. Their convolution, by FFT on a ring of 2 K places, has the masses of y.
-3. E g(y) is the sum of masses times g at the centres of the cells.
+3. E g(y) is the sum of masses times g at the centres of the cells, averaged over the cell at kinks
+   (A9).
 
-Rounding to cells adds width^2 / 12 of variance per term, so values are rescaled. At kinks g is
-averaged over the cell, (A9), which keeps the result smooth.
+Rounding to cells adds width^2 / 12 of variance per term, so values are rescaled.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ _FAR = 1e8
 def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K: int) -> tf.Tensor:
     """Masses [n, D, K] of alpha_d v_d in cells at (k - K/2) step, (A8); outer cells are open.
 
-    `cdf` takes v [n, D, K - 1], for theta [D, 1, P]; alpha is [n, D], where zero all mass is in one
-    cell; theta [D, P], step [n].
+    `cdf` takes v [n, D, K - 1], for theta [D, 1, P]; alpha is [n, D], theta [D, P], step [n].
     """
     small = tf.sqrt(tf.constant(tiny(alpha), alpha.dtype))
     sign = tf.where(alpha < 0.0, -tf.ones_like(alpha), tf.ones_like(alpha))
@@ -53,7 +52,7 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
 def convolve(masses: tf.Tensor) -> tf.Tensor:
     """Convolve the masses [n, D, K] of D terms to [n, 2 K], for values from -K to K - 1 steps.
 
-    Mass beyond the ring of 2 K places wraps around. The gradient (A15) takes one FFT per term.
+    Mass beyond the ring wraps around. The gradient (A15) takes one FFT per term.
     """
     K = masses.shape[2]
 
@@ -116,8 +115,7 @@ def lattice_expectation(
     """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
     The error falls at least 16-fold when K grows fourfold. Minus infinity where the lattice ends
-    before g times the density has decayed. The lattice is centred on beta, R standard deviations
-    wide to each side.
+    before g times the density has decayed.
 
     :param cdf: at v [n, D, K - 1], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.

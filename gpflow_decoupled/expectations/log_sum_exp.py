@@ -4,8 +4,8 @@ For any a [C], Knowles & Minka (NIPS 2011), the diagonal case of (T5):
 
     E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
 
-The best a is the softmax of its own t, with w_k = v_k a_k Wright's omega function of log v_k + m_k
-+ v_k / 2 - A; A, the root of a decreasing convex function, makes the a_k sum to one.
+The best a is the softmax of its own t: w_k = v_k a_k is Wright's omega function of log v_k + m_k +
+v_k / 2 - A, where A, the root of a decreasing convex function, makes the a_k sum to one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ _FARTHEST = -80.0
 def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """Return the bound [...] on E log sum_k exp(f_k) in nats, for m, v [..., C].
 
-    Derivatives are at fixed a, exact for the best a: with s = softmax(t), s in the mean and 1/2
-    [s_k (1 - s_k) + (s_k - a_k)^2] >= 0 in the variance.
+    Derivatives are at fixed a, exact for the best a.
     """
     a = best_tilt(mean, variance)
     t = mean + (0.5 - a) * variance

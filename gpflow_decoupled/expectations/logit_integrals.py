@@ -1,15 +1,14 @@
 """E log(1 + e^eta), eta ~ N(h, sigma^2), and its derivatives, to 1e-12 at any sigma.
 
 Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, derivatives (V2)
-included. Above, with u = sigma omega, t = h / sigma, normal density phi and cdf Phi, and k(omega) =
-pi omega / sinh(pi omega), the characteristic function of the logistic density, (V4):
+included. Above, with u = sigma omega, t = h / sigma, and k(omega) = pi omega / sinh(pi omega),
+(V4):
 
     E = sigma phi(t) + h Phi(t)
         + sigma / pi int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du
 
-The first two terms are E max(eta, 0). The trapezoid rule has a period in h of at least 18 sigma +
-60, so one grid in u serves every sigma >= 1; beyond half a period the integral is zero to all
-digits.
+The first two terms are E max(eta, 0). One trapezoid grid in u, with a period in h of at least 18
+sigma + 60, serves every sigma >= 1.
 """
 
 from __future__ import annotations
@@ -89,8 +88,7 @@ def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """Return log E s(eta), s the logistic function, at h and sigma > 0 [...], to all digits.
 
     For small probabilities e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it. If
-    still small, eta is tilted to mean 0, where the transform of the integrand is pi / sin(pi (a - i
-    omega)), a = -h / sigma^2.
+    still small, eta is tilted to mean 0.
     """
     reflected = h < -0.5 * tf.square(sigma)
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
@@ -231,7 +229,7 @@ def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Te
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from a coarse and a fine grid."""
+    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from two grids."""
     reach = 9.0 + 30.0 / sigma
     phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
     fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)

@@ -1,7 +1,7 @@
 """Quadrature for the Gaussian mean of a function that bends near one place.
 
-20 Gauss-Hermite nodes are exact to round-off for a Gaussian narrow beside the bend; a wide one gets
-Gauss-Legendre nodes in t, y = centre + width sinh t, dense over the bend.
+A Gaussian narrow beside the bend gets Gauss-Hermite nodes; a wide one Gauss-Legendre nodes in t, y
+= centre + width sinh t, dense over the bend.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def peaked_rule(
     """Return nodes z and weights w [Q, ...] with sum_q w_q g(m + spread z_q) = E g(y) to 1e-9.
 
     Here y ~ N(m, spread^2), and the nearest complex singularity of g lies at about centre + i
-    width, or farther. Nodes and weights are constants, so derivatives are equally exact.
+    width, or farther. Nodes and weights are constants.
 
     :param m: means [...]; `spread` standard deviations [...], of a negative one nodes are reversed.
     :param centre: where g bends [...]; `width` of the bend [...], above 0.

@@ -1,9 +1,9 @@
 """Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations.
 
-Marlin, Khan & Murphy 2011. All pieces have the same gap epsilon above the function. The best bound
-has the smallest gap for R pieces, by Remez' algorithm; it jumps at the knots, so its expectation
-(V5) is not convex in mean h and standard deviation sigma. In the convex bound, (V28), each piece
-meets the function at both ends, with its slope at the outer one; the gap is about twice as large.
+Marlin, Khan & Murphy 2011. All pieces have the same gap above the function. The best bound, by
+Remez' algorithm, jumps at the knots, so its expectation (V5) is not convex. In the convex bound,
+(V28), each piece meets the function at both ends, with its slope at the outer one; the gap is about
+twice as large.
 """
 
 from __future__ import annotations
@@ -122,11 +122,7 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """The quadratic of the convex bound on an interval left of 0, and its gap.
-
-    It lies above: the difference is the third derivative, positive there, times (x - left)^2 (right
-    - x) / 6.
-    """
+    """Return the quadratic of the convex bound on an interval left of 0, and its gap."""
     length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
     a = (np.logaddexp(0.0, right) - at_left - slope * length) / length**2  # (V28)
     x = left + 2.0 / 3.0 * length

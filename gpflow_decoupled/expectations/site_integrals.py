@@ -1,4 +1,4 @@
-"""E g_n(y_n) for a model's sites and base distribution: choice of route, frequencies, points."""
+"""E g_n(y_n) for a model's sites and base distribution."""
 
 from __future__ import annotations
 
@@ -51,10 +51,7 @@ class Integration(NamedTuple):
     """Bytes for a value and its gradient; sites are computed in blocks that fit."""
 
     def checked(self, base: Base) -> Integration:
-        """Return these settings after checking them.
-
-        :raises DataError: for numbers out of range, or a route that this base excludes.
-        """
+        """Return these settings after checks; `DataError` for numbers or a route out of range."""
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
             raise DataError(
@@ -99,7 +96,9 @@ class SiteGroup(NamedTuple):
 
 
 def frequencies_for(base: Base) -> int:
-    """The T that suffices for a base distribution: 64 for light tails, more for heavier ones."""
+    """The number T of frequencies for a base distribution: 64 for light tails, more for heavier
+    ones.
+    """
     reach = _usual_reach(base)
     return int(min(64 * math.ceil(1.35 * reach / _LIGHT_TAIL), 512))
 
@@ -111,7 +110,7 @@ def _usual_reach(base: Base) -> float:
 
 
 def points_for(base: Base) -> int:
-    """The K that suffices for a base distribution: 1024 for most."""
+    """The number K of points for a base distribution: 1024 for most."""
     reach = _usual_reach(base)
     return int(min(max(1024, 2 ** math.ceil(math.log2(50.0 * reach))), 16384))
 

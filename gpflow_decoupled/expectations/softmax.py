@@ -1,14 +1,13 @@
 """E softmax(f) for independent Gaussian f_k, by one-dimensional sums.
 
 softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, for independent
-Gumbel e_k with cdf G(z) = exp(-e^-z). With f_k ~ N(m_k, v_k) and F_k the cdf of f_k + e_k, (V34):
+Gumbel e_k with cdf G(z) = exp(-e^-z). With F_k the cdf of f_k + e_k, (V34):
 
     E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
 
-Both integrals are trapezoid sums on one lattice of t and x, with errors of the order of exp(-pi^2 /
-h) for a step h. Each row's lattice begins where its product begins; steps are equal, so the F_k of
-all rows are a product of two matrices. Gaussians narrower than the step get Gauss-Hermite nodes;
-rows that no lattice reaches are left to `wide_softmax`. No row's result depends on other rows.
+Both integrals are trapezoid sums, with errors of the order of exp(-pi^2 / h) for a step h. Each
+row's lattice begins where its product begins; steps are equal, so the F_k of all rows are one
+product of matrices. Gaussians narrower than the step get Gauss-Hermite nodes.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ _NO_VARIANCE = 1e-12
 def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """Return E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
 
-    Exact to 1e-8. Probabilities below 1e-40 may be zero, below 1e-10 for variances above 300. Cost:
-    N C T J for T points of t and J of x: 192 and 320 at a variance of 1, 320 and 512 at 10, 720 and
-    1104 at 100; above 300 1 ms an entry. m and v are [N, C].
+    Exact to 1e-8; probabilities below 1e-40 may be zero, below 1e-10 for variances above 300. Cost:
+    N C T J for T points of t and J of x: 192 and 320 at a variance of 1, 720 and 1104 at 100; above
+    300 1 ms an entry. m and v are [N, C].
     """
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE
@@ -94,7 +93,7 @@ def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _reach(mean: tf.Tensor, deviation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Of each row [B, 1]: the first t, the length of t, and of x below it; without gradients."""
+    """First t of each row [B, 1], the length of t, and of x below it; without gradients."""
     low = tf.stop_gradient(mean - _WIDTH * deviation)
     high = tf.stop_gradient(mean + _WIDTH * deviation)
     start = tf.reduce_max(low, axis=-1, keepdims=True) - _LEFT
@@ -105,7 +104,7 @@ def _reach(mean: tf.Tensor, deviation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor,
 def _on_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, start: tf.Tensor, size: tuple[int, int]
 ) -> tf.Tensor:
-    """(V34) for m and the roots of v [B, C], with the first t of each row [B, 1]."""
+    """Evaluate (V34) on a grid of t from `start` [B, 1], for m and roots of v [B, C]."""
     above, under = size
     steps = _STEP * np.arange(-under, above, dtype=float)
     t = (start + steps[under:])[:, None, :]  # [B, 1, T]
@@ -133,8 +132,8 @@ def _on_lattice(
 def _by_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, x: np.ndarray, under: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """F and F' [B, C, T] for m less the row's first t and roots of v [B, C], on the lattice x
-    [J].
+    """F and F' [B, C, T] on the lattice x [J], for m less the row's first t and roots of v [B,
+    C].
     """
     t = x[under:]
     rise = tf.exp(tf.constant(np.minimum(x[:, None] - t, _LARGEST)))

@@ -1,8 +1,4 @@
-"""The route "spectral": the density of y from characteristic functions, one inverse FFT per site.
-
-E g(y) is the sum of density times g over a grid of y, (A10), for any g; a kink of g is corrected to
-the fourth order of the step.
-"""
+"""The route "spectral": the density of y on a grid, by one inverse FFT per site (A10)."""
 
 from __future__ import annotations
 
@@ -100,9 +96,8 @@ def spectral_expectation(
 ) -> tf.Tensor:
     """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
-    Minus infinity where the grid ends before g times the density has decayed. The grid is centred
-    on beta, R standard deviations wide to each side; kinks are corrected to the fourth order of the
-    step.
+    Minus infinity where the grid ends before g times the density has decayed. Kinks are corrected
+    to the fourth order of the step.
 
     :param characteristic: at omega [n, D, T], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.

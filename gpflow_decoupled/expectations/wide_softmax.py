@@ -1,14 +1,9 @@
 """The expectation of a softmax for very wide Gaussians, by sums whose steps grow.
 
-(V34) of `softmax` for one row at a time,
-
-    E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,
-
-where the product is zero below t_0 = max_k (m_k - 8 sigma_k) - 3.5. A Gaussian that still rises at
-a distance d above t_0 has a standard deviation of d / 16 or more, so the integrand's scale grows
-with d, and t = t_0 + A sinh(u / A) with equal steps of u resolves narrow and wide latents: 512
-points reach standard deviations of 1e5. F_k itself is a trapezoid sum over the Gumbel variable e,
-F_k(t) = E_e Phi((t - m_k - e) / sigma_k), or Gauss-Hermite quadrature over f_k.
+(V34) of `softmax` for one row at a time; the integrand is zero below t_0 = max_k (m_k - 8 sigma_k)
+- 3.5, and its scale grows with the distance above t_0. So t = t_0 + A sinh(u / A) with equal steps
+of u: 512 points reach standard deviations of 1e5. F_k is a trapezoid sum over the Gumbel variable,
+or Gauss-Hermite quadrature over f_k.
 """
 
 from __future__ import annotations
@@ -55,7 +50,7 @@ def wide_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def _by_blocks(function: Callable[..., list[tf.Tensor]], *arrays: tf.Tensor) -> list[tf.Tensor]:
-    """Apply a function of arrays [B, C], which returns such arrays, to some rows at a time."""
+    """Apply a function of arrays [B, C] by blocks of rows."""
     rows, classes = tf.shape(arrays[0])[0], arrays[0].shape[-1]
     size = max(_AT_ONCE // classes, 1)
     blocks = (rows + size - 1) // size

@@ -19,7 +19,7 @@ def map_rows(
     signature: object,
     fill: bool = False,
 ) -> Result:
-    """Apply a function of rows by blocks of equal size; the last is filled with copies of a row.
+    """Apply a function of rows by blocks of equal size, the last one padded.
 
     :param function: of arrays [b, ...]; returns a tensor [b, ...], or a tuple of them.
     :param signature: type or `tf.TensorSpec` of each result.

@@ -1,7 +1,7 @@
 """Cholesky factorisation, jitter and diagnosis; no other module factorises a matrix.
 
-TensorFlow returns NaN for a matrix that is not positive definite. Every factor therefore comes with
-a boolean, which the training loop reads on the host.
+TensorFlow returns NaN for a matrix that is not positive definite, so every factor comes with a
+boolean.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class CholeskyFactor(NamedTuple):
 def jitter(diagonal: tf.Tensor) -> tf.Tensor:
     """Return the jitter [..., 1] for matrices with diagonals [..., M].
 
-    The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal; in float64
-    usually GPflow's.
+    The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal.
     """
     # a constant of the derivative, as GPflow's jitter is
     scale = tf.reduce_mean(tf.stop_gradient(diagonal), axis=-1, keepdims=True)
@@ -55,8 +54,8 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
     """Add `jitter` to the diagonal of a matrix.
 
     :param matrix: [..., M, M].
-    :param minuend: A [..., M, M] if `matrix` is a difference A - B: round-off, and so the jitter,
-        scales with its diagonal.
+    :param minuend: A [..., M, M] if `matrix` is a difference A - B: round-off scales with its
+        diagonal.
     """
     diagonal = tf.linalg.diag_part(matrix)
     size = diagonal if minuend is None else tf.linalg.diag_part(minuend)
@@ -66,7 +65,7 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
 def cholesky(matrix: tf.Tensor) -> CholeskyFactor:
     """Factorise a symmetric matrix, and report whether it was positive definite.
 
-    The gradient takes two triangular solves with M right-hand sides; TensorFlow's forms an inverse.
+    The gradient takes two triangular solves; TensorFlow's forms an inverse.
 
     Only the lower triangle of the matrix [..., M, M] is read; M^3 / 3 each.
     """

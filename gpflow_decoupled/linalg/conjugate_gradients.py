@@ -1,7 +1,6 @@
 """Preconditioned conjugate gradients for unknowns in several blocks or several latents.
 
-SciPy's and TensorFlow's take one flat vector and do not report negative curvature.
-`conjugate_gradients` also runs inside a `tf.function`; `begin` and `advance` run it stepwise.
+They report negative curvature; `begin` and `advance` run them stepwise.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve apply(x) = right, starting at zero.
 
-    :param precondition: the preconditioner. Extra blocks that it returns (say, a product that
-        `apply` and `inner` share) travel with every direction and with x.
+    :param precondition: the preconditioner. Extra blocks that it returns travel with every
+        direction and with x.
     :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent
         systems in blocks [L, N].
     :param tolerance: on the root of `norm`, relative to the right-hand side.

@@ -3,12 +3,12 @@
     [ P + diag a   diag c     ] [x]   [r]
     [ diag c       Q + diag b ] [y] = [s]
 
-for symmetric non-negative P, Q. Eliminating y leaves a system in x:
+for symmetric non-negative P, Q. Eliminating y leaves
 
     [ P + diag a - diag c (Q + diag b)^-1 diag c ] x = r - diag c (Q + diag b)^-1 s
 
-The coupling is small, so conjugate gradients preconditioned by P + diag a need few iterations. Rows
-that are not free are left out.
+for conjugate gradients preconditioned by P + diag a; the coupling is small, so few iterations
+suffice.
 """
 
 from __future__ import annotations

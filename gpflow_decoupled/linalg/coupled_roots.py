@@ -4,8 +4,7 @@
     [ diag c           1/2 V * V + diag b ] [y] = [s],   V = T^T T,   A [N, p], T [p, N]
 
 (V * V) y is the diagonal of T^T (T diag(y) T^T) T and costs N p^2. The preconditioner keeps only
-the diagonal of V * V and needs one p x p system. With site precisions lambda, the rows of 1/2 V * V
-sum to at most v / (2 lambda), while b is about v / lambda.
+the diagonal of V * V and needs one p x p system.
 """
 
 from __future__ import annotations

@@ -63,10 +63,7 @@ def precision_factor(precision: tf.Tensor) -> CholeskyFactor:
 
 
 def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
-    """Return the lower root [L, M, M] of S, with positive diagonal, from `precision_factor`.
-
-    With P = S^-1 and J P J = F F^T, the lower root of S is J F^-T J.
-    """
+    """Return the lower root [L, M, M] of S, with positive diagonal, from `precision_factor`."""
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 
 

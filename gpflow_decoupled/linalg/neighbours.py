@@ -1,13 +1,12 @@
 """A Gaussian variable given its neighbours, for many small problems at once.
 
-In a joint covariance matrix the neighbours come first and the variable itself last. Then the last
-row of the Cholesky factor holds all that is needed. With beta = (-b, 1), (N1),
+In a joint covariance matrix the variable comes last, so the last row of the Cholesky factor gives
+beta = (-b, 1) and (N1),
 
     variance = beta^T K beta,      mean = b^T y
 
-so that the derivative of the variance for a change dK is beta^T dK beta, and that of the mean
-beta^T dK a with a = (K_cc^-1 y, 0). Both are products of two vectors. The gradient therefore needs
-one triangular solve more than the value, and no product of two matrices.
+For a change dK the derivatives are beta^T dK beta and beta^T dK a with a = (K_cc^-1 y, 0): one
+triangular solve more than the value, and no product of two matrices.
 """
 
 from __future__ import annotations
@@ -44,12 +43,11 @@ class Conditional(NamedTuple):
 def conditional(joint: tf.Tensor, values: tf.Tensor) -> Conditional:
     """Mean and variance of a Gaussian variable given m others, (N1).
 
-    :param joint: covariance matrices [..., m + 1, m + 1] of the observed neighbours and of the
-        variable, which is last. Noise is part of it: what is conditioned on are observations.
-    :param values: the observations [..., m, Q], less their means; Q columns of independent
-        variables with the same covariance.
-    :return: the means [..., Q], the variances [...] and the status. Cost: m^3 / 3 for each
-        problem; it can be differentiated once.
+    :param joint: covariance matrices [..., m + 1, m + 1] of the neighbours' observations, noise
+        included, and of the variable, which is last.
+    :param values: the observations [..., m, Q], less their means; Q independent columns.
+    :return: means [..., Q], variances [...] and the status; differentiable once. Cost: m^3 / 3 for
+        each problem.
 
     Example::
 
@@ -115,10 +113,10 @@ def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf
 
 
 def vacuous_noise(dtype: tf.DType) -> tf.Tensor:
-    """The noise variance [] of an observation that says nothing, in units of its prior variance.
+    """The noise variance [] of an observation without information, in units of its prior variance.
 
-    Where a variable has fewer than m neighbours, others fill its row with this noise. They change
-    the moments by machine epsilon squared, so that no mask is needed.
+    It fills rows of variables with fewer than m neighbours; moments change by machine epsilon
+    squared, and no mask is needed.
 
     Example::
 

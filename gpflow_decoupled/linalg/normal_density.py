@@ -29,8 +29,8 @@ class NormalDensity(NamedTuple):
 def normal_density(K: np.ndarray, r: np.ndarray) -> NormalDensity:
     """The log density of r [N] under covariance K [N, N], symmetric.
 
-    K^-1 by LAPACK's `potri` takes 2/3 N^3 operations after the factorisation; a gradient through
-    the factorisation, as TensorFlow has it, takes five times as long.
+    K^-1 by LAPACK's `potri` takes 2/3 N^3; TensorFlow's gradient through the factor five times as
+    long.
     """
     N = len(r)
     factorise, solve, invert = get_lapack_funcs(("potrf", "potrs", "potri"), (K,))

@@ -6,8 +6,7 @@ r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with th
 | $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
 
-Each step pivots on the largest residual, for a kernel matrix the variance given the values at the
-pivots (Burt, Rasmussen, van der Wilk, JMLR 2020).
+Each step pivots on the largest residual (Burt, Rasmussen, van der Wilk, JMLR 2020).
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def pivoted_cholesky(
 ) -> PivotedCholesky:
     """Factorise a positive semi-definite K [N, N] at low rank, with greedy pivots.
 
-    Columns are read, and the factor updated, in blocks of candidates, with the same pivots as
-    column by column.
+    Columns are read in blocks of candidates, with the same pivots as column by column.
 
     :param diagonal: the diagonal [N] of K.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.

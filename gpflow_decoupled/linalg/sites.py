@@ -1,8 +1,8 @@
 """A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site.
 
-Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). Positive tau enter through the factor L_B
-of B = I + W^1/2 K W^1/2 (C10), the m sites I with negative tau afterwards through C = I - n V_II n,
-n = |tau|^1/2, positive definite exactly if K^-1 + W is. K may be singular.
+Site n is exp(nu_n f - tau_n f^2 / 2), W = diag(tau). Positive tau enter through the factor L_B of B
+= I + W^1/2 K W^1/2 (C10), negative ones I afterwards through C = I - n V_II n, n = |tau|^1/2,
+positive definite exactly if K^-1 + W is. K may be singular.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class SitePosterior(NamedTuple):
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
     """Combine a prior K [G, N, N] with sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. Rows are picked by
-    products with a selection matrix, because TensorFlow cannot differentiate branches here.
+    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))

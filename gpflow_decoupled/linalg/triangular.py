@@ -1,8 +1,7 @@
 """Solves and products with lower triangular matrices, faster than TensorFlow's.
 
-TensorFlow's triangular solve runs on one core, and its products compute zeros. Here right-hand
-sides are split over the cores, and products run by blocks. Costs are fractions of a full product, 2
-M^2 N for [M, M] times [M, N].
+Right-hand sides are split over the cores, and products by blocks skip zeros. Costs are fractions of
+a full product, 2 M^2 N for [M, M] times [M, N].
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whitening by a Cholesky factor K = L L^T, with a gradient cheaper than through the factor.
 
-A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) the lower triangle
-of X with half of its diagonal. Solves with L depend on K through X alone:
+A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) its lower triangle
+with half of the diagonal:
 
     A = L^-1 R:    dA = -phi(X) A + L^-1 dR
     B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
@@ -10,8 +10,7 @@ of X with half of its diagonal. Solves with L depend on K through X alone:
 2. Each `whiten` adds its share to the gradient of the tangent.
 3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
 
-Solve with `whiten`, not with the factor, whose gradient takes one more product. A tangent of lower
-precision gives L^-1 R rounded once, with gradients in the lower one.
+A tangent of lower precision gives L^-1 R rounded once, with gradients in the lower one.
 """
 
 from __future__ import annotations

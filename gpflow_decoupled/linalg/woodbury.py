@@ -33,7 +33,7 @@ class LowRank(NamedTuple):
 def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
     """Prepare (R R^T + D)^-1; N r^2 + r^3 / 3.
 
-    For R [..., N, r], D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
+    R is [..., N, r], D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
     Cholesky is zero at its pivots: add noise or jitter.
     """
     diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:-1])

@@ -1,9 +1,8 @@
 """Functions drawn from a posterior, for example for Thompson sampling.
 
-A posterior draw is a prior draw plus a correction (Matheron's rule). Read `samples` first, with
-`pathwise_samples`. `prior` draws from the prior; the correction to q(f) is in `basis_correction`,
-with the whitened values of `projection`; the one for a mean on all data in `data_correction`.
-`arrays` has products of draws.
+Read `samples` first, with `pathwise_samples`: a prior draw plus a correction (Matheron's rule).
+`prior` draws from the prior; the correction to q(f) is in `basis_correction`, with the whitened
+values of `projection`; for a mean on all data in `data_correction`. `arrays` has products of draws.
 """
 
 from .prior import PriorDraws, draw_prior

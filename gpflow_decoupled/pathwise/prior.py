@@ -1,8 +1,7 @@
 """Draws from a GP prior: g(x) = phi(x)^T w, features phi of the kernel, w ~ N(0, I).
 
-A stationary kernel is variance E[cos(omega^T (x - x'))], omega drawn from its spectral density
-(Bochner). F draws of omega give 2 F random features (Rahimi & Recht, "Random Features for
-Large-Scale Kernel Machines", 2007)
+F draws of omega from a stationary kernel's spectral density give 2 F random features (Rahimi &
+Recht 2007)
 
     phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
 

@@ -1,9 +1,9 @@
 """The whitened values at a basis's conditioning points that prior draws imply.
 
-A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For a prior draw g
-and eta ~ N(0, I), a function of g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T
-eta has the covariance of the first two terms, at all x jointly (Matheron's rule; Wilson et al.
-2020, arXiv:2002.09309). This eta is
+A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For eta ~ N(0, I), a
+function of a prior draw g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta has
+the covariance of the first two terms (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). This
+eta is
 
 | the basis conditions on | eta |
 |---|---|

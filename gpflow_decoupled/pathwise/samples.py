@@ -47,7 +47,7 @@ class Correction(Protocol):
 class PathwiseSamples:
     """S functions drawn from a posterior by `pathwise_samples`, to call at inputs X [N, D].
 
-    They do not change when the model is trained further, are differentiable in X, and run inside
+    Training the model further does not change them; they are differentiable in X, and run inside
     `tf.function`.
 
     Example::
@@ -122,15 +122,14 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    A draw can be evaluated at any inputs, at linear cost. The prior is approximated by F random
-    frequencies, with an error of the covariance of about variance / sqrt(F) away from the data;
+    A draw can be evaluated at any inputs, at linear cost. F random frequencies approximate the
+    prior, with an error of the covariance of about variance / sqrt(F) away from the data;
     `predict_f_samples` is exact, at N^3.
 
-    Without `data` the draws are of q(f), which is too wide where the mean is on all data. With
-    `data` they are draws of f given all data: prior draws g plus k(x, X) v with (K + D) v = y~ -
-    g(X) - eps, for noise of variance D. Their mean is the model's; their covariance is exact for
-    Gaussian noise, otherwise given q(f)'s sites of positive precision. Mixed latents are
-    independent, as in q(f).
+    Without `data` the draws are of q(f), too wide where the mean is on all data. With `data` they
+    are draws of f given all data, with the model's mean; their covariance is exact for Gaussian
+    noise, otherwise given q(f)'s sites of positive precision. Mixed latents are independent, as in
+    q(f).
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
@@ -146,8 +145,7 @@ def pathwise_samples(
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
     :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
-    Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020 (arXiv:2002.09309); Lin, Antoran,
-    Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
+    Sources: Wilson et al. 2020 (arXiv:2002.09309); Lin et al. 2023 (arXiv:2306.11589).
 
     Example::
 

@@ -1,8 +1,7 @@
 """Observations given their nearest earlier ones in an ordering, for one latent function.
 
-The chain rule writes a Gaussian density as a product of conditionals, one observation given all
-earlier ones. Conditioning on fewer cannot lower a variance, so that for every ordering and every
-choice of earlier neighbours, (N3),
+Conditioning on fewer observations cannot lower a variance, so for every ordering and choice of
+earlier neighbours, (N3),
 
     log|K + D| <= sum_i log tau_i,      tau_i = Var(y_i | its neighbours).
 """
@@ -51,14 +50,13 @@ def ordered_neighbours(
 ) -> np.ndarray:
     """The nearest earlier rows of each row, or of some.
 
-    :param kernel: of one latent function, at whose parameters the rows are near or far.
+    :param kernel: of one latent function; its parameters define near and far.
     :param X: inputs [N, D].
-    :param order: all row numbers [N] in the ordering. In a random one early rows have far
-        neighbours, and together with late ones show all distances.
+    :param order: all row numbers [N]. In a random order neighbours of all distances occur.
     :param count: m.
     :param rows: row numbers [B]; all N if not given.
-    :return: row numbers [B, m], int32, -1 where there are fewer than m. Cost: B N D, or B m log N
-        and N log N by trees in up to eight columns; not differentiable.
+    :return: row numbers [B, m], int32, -1 for none; not differentiable. Cost: B N D, or B m log N
+        and N log N by trees in up to eight columns.
     """
     order = np.asarray(order)
     rank = np.empty_like(order)
@@ -72,9 +70,9 @@ def ordered_neighbours(
 def neighbourhood_covariances(
     kernel: Kernel, X: tf.Tensor, noise: tf.Tensor, rows: tf.Tensor, neighbours: tf.Tensor
 ) -> tf.Tensor:
-    """Covariances [B, m + 1, m + 1] of observations: the neighbours of a row, and the row last.
+    """Covariances [B, m + 1, m + 1] of observations: a row's neighbours, and the row last.
 
-    Parameters as in `conditional_variances`. Neighbours that do not exist say nothing.
+    Parameters as in `conditional_variances`. Absent neighbours carry no information.
     """
     joint = tf.concat([neighbours, rows[:, None]], axis=1)
     there, joint = joint >= 0, tf.maximum(joint, 0)
@@ -95,9 +93,8 @@ def conditional_variances(
     :param noise: the noise variances [N], above zero.
     :param rows: row numbers [B].
     :param neighbours: row numbers [B, m], -1 for none.
-    :return: [B], at least the noise. Cost: B (m^3 / 3 + m^2 D); differentiable once, in the
-        kernel's parameters, X and noise. Memory: a block of rows, which the gradient computes
-        again.
+    :return: [B], at least the noise; differentiable once, in the kernel's parameters, X and noise.
+        Cost: B (m^3 / 3 + m^2 D), memory a block of rows.
 
     Example::
 

@@ -17,16 +17,16 @@ def earlier_neighbours(
     """The rows nearest to each query, among those before its place in an ordering.
 
     Queries at places i with 2^k <= i < 2^(k+1) are searched for among the first 2^(k+1) rows, at
-    least half of which come before them. So an index finds what it needs among the nearest few.
+    least half of which come before them.
 
     :param kernel: of one latent function.
     :param X: inputs [N, D] in the ordering.
     :param queries: inputs [B, D], usually rows of X.
     :param places: [B]: only rows 0 to place - 1 of X come before a query.
     :param count: m, how many neighbours are wanted.
-    :return: rows of X [B, m], int32, all below the `places`; -1 where there are fewer than m. Not
-        differentiable, and outside of a `tf.function` only. Cost: B N D, or N log N for the
-        indexes and B m log N for the search.
+    :return: rows of X [B, m], int32, below the `places`; -1 for none. Not differentiable, nor
+        inside a `tf.function`. Cost: B N D, or N log N for the indexes and B m log N for the
+        search.
 
     Example::
 

@@ -1,8 +1,7 @@
 """Covariance matrices of many neighbourhoods at once, with their gradient written out.
 
-Each neighbourhood is moved so that its last row is the origin. A stationary kernel does not see
-that, and squared distances by one product, |a|^2 + |b|^2 - 2 a^T b, then lose digits in proportion
-to the size of the neighbourhood and not to its distance from the origin.
+Each neighbourhood is moved so that its last row is the origin: squared distances then lose digits
+in proportion to its size, not to its distance from the origin.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
 
     :param kernel: of one latent function.
     :param X: the inputs [B, n, D] of the neighbourhoods.
-    :return: [B, n, n], without jitter. Cost: B n^2 D. For Matern and squared exponential kernels it
-        can be differentiated once, by symmetric gradients alone: those of functions of a symmetric
-        matrix, as `linalg.neighbours.conditional` is.
+    :return: [B, n, n], without jitter. Cost: B n^2 D. Matern and squared exponential kernels can be
+        differentiated once, by symmetric gradients only.
 
     Example::
 
@@ -67,8 +65,8 @@ def _square_distances(scaled: tf.Tensor) -> tf.Tensor:
 
 
 def _matern12(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """k = variance e^-r and dk/dr2 = -k / (2 r), which is only ever multiplied by differences: it
-    is set to zero where they vanish.
+    """k = variance e^-r and dk/dr2 = -k / (2 r), zero where distances vanish, as it multiplies
+    differences.
     """
     distance = tf.sqrt(squares)
     values = variance * tf.exp(-distance)

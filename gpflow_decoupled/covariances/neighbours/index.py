@@ -53,9 +53,9 @@ class RowIndex(abc.ABC):
         :param queries: inputs [B, D].
         :param count: m, how many rows are wanted.
         :param first: [B], int: only rows 0 to first - 1 are searched; all if not given.
-        :param itself: [B], int: a row that is left out, for instance the query itself.
-        :return: row numbers [B, m], int32, -1 where there are fewer than m. Cost: B N D, or B m
-            log N by a tree. Memory beyond the result: one block of distances.
+        :param itself: [B], int: a row to leave out, for instance the query itself.
+        :return: row numbers [B, m], int32, -1 for none. Cost: B N D, or B m log N by a tree.
+            Memory: one block of distances.
 
         Example::
 
@@ -79,10 +79,9 @@ class RowIndex(abc.ABC):
 def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
     """An index of the rows of X [N, D] by what is near for this kernel at its present parameters.
 
-    Stationary kernels that depend on the distance alone: the distance in inputs divided by the
-    lengthscales, by a k-d tree in few columns and by blocks of products otherwise or inside a
-    `tf.function`. All others, among them sums and products: the squared prior correlation
-    k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
+    Stationary kernels of the distance alone: distance in inputs divided by lengthscales, by a k-d
+    tree in few columns, otherwise or inside a `tf.function` by blocks of products. All others: the
+    squared prior correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
 
     :param kernel: of one latent function.
     :param X: [N, D].
@@ -105,8 +104,7 @@ def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
 class _ScaledIndex(RowIndex):
     """Rows by the distance in scaled inputs.
 
-    They are ranked in single precision, by |b|^2 - 2 a^T b about the mean of all rows; a few more
-    than are wanted are kept, and chosen from in full precision.
+    Ranked in single precision by |b|^2 - 2 a^T b about the mean; the best few are compared in full.
     """
 
     def __init__(self, kernel: IsotropicStationary, X: tf.Tensor) -> None:
@@ -180,7 +178,7 @@ def _best(closeness: tf.Tensor, rows: tf.Tensor, count: int, limits: tf.Tensor) 
 def _by_blocks(
     of_block: OfBlock, queries: tf.Tensor, first: tf.Tensor | None, width: int
 ) -> tf.Tensor:
-    """`of_block` of queries [B, D] and limits [B], by blocks of the same number of rows each."""
+    """Apply `of_block` to queries [B, D] and limits [B], by blocks of equal size."""
     size = max(1, min(_BLOCK, _ENTRIES // max(width, 1)))
     if first is None:
         first = tf.fill([tf.shape(queries)[0]], np.iinfo(np.int32).max)
@@ -191,8 +189,8 @@ def _by_blocks(
 def _by_tree(
     tree: cKDTree, queries: np.ndarray, count: int, first: np.ndarray | None
 ) -> np.ndarray:
-    """[B, m] from a k-d tree; where `first` [B] limits the rows, more and more of them are asked
-    for until enough are within the limits.
+    """[B, m] from a k-d tree; where `first` [B] limits the rows, more are asked for until enough
+    are.
     """
     if first is None:
         return _query(tree, queries, count)
@@ -211,7 +209,7 @@ def _by_tree(
 
 
 def _query(tree: cKDTree, queries: np.ndarray, count: int) -> np.ndarray:
-    """[B, m]; SciPy drops the last axis for m = 1 unless it is given a list."""
+    """[B, m]; SciPy drops the last axis for m = 1 unless given a list."""
     return tree.query(queries, range(1, count + 1))[1]
 
 

@@ -1,11 +1,10 @@
 """A sparse factor of the inverse covariance of observations, from their earlier neighbours.
 
-With b_i and tau_i the weights and the variance of observation i given its neighbours, (N8),
+With weights b_i and variance tau_i of observation i given its neighbours, (N8),
 
     U_ii = tau_i^-1/2,      U_ic = -tau_i^-1/2 b_i^T
 
-has U^T U close to (K + D)^-1, and U (K + D) U^T has a unit diagonal. In conjugate gradients it is a
-preconditioner whose iterations hardly depend on the noise.
+has U^T U close to (K + D)^-1: a preconditioner whose iterations hardly depend on the noise.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ENTRIES = 8_000_000
 
 
 class InverseFactor(NamedTuple):
-    """U, applied outside of a `tf.function` alone; N m operations a column.
+    """U, not inside of a `tf.function`; N m operations a column.
 
     Example::
 
