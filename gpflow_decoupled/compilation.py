@@ -1,6 +1,4 @@
-"""Compilation of functions that run many times: `tf.function`, without AutoGraph where the code
-allows it.
-"""
+"""Compilation of functions that run many times."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ Outcome = TypeVar("Outcome")
 class Compiled(Generic[Arguments, Result]):
     """A `tf.function` that uses AutoGraph only if kernel, likelihood or mean function need it.
 
-    AutoGraph takes five of the six seconds of a first training step, and changes nothing unless
+    AutoGraph takes five of the six seconds of a first training step, and matters only where
     Python's `if`, `while`, `for` or `assert` is applied to a tensor. TensorFlow refuses such a
     statement while tracing; the function is then traced again with AutoGraph.
 
-    :param function: a function of tensors without side effects, because it may be traced twice.
+    :param function: of tensors, without side effects, because it may be traced twice.
     :param options: of `tf.function`, for example `reduce_retracing` or `input_signature`.
     """
 
@@ -46,8 +44,8 @@ class Compiled(Generic[Arguments, Result]):
         return self._use(lambda graph: graph.get_concrete_function(*arguments))
 
     def bind(self, *arguments: tf.Tensor) -> None:
-        """Trace the graph for these tensors, to which calls with the same shapes and types then go
-        straight.
+        """Trace the graph for these tensors; calls with the same shapes and types then go straight
+        to it.
 
         TensorFlow's search takes 0.1 to 0.2 ms a call, a sixth of a small training step.
         """
@@ -91,8 +89,8 @@ def _kinds_of(tensors: tuple) -> list:
 def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     """A branch of `tf.cond` that is hardly ever taken, as a single call in the graph.
 
-    TensorFlow writes branches in line and hands dead values through all their operations: three
-    took a fifth of a small training step.
+    TensorFlow writes branches in line and hands dead values through their operations: three took a
+    fifth of a small training step.
 
     :param branch: a function without arguments that returns tensors; it may write to variables.
     """

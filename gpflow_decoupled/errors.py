@@ -37,8 +37,7 @@ class RunRecord(Protocol):
 class DataError(ValueError):
     """Unusable data, inducing points or settings; raised before any computation.
 
-    Only a `tf.data.Dataset` may fail during training; `result` is then the record of the steps
-    before the bad batch.
+    Only a `tf.data.Dataset` may fail during training; `result` then records the steps before.
 
     Example::
 

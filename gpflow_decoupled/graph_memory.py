@@ -1,18 +1,15 @@
 """Memory of compiled functions: a graph goes when the function that was traced goes.
 
-Two tables of the libraries keep every graph for the life of the process, without a public way to
-remove an entry:
+Two tables keep every graph for the life of the process, without a public way to remove an entry:
 
-- TensorFlow's registry of gradients has an entry for each `tf.custom_gradient` in a graph, which
-  refers to tensors of that graph.
-- All bijectors of TensorFlow Probability share a cache, whose entries live as long as an output and
-  hold its input. In a graph the input keeps the output alive.
+- TensorFlow's registry of gradients refers to tensors of the graph of each `tf.custom_gradient`.
+- TensorFlow Probability's cache of bijectors holds the input of each living output; in a graph the
+  input keeps the output alive.
 
-So a process would grow by 22 MB for each `fit(model, data, steps=2)` of a new `ODVGP` with 20
-points of either kind; with `tidy` after each trace it does not grow (840 MB after 5 and after 25 of
-them, against 924 and 1,360). `tidy` relies on private names of both libraries, all of them in
+A process would grow by 22 MB for each `fit(model, data, steps=2)` of a new `ODVGP` with 20 points;
+with `tidy` after each trace it does not. `tidy` relies on private names of both libraries, in
 `_registry`, `_graph_of` and `_cache`. `untidied` tries them on a tiny graph at import, in 30 ms,
-and the package warns where a release has changed them: memory then grows, and nothing else happens.
+and the package warns where a release has changed them: memory then grows, nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from .user_warnings import warn_user
 
 
 def last_gradient() -> str | None:
-    """The name of the gradient that was registered last, to be handed to `tidy` after a trace."""
+    """Name the gradient registered last, for `tidy` after a trace."""
     return next(reversed(_registry()), None)
 
 
@@ -95,8 +92,8 @@ def _cache() -> MutableMapping:
 def _keep_with_graphs(name: str) -> None:
     """Let a registered gradient live as long as the graph it was made in, or one around it.
 
-    The graph may outlive the function that was traced: `tfp.math.lbeta` is itself a `tf.function`,
-    traced by its first user and used by all later ones.
+    The graph may outlive the function traced: `tfp.math.lbeta` is itself a `tf.function`, traced by
+    its first user and used by all later ones.
     """
     entry = _registry()[name]
     gradient = entry.get("type")

@@ -1,8 +1,5 @@
-"""The rule for arguments: which arrays and numbers are taken, converted or refused.
-
-Arrays, data frames and tensors keep their dtype, which must be the model's; numbers in lists take
-the model's dtype. Labels may be integers or booleans. Inside a `tf.function` only types and static
-shapes are checked.
+"""The rule for arguments: arrays, data frames and tensors keep their dtype, which must be the
+model's; numbers in lists take it.
 """
 
 from __future__ import annotations
@@ -47,7 +44,6 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
     :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
     :param name: its name in messages, for example "X".
     :param dtype: the model's, for numbers in lists; GPflow's default float if not given.
-    :raises DataError: for masked entries, sparse or ragged arrays, and non-numbers.
 
     Example::
 
@@ -108,7 +104,6 @@ def check_type(
     :param name: its name in messages.
     :param dtype: the model's; GPflow's default float if not given.
     :param labels: accept integers and booleans too.
-    :raises DataError: with the cast that helps.
 
     Example::
 
@@ -152,7 +147,6 @@ def as_inputs(
     :param name: its name in messages.
     :param num_dims: D, the model's number of columns; None takes any.
     :param dtype: the model's.
-    :raises DataError: for unusable inputs, and another number of columns.
 
     Example::
 
@@ -244,7 +238,6 @@ def check_whole(low: int, **values: object) -> None:
 
     :param low: the least number.
     :param values: the values, by the name of their argument.
-    :raises DataError: unless each is a whole number of at least `low`.
 
     Example::
 
@@ -260,7 +253,6 @@ def check_rate(high: float = math.inf, **values: object) -> None:
 
     :param high: the largest number.
     :param values: the values, by the name of their argument.
-    :raises DataError: unless each is finite, above 0 and at most `high`.
 
     Example::
 

@@ -174,7 +174,6 @@ def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> Affi
 
     :param A: [D, D], not singular.
     :param structure: "full", "lower", "lu" or "low_rank", of rank k = `rank` up to D.
-    :raises DataError: for a matrix that is not square, not finite or singular, or a rank below 1.
     """
     check_option("structure", structure, STRUCTURES)
     A = np.asarray(A, dtype=default_float())

@@ -1,8 +1,7 @@
 """`build`: a model from data and the name of a likelihood.
 
-`choice.py` decides by the number of rows and reports it; read it first. `likelihoods.py` has the
-names of likelihoods, `sparse.py` chooses inducing points, `kernels.py` a kernel; `report.py` prints
-the choice.
+`choice` decides by the number of rows and reports it; read it first. `likelihoods` has the names of
+likelihoods, `sparse` chooses inducing points, `kernels` a kernel; `report` prints the choice.
 """
 
 from .choice import NUM_INDUCING, NUM_MEAN_POINTS, build

@@ -71,36 +71,33 @@ def build(
     X is standardised unless you pass a kernel, which is in units of X; indices, and columns of 0
     and 1 that stand for words, booleans and gaps, never are. Y is standardised if it is f plus
     noise ("gaussian", "student_t", "laplace"). Without inducing points "gaussian" has a noise for
-    each output. Predictions are in the units of X and Y, and
-    `model.model` is the model inside. If the mean of
-    Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant mean function
-    starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
+    each output. Predictions are in the units of X and Y, and `model.model` is the model inside. If
+    the mean of Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant
+    mean function starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
     :param X: inputs [N, D] in their units; or a data frame, whose columns are encoded by the rules
         of `training.tables.Column`, printed, and remembered by name.
-    :param Y: observations [N, P] or [N] in their units, or the names of columns of a data frame X.
+    :param Y: observations [N, P] or [N] in their units, or names of columns of a data frame X.
         Labels are 0 and 1 for "bernoulli" and "probit", 0, 1, ..., C - 1 for "multiclass"; words,
-        and labels of a data frame, are numbered in their order, `model.table.classes`. Rows of a
-        frame without Y are left out, and counted.
+        and labels of a data frame, are numbered in order, `model.table.classes`. Rows of a frame
+        without Y are left out.
     :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
-        likelihood (copied), of standardised Y where Y is standardised. One whose parameters are
-        functions of X is in units of X, as a kernel.
+        likelihood (copied), of standardised Y where Y is standardised, and of X in its units if its
+        parameters are functions of X.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
-        `scale` says otherwise, so that lengthscales, periods and change points are those you know;
-        its variance is that of standardised Y where Y is standardised. By default Matern 5/2 with
-        one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, trains
+        `scale` says otherwise, and of standardised Y where Y is standardised. By default Matern 5/2
+        with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, trains
         nearest-neighbour GPs with Matern 5/2, 1/2, 3/2 and squared exponential kernels for some
         seconds each, then the best on inputs by their ranks (`training.NormalScores`), and takes
         the best leave-one-out score.
-    :param scale: which of the data are standardised: "X", "Y", "both", "neither"; by default by the
-        rule above. Y never is where it is no f plus noise.
+    :param scale: the data to standardise: "X", "Y", "both", "neither"; by default by the rule
+        above. Y never is unless it is f plus noise.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
     :param seed: of the choice of points, rows of X of greatest conditional variance.
-    :param seconds: of `kernel="auto"`, after which it tries no other candidate; each takes some
-        five seconds of a core.
+    :param seconds: of `kernel="auto"`, after which it tries no other candidate.
     :param verbose: False prints nothing.
     :return: the model, for `gpflow_decoupled.fit`.
     :raises DataError: for unusable data, labels outside of the support, and invalid counts.
@@ -192,7 +189,7 @@ def _scaling(
     kernel: Kernel | Callable[[int], Kernel] | str | None,
     likelihood: str | Likelihood,
 ) -> dict[str, bool]:
-    """The arguments of `Standardized` that say which of X and Y are scaled."""
+    """The arguments of `Standardized` for scaling of X and Y."""
     own = _in_units(kernel, likelihood)
     return {
         "scale_outputs": has_scale_by_name(likelihood) and scale not in ("X", "neither"),
@@ -201,14 +198,14 @@ def _scaling(
 
 
 def _unscaled(table: Table, scale: str | None) -> np.ndarray:
-    """True for the columns of X that are not scaled, [D] or []."""
+    """True for columns of X that are not scaled, [D] or []."""
     if scale in ("Y", "neither"):
         return np.array(True)
     return np.array(False) if table.measured is None else ~table.measured
 
 
 def _check_auto(likelihood: Likelihood) -> None:
-    """Refuse other noise than Gaussian for the choice of a kernel; raises `DataError`."""
+    """Raise `DataError` for other noise than Gaussian with `kernel="auto"`."""
     if type(likelihood) is not Gaussian:
         raise DataError(
             f'kernel="auto" compares nearest-neighbour GPs with Gaussian noise, and the likelihood'
@@ -218,14 +215,14 @@ def _check_auto(likelihood: Likelihood) -> None:
 
 
 def _start_noise(likelihood: Gaussian, variance: float) -> None:
-    """Let a single trainable noise variance start from the one that the chosen kernel found."""
+    """Start a single trainable noise variance at the one of the chosen kernel."""
     own = likelihood.variance
     if isinstance(own, gpflow.Parameter) and own.trainable and int(tf.size(own)) == 1:
         own.assign(max(variance, 1.01 * float(likelihood.variance_lower_bound)))
 
 
 def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
-    """Whether an `NNGP` takes both."""
+    """True if an `NNGP` takes both."""
     mixes = isinstance(kernel, MultioutputKernel) and not isinstance(
         kernel, (SharedIndependent, SeparateIndependent)
     )
@@ -252,7 +249,7 @@ def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None
 
 
 def _in_units(kernel: object, likelihood: object) -> bool:
-    """Whether a part that the user hands over reads X, so that X stays in its units."""
+    """True if the caller's kernel or likelihood reads X, so that X stays in its units."""
     reads = isinstance(likelihood, Likelihood) and any(
         isinstance(part, Function) for part in vars(likelihood).values()
     )
@@ -260,7 +257,7 @@ def _in_units(kernel: object, likelihood: object) -> bool:
 
 
 def _check_points(beta: int, gamma: int | str) -> None:
-    """Refuse numbers of inducing points and mean points that are none; raises `DataError`."""
+    """Raise `DataError` for invalid numbers of inducing points and mean points."""
     check_whole(1, num_inducing=beta)
     if isinstance(gamma, str) and gamma != ON_DATA:
         raise DataError(

@@ -54,10 +54,9 @@ class KernelChoice:
     scores: Mapping[str, float]
     """Mean leave-one-out log density of 1,000 rows in nats, by candidate."""
     normal_scores: bool = False
-    """Whether the kernel is of inputs by their ranks, see `training.NormalScores`."""
+    """True for a kernel of inputs by their ranks, see `training.NormalScores`."""
 
     def __str__(self) -> str:
-        """The scores in one line."""
         scores = ", ".join(f"{name} {score:.3f}" for name, score in self.scores.items())
         inputs = " of inputs by their ranks" if self.normal_scores else ""
         return f"kernel {self.name}{inputs}, by the leave-one-out log density ({scores});"
@@ -74,15 +73,14 @@ def choose_kernel(
 ) -> KernelChoice:
     """Train a nearest-neighbour GP with each kernel for a few seconds, and compare their scores.
 
-    A kernel that is too smooth for the data may learn a tiny noise and intervals that are far too
-    narrow, which the leave-one-out score of rows outside of the training shows. The best kernel is
-    then tried on the normal scores of the inputs.
+    The leave-one-out score of rows outside of the training shows kernels with far too narrow
+    intervals. The best kernel is then tried on the normal scores of the inputs.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised observations [N, P].
     :param seed: of the rows.
-    :param seconds: after which no other candidate is tried, and no iteration begins.
-    :param fixed: for each column, whether normal scores leave it alone, [D].
+    :param seconds: limit, after which no candidate and no iteration begins.
+    :param fixed: [D], true for columns that normal scores leave alone.
     :param progress: show a line with the kernels.
     :raises DataError: for seconds that are no positive number.
     :return: the choice. Cost: five short runs of `NeighbourRounds`, whatever N is, and searches.
@@ -135,10 +133,10 @@ def _short_run(
 
 
 def _in_sight(model: NNGP) -> Kernel:
-    """A copy of the kernel from which training can start.
+    """Copy the kernel so that training can start from it.
 
-    The lengthscale of an irrelevant column has left the range of the column by orders of magnitude.
-    It stays irrelevant at 50 ranges, where a gradient can still bring it back.
+    The lengthscale of an irrelevant column may be orders of magnitude beyond its range; at 50
+    ranges a gradient can still bring it back.
     """
     kernel = gpflow.utilities.deepcopy(model.kernel)
     ranges = np.ptp(model.data[0].numpy(), axis=0)
@@ -148,5 +146,5 @@ def _in_sight(model: NNGP) -> Kernel:
 
 
 def _above_floor(likelihood: gpflow.likelihoods.Gaussian) -> float:
-    """The noise variance, a little above its lower bound, which no Parameter takes as its value."""
+    """The noise variance, slightly above its lower bound, which a Parameter cannot equal."""
     return max(float(likelihood.variance.numpy()), 1.01 * float(likelihood.variance_lower_bound))

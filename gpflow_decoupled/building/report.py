@@ -1,4 +1,4 @@
-"""The lines that `build` prints: what it has chosen, and why."""
+"""The lines that `build` prints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def can_initialize(model: GPModel) -> bool:
 
 
 def _scaled(model: Standardized) -> str:
-    """The arrays that are standardised, and those that are not."""
+    """Describe the arrays that are standardised, and the others."""
     if isinstance(model.inputs, NormalScores):
         return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))

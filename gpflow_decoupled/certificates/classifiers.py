@@ -141,10 +141,7 @@ def predict_labels(
 
 
 def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation [N] of f at X [N, D], mean function included; by blocks of rows.
-
-    :raises NumericalError: if they are not finite.
-    """
+    """Mean and standard deviation [N] of f at X [N, D], with the mean function."""
     parts = [model.predict_f(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)]
     mean, variance = (
         np.concatenate([np.asarray(part, float)[:, 0] for part in column]) for column in zip(*parts)
@@ -218,9 +215,7 @@ def _columns(model: GPModel) -> int | None:
 
 
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return mean / deviation [N]; minus infinity where both are zero: undecided points are
-    errors.
-    """
+    """Return mean / deviation [N]; minus infinity where both are zero, an error."""
     certain = deviation == 0.0
     return np.where(
         certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation)

@@ -1,6 +1,4 @@
-"""The assumption of a certificate: the prior (kernel and mean function) is independent of the
-sample.
-"""
+"""The assumption of a certificate: the prior is independent of the sample."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Certificates of a Gaussian posterior of weights, f(x) = phi(x)^T w, for example of a last
-layer.
-"""
+"""Certificates of a Gaussian posterior of weights, for example of a last layer."""
 
 from __future__ import annotations
 

@@ -52,7 +52,6 @@ def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likeliho
     :param X: inputs [..., N, D].
     :param name: its name in messages.
     :param parts: of the model, see `indices_of`.
-    :raises DataError: naming the entry, the reader and the range.
     """
     found = indices_of(*parts)
     values = X if isinstance(X, np.ndarray) else tf.get_static_value(X) if found else None

@@ -36,11 +36,7 @@ MULTIOUTPUT_INDUCING = (
 
 
 def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
-    """Return (kernel, inducing variable, ...) per latent, or one such tuple if all are shared.
-
-    :raises NotImplementedError: for fully correlated outputs.
-    :raises DataError: if kernel and inducing variables have different numbers of latents.
-    """
+    """Return (kernel, inducing variable, ...) per latent, or one such tuple if all are shared."""
     if isinstance(kernel, MultioutputKernel):
         columns = [list(kernel.latent_kernels)]
     else:

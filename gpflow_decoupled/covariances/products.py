@@ -73,7 +73,6 @@ def kernel_product(
         results. A product sends 8 N R bytes, its gradient 8 N (D + R), or other kernels' Parameter
         gradients.
     :raises WorkerError: if another worker of the group fails or is gone.
-    :raises DataError: if V is not [M, R] with a static R.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
     """
     X, V = tf.convert_to_tensor(X), tf.convert_to_tensor(V)

@@ -1,10 +1,10 @@
 """Diagnostics of data, model and bound, before, in and after a run.
 
-Before: `scales.py` compares Y with prior and noise, `lengthscales.py` X with the kernel, and
-`start.py` finds hyperparameters. In it: `failure.py` explains a failed step,
-`unusable_observation.py` names the row that makes a bound infinite. After it: `fall.py` warns of a
-bound that fell, `accuracy.py` of inaccurate expected log densities, with `integrals.py`. Models
-need `moments(data)` and `expected_log_densities(moments, data)` only. Read `accuracy.py` first.
+Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel, and `start`
+finds hyperparameters. During: `failure` explains a failed step, `unusable_observation` names the
+row that makes a bound infinite. After: `fall` warns of a bound that fell, `accuracy` of inaccurate
+expected log densities, with `integrals`. Models need `moments(data)` and
+`expected_log_densities(moments, data)` only.
 """
 
 from .accuracy import warn_of_quadrature

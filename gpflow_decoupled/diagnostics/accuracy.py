@@ -1,4 +1,4 @@
-"""A check at the end of a run: whether the expected log densities in its bound are accurate."""
+"""A check of the expected log densities in a bound, at the end of a run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None =
     """Warn if expected log densities in the bound of a run are not accurate at its q(f).
 
     At most 2048 observations are checked. Not checked are models without `moments`, likelihoods
-    with more than two latents per observation except `MultiClass`, estimates from draws, and priors
-    of weights that are not Gaussian. Cost: a prediction.
+    with more than two latents per observation except `MultiClass`, estimates from draws, and
+    non-Gaussian priors of weights. Cost: a prediction.
 
     :param elbo: the bound that the run reports, in nats.
     :param data: X [N, D] and Y [N, P], or some rows, for a model that does not own them.
@@ -96,7 +96,7 @@ def _complaint(
 
 
 def _uses_nodes(model: CheckedPredictions, sample: RegressionData) -> bool:
-    """True if more nodes can change anything: not so for closed forms."""
+    """True if more nodes can change anything, unlike for closed forms."""
     ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)
     trial = Moments(*mix_outputs(model.kernel, 0.3 * ones, ones))
     coarse, fine = (
@@ -112,9 +112,7 @@ def _by_doubling(
     usual: np.ndarray,
     number: int,
 ) -> tuple[np.ndarray, int]:
-    """Double the frequencies or points until nothing changes: the expectations [n] then, and how
-    often.
-    """
+    """Double the frequencies or points until the expectations [n] settle; also return how often."""
     last, allowed = usual, _allowed(number)
     for doublings in range(1, _DOUBLINGS + 1):
         fine = model.expected_log_densities(at, sample, doublings=doublings).numpy()
@@ -134,7 +132,7 @@ def _where(
 def _advice(
     likelihood: gl.Likelihood, where: tuple[tf.Tensor, ...], accurate: np.ndarray, number: int
 ) -> str:
-    """The remedy: enough nodes for this q(f), or a likelihood that needs none."""
+    """Advise enough nodes for this q(f), or a likelihood that needs none."""
     for nodes in _MORE:
         error = with_nodes(likelihood, nodes).variational_expectations(*where).numpy() - accurate
         if number * abs(float(np.mean(error))) <= 0.1 * _allowed(number):

@@ -1,4 +1,4 @@
-"""Why a step failed, as an error that names the cause."""
+"""Errors of failed steps, with the cause."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def explain(
 ) -> NumericalError:
     """Return the error for a failed step.
 
-    It blames, in this order: rows of the batch X [B, D], Y [B, P] that are not finite, a matrix
-    without a Cholesky factor, and else the posterior precision or a gradient.
+    In this order: rows of the batch X [B, D], Y [B, P] that are not finite, a matrix without a
+    Cholesky factor, the posterior precision or a gradient.
 
     :param matrices: the step's factorised matrices, by name.
     """
@@ -55,5 +55,5 @@ def explain(
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:
-    """Add the number of the step to an error, and that the model was restored."""
+    """Add to an error the number of the step, and that the model was restored."""
     return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)

@@ -1,8 +1,4 @@
-"""Expected log densities to full accuracy, as a check of quadrature with fixed nodes.
-
-All Gauss-Hermite nodes may miss a likelihood much narrower than q(f). Nodes are doubled and, where
-that changes anything, panels halved until each is resolved.
-"""
+"""Expected log densities to full accuracy: nodes are doubled and, where needed, panels halved."""
 
 from __future__ import annotations
 

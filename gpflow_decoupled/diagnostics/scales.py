@@ -1,8 +1,4 @@
-"""Compare the scales of data and model, before training.
-
-`warn_of_scales` compares Y with prior and noise, and X with the lengthscales. `check_digits`
-refuses a noise below the round-off of the prior.
-"""
+"""Compare the scales of data and model, before training."""
 
 from __future__ import annotations
 
@@ -27,13 +23,14 @@ from .lengthscales import complaints_of_inputs
 _FEWEST, _SAMPLE = 10, 10_000
 """Rows below which nothing is typical; rows that Y is judged by."""
 _LARGE, _SMALL = 5.0, 0.02
-"""Deviations of Y from the prior mean that are far off: above the one in standard deviations of
-kernel and noise together, below the other in those of the noise. A kernel variance that is too
-large is a vague prior, and does no harm.
+"""Deviations of Y from the prior mean that are far off: above `_LARGE` standard deviations of
+kernel and noise together, or below `_SMALL` standard deviations of the noise. A kernel variance
+that is too large is a vague prior, and does no harm.
 
 Adam adds at most some 60 to a variance in 2,000 steps, but divides it by any factor. On a sine with
 defaults, intervals of 95 % cover 95 % after 1,000 steps at a ratio of 3.5, 82 % at 7 and 52 % at
-13; at a twentieth of the noise they cover 97 %. """
+13; at a twentieth of the noise they cover 97 %.
+"""
 _MEDIAN = 0.455
 """Of the square of a standard normal variable."""
 _PLUS_NOISE = (Gaussian, StudentT, Laplace)
@@ -48,7 +45,7 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) 
     """Warn if prior and noise cannot explain the size of Y, or lengthscales do not fit X.
 
     X is [N, D], Y [N, P], all data or a minibatch. Fewer than 10 rows and constant columns are not
-    judged; large data are sampled.
+    judged.
     """
     if len(X) < _FEWEST:
         return
@@ -59,10 +56,8 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) 
 def check_digits(model: GPModel, X: tf.Tensor) -> None:
     """Refuse a noise variance below the round-off of the prior variance.
 
-    Sums of the two would be round-off, and a bound may lie above the evidence. Only a single noise
+    Their sum would be round-off, and a bound may lie above the evidence. Only a single noise
     variance of a `Gaussian` is checked, at inputs X [n, D].
-
-    :raises DataError: if the ratio is beyond the digits of the model's type, 4.5e15 for float64.
     """
     variance = single_noise_variance(model.likelihood)
     beta = getattr(getattr(model, "basis", None), "beta", None)

@@ -1,4 +1,4 @@
-"""Name the observation that makes a bound infinite or NaN, with its likelihood and a remedy."""
+"""Name the observation that makes a bound infinite or NaN, with a remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unusable_observation(
 ) -> NumericalError | None:
     """Return the error for the first observation whose expected log density is not finite.
 
-    Tried are the given moments, the model's q(f), and for some models the prior.
+    Tries the given moments, the model's q(f), and for some models the prior.
 
     :param data: X [N, D] and Y [N, P], or None for a model that owns them.
     :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
@@ -61,9 +61,9 @@ def unusable_observation(
 
 @contextmanager
 def naming_observation(model: object, moments: Callable[[], _Pair] | None = None) -> Iterator[None]:
-    """Make a `NumericalError` raised inside name the observation that causes it, if any.
+    """Make a `NumericalError` raised inside name the observation at fault, if any.
 
-    :param moments: computes the moments of f at the start of the run; called after an error only.
+    :param moments: computes the moments of f at the start of the run, after an error only.
     """
     try:
         yield
@@ -75,7 +75,7 @@ def naming_observation(model: object, moments: Callable[[], _Pair] | None = None
 def _places(
     model: CheckedPredictions, data: RegressionData | None, moments: _Pair | None
 ) -> Iterator[tuple[RegressionData, Callable[[], Moments]]]:
-    """Where to look, in this order: the observations, and a function that computes f there."""
+    """Places to check, in order: observations, and a function for moments of f there."""
     own = getattr(model, "data", None)
     here = own if data is None else data
     if here is None:
@@ -124,7 +124,7 @@ def _error(
 
 
 def _unusable(values: np.ndarray) -> np.ndarray:
-    """Which expected log densities [N] are infinite, NaN, or too large to compute with."""
+    """Mark expected log densities [N] that are infinite, NaN, or too large to compute with."""
     return ~(np.abs(values) < _TOO_LARGE)
 
 

@@ -37,7 +37,6 @@ def frequency_sum_expectation(
     :param T: number of frequencies (A13). 64 give 1e-10 for light tails, R <= 10; T must grow in
         proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
-    :raises DataError: for a site without transform, or fewer than two frequencies.
     """
     check_projections(y, site)
     transform, reference = site.kernel, site.gauss

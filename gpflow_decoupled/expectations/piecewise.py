@@ -45,10 +45,7 @@ class Pieces(NamedTuple):
 
 @cache
 def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
-    """Return the best or the convex bound; about a second for 20 pieces, then cached.
-
-    :raises DataError: unless the number is even and at least 4.
-    """
+    """Return the best or the convex bound; about a second for 20 pieces, then cached."""
     if number < 4 or number % 2:
         raise DataError(
             f"number={number}: the number of quadratic pieces must be even and at least 4."

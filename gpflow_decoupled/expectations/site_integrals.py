@@ -96,9 +96,7 @@ class SiteGroup(NamedTuple):
 
 
 def frequencies_for(base: Base) -> int:
-    """The number T of frequencies for a base distribution: 64 for light tails, more for heavier
-    ones.
-    """
+    """The number T of frequencies that a base distribution needs: 64 for light tails."""
     reach = _usual_reach(base)
     return int(min(64 * math.ceil(1.35 * reach / _LIGHT_TAIL), 512))
 

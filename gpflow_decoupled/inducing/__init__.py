@@ -1,8 +1,8 @@
 """Choice and checks of inducing points, and weights as inducing variables.
 
 Read `select` (choice of points from data) first. `checks` refuses unusable points, `variables`
-makes GPflow's inducing variables of arrays, and `weights` with `linear_kernel` turn sparse
-inference into inference in weight space.
+makes GPflow's inducing variables of arrays, `weights` with `linear_kernel` do inference in weight
+space.
 """
 
 from .checks import check_disjoint, check_inducing

@@ -85,10 +85,7 @@ def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) 
 def read(
     Z: ArrayLike | TensorType, name: str
 ) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
-    """Return values [M, D] (None inside a `tf.function`), static shape and dtype of an array.
-
-    :raises DataError: for anything but an array of numbers, named by `name`.
-    """
+    """Return values [M, D] (None inside a `tf.function`), static shape and dtype of an array."""
     tensor = tf.convert_to_tensor(as_array(Z, name))
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
         raise DataError(

@@ -1,9 +1,7 @@
 """Choice of inducing points: random, k-means, or greedy conditional variance.
 
-Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) takes the row of X with the
-largest prior variance given f at the rows before, a pivoted Cholesky of k(X, X). With the residual
-kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') it chooses gamma given beta (Salimbeni
-et al., NeurIPS 2018).
+Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) is a pivoted Cholesky of k(X,
+X); with the residual kernel it chooses gamma given beta (Salimbeni et al., NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -196,7 +194,6 @@ def _pool(
 
 
 def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-    """The distinct rows of X that are not in `given`, in order."""
     X = X[first_equal_row(X) == np.arange(len(X))]
     return X if given is None else X[~rows_in(X, given)]
 

@@ -58,7 +58,7 @@ def as_inducing(
 def fixed_points(X: ArrayLike) -> InducingPoints:
     """Return inputs [N, D] as points that are never trained, even by `gpflow.set_trainable`.
 
-    With moved inputs, the posterior would not be one of the data, nor the bound a bound.
+    With moved inputs the posterior would be of other data.
     """
     values = tf.constant(np.asarray(X, default_float()))
     points = InducingPoints(

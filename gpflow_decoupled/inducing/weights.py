@@ -102,8 +102,6 @@ def weight_counts(kernel: Kernel, total: int) -> list[int]:
     """The number of weights of each term of a linear kernel.
 
     A `Linear` kernel with a single variance takes the rest of `total`.
-
-    :raises DataError: if the terms need another total, or several have no number.
     """
     known = [_own_count(part) for part in weight_parts(kernel)]
     missing = [place for place, count in enumerate(known) if count is None]

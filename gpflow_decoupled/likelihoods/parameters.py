@@ -30,7 +30,6 @@ def constant_parameter(
     """Return a Parameter as a tensor that broadcasts to [N, L].
 
     :param positive: require values above 0.
-    :raises DataError: for a function of the inputs, and values that are not finite or not above 0.
     """
     if isinstance(parameter, Function):
         raise DataError(
@@ -57,10 +56,7 @@ def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Ten
 
 
 def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
-    """Return a positive Parameter of the shape of `value`; a Parameter is returned, and shared.
-
-    :raises DataError: for values not above GPflow's least scale, by default 1e-6.
-    """
+    """Return a positive Parameter of the shape of `value`; a Parameter is returned, and shared."""
     if isinstance(value, Parameter):
         return value
     least = default_likelihood_positive_minimum()

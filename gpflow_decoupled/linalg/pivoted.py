@@ -55,7 +55,6 @@ def pivoted_cholesky(
     :param tolerance: stop when the largest residual is at most this; by default 100 machine
         epsilons of the largest diagonal entry.
     :return: pivots, factor, residual. Time N r^2, memory N r.
-    :raises NumericalError: if K has NaN or infinite entries.
     """
     if rank < 1:
         raise ValueError(f"rank={rank} must be at least 1.")

@@ -83,10 +83,7 @@ def require_model(method: str, model: object, *kinds: type) -> None:
 
 
 def data_mean_of(model: BasisGP, method: str) -> DataMean:
-    """The mean on all data of a model.
-
-    :raises ModelError: for a model without one, and a kernel with a `White` part.
-    """
+    """The mean on all data of a model."""
     require_model(method, model, BasisGP)
     basis = model.basis
     if basis.data_mean is not None:

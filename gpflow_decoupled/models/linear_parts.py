@@ -63,11 +63,7 @@ def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
 def linear_prior(
     prior: tfp.distributions.Distribution | None, columns: int
 ) -> tuple[np.ndarray, Kernel]:
-    """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'.
-
-    :raises DataError: for other distributions or sizes, and covariances that are not positive
-        definite.
-    """
+    """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'."""
     if prior is None:
         return np.zeros(columns, default_float()), Linear(
             variance=np.ones(columns, default_float())

@@ -30,8 +30,6 @@ def check_bound(bound: str, kernel: Kernel, likelihood: Likelihood, basis: Induc
     """Refuse "tight" where (N6) is not the best bound of its kind.
 
     :raises UnknownOptionError: for another word.
-    :raises ModelError: for other noise than Gaussian of one variance, mixed outputs, and bases in
-        which f given u has another covariance than the prior's.
     """
     check_option("bound", bound, BOUNDS)
     if bound == "classical":

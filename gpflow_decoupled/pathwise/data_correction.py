@@ -81,7 +81,6 @@ def data_correction(
 
     X is [N, D], Y [N, P]; `solver` has tolerance and limits.
 
-    :raises ModelError: for a model without a mean on all data, or not solved for with these data.
     :raises NumericalError: if a matrix cannot be factorised, or a product overflows.
     """
     mean = _data_mean_of(model)

@@ -93,7 +93,6 @@ class PathwiseSamples:
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
-        :raises DataError: for unusable inputs.
         """
         X = as_inputs(X, "X", self._num_dims, float_type(self._kernel))
         own = X.shape.rank == 3

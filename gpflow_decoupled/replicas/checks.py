@@ -47,11 +47,9 @@ _REASONS: tuple[tuple[str, str], ...] = (
 
 
 def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> None:
-    """Refuse asynchronous strategies, and a strategy whose scope is used but that was not passed.
+    """Refuse asynchronous strategies, and the scope of a strategy that was not passed.
 
     :param variables: the model's, of any shapes [...].
-    :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None
-        outside of all scopes.
     """
     if strategy is None:
         around = tf.distribute.get_strategy()

@@ -16,11 +16,7 @@ Data = TypeVar("Data")
 
 
 def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
-    """Return this worker's data: the argument, or the result of a function of an `InputContext`.
-
-    :raises DataError: for a dataset that several workers would each read in full, and for an
-        unsuitable function.
-    """
+    """Return this worker's data: the argument, or the result of a function of an `InputContext`."""
     if isinstance(data, tf.data.Dataset) and group.workers > 1:
         raise DataError(
             f"Each of {group.workers} workers would read all of this dataset: pass a function of a"

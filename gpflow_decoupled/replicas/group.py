@@ -1,4 +1,4 @@
-"""The worker processes that train one model, seen from outside of a training step."""
+"""The worker processes that train one model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Group:
     """All replicas of a strategy outside of `strategy.run`, or this process alone.
 
     A worker is a process with one or more replicas. All workers must make the calls that send
-    messages in the same order. The strategy is as in `check_strategy`, or None.
+    messages in the same order.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:
@@ -122,10 +122,7 @@ class Group:
         return [worker for worker in range(self.workers) if values[worker] != values[0]]
 
     def refuse_unlike(self, values: Mapping[str, object]) -> None:
-        """Refuse workers whose values differ from the first worker's; one message.
-
-        :raises DataError: on all workers, with the first name that differs; `values` are JSON.
-        """
+        """Refuse workers whose values differ from the first worker's; one message."""
         digests = self.gather(
             np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()])
         )
@@ -143,10 +140,7 @@ class Group:
                 )
 
     def together(self, action: Callable[[], Result]) -> Result:
-        """Run an action on each worker; if it fails on one, all raise.
-
-        :raises WorkerError: where it has not failed, with the message of a worker where it has.
-        """
+        """Run an action on each worker; if it fails on one, all raise."""
         if self.workers == 1:
             return action()
         error: BaseException | None = None

@@ -1,12 +1,12 @@
 """A trained model in one file: `save` and `load`.
 
-The file is a zip archive without compression. `model.json` describes the model as a tree of
-objects, each with its class and attributes, and gives the versions of the libraries;
-`arrays/0.npy`, `arrays/1.npy`, ... are the numbers. It holds no code, and nothing is unpickled.
+The file is a zip archive without compression: `model.json`, the model as a tree of objects with
+class and attributes, and versions; and `arrays/0.npy`, `arrays/1.npy`, ... It holds no code, and
+nothing is unpickled.
 
-Read `model_file.py` first (the two functions), then `describe.py` (object to JSON) and `rebuild.py`
-(JSON to object). `names.py` has the classes and functions that a file may name, `archive.py` the
-zip archive, `replace.py` replaces a file by a complete one.
+Read `model_file` first (the two functions), then `describe` (object to JSON) and `rebuild` (JSON to
+object). `names` has the classes and functions that a file may name, `archive` the zip archive,
+`replace` writes complete files.
 """
 
 from .model_file import load, save

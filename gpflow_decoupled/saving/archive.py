@@ -1,6 +1,4 @@
-"""The zip archive of a model: JSON and plain arrays, whose sizes are checked before any memory is
-taken.
-"""
+"""The zip archive of a model: JSON and plain arrays, of checked sizes."""
 
 from __future__ import annotations
 
@@ -39,8 +37,6 @@ def read_archive(file: IO[bytes]) -> tuple[Any, list[np.ndarray]]:
     """Read an archive of `write_archive`.
 
     Members are not compressed, so a file needs no more memory than its length.
-
-    :raises DataError: for another archive. A damaged one may raise any `Exception`.
     """
     length = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:

@@ -35,10 +35,7 @@ _FUNCTIONS: dict[str, Callable] = {
 
 
 def name_of(thing: type | Callable) -> str:
-    """A name of a class or function that `Names.find` finds again.
-
-    :raises DataError: for one defined inside a function, which another process cannot name.
-    """
+    """A name of a class or function that `Names.find` finds again."""
     for name, function in _FUNCTIONS.items():
         if thing is function:
             return name
@@ -55,8 +52,8 @@ def name_of(thing: type | Callable) -> str:
 class Names:
     """Looks names up: in the packages that models are made of, and among a caller's classes.
 
-    No module is imported for a name in a file. `own` has the caller's classes and functions, which
-    are trusted.
+    No module is imported for a name in a file. `own` has the caller's trusted classes and
+    functions.
     """
 
     def __init__(self, own: Iterable[type | Callable]) -> None:

@@ -1,6 +1,4 @@
-"""Writing a file that is whole at every moment, whoever else writes it, and whatever ends the
-process.
-"""
+"""Writing a file that is complete at every moment."""
 
 from __future__ import annotations
 
@@ -20,9 +18,8 @@ from typing import IO
 def replaced(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` when the block ends without an error.
 
-    Until then the file has a unique name. A symbolic link stays one, and an existing file's
-    permissions are kept. The file is on the disk before it is renamed. Files left by a killed
-    process of this machine are removed.
+    Until then the file has a unique name. A symbolic link and permissions stay. The file is on the
+    disk before it is renamed. Files left by killed processes of this machine are removed.
 
     :raises OSError: if it cannot be written.
     """

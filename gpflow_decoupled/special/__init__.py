@@ -1,7 +1,6 @@
 """Special functions that TensorFlow, TFP and SciPy lack or compute with too few digits.
 
-Each docstring names the library function that is not used, and its measured error. The files are
-independent, except that `owens_t.py` uses `normal.py` and `gradients.py`.
+Each docstring names the library function that is not used, and its measured error.
 
 | function | what it computes | file |
 |---|---|---|

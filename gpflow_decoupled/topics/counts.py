@@ -26,8 +26,6 @@ def check_counts(
     Counts may be fractions. Single precision is kept.
 
     :param empty: accept documents without words.
-    :raises DataError: for other than finite, non-negative numbers, documents without words, and
-        another vocabulary than the fit's.
     """
     try:
         counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))

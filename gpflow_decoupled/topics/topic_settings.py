@@ -61,10 +61,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: float) -> np.ndarray:
-    """Return a prior, a number, an array [size] or None for the default, as an array [size].
-
-    :raises DataError: unless all are finite and above 0.
-    """
+    """Return a prior, a number, an array [size] or None for the default, as an array [size]."""
     try:
         prior = np.asarray(default if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:

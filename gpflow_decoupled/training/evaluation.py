@@ -71,10 +71,7 @@ class Evaluation:
 def checked(
     model: BasisGP | FullGP | FactorGraph, evaluation: Evaluation | None
 ) -> Evaluation | None:
-    """Return the evaluation with X [N, D], Y [N, P] as arrays, checked as training data.
-
-    :raises DataError: with "evaluation: " in front.
-    """
+    """Return the evaluation with X [N, D], Y [N, P] as arrays, checked as training data."""
     if evaluation is None or evaluation.data is None:
         return evaluation
     data = evaluation.data

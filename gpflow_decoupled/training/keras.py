@@ -123,10 +123,7 @@ def refuse_clipping(optimizer: Optimizer) -> None:
 
 
 def check_optimizer(optimizer: object) -> None:
-    """Require a new Keras 2 or Keras 3 optimizer whose learning rate is a number.
-
-    :raises DataError: for others.
-    """
+    """Require a new Keras 2 or Keras 3 optimizer whose learning rate is a number."""
     kind = type(optimizer).__name__
     needed = ("build", "apply_gradients", "iterations", "get_config")
     parts: list[Any] = [getattr(optimizer, name, None) for name in needed]

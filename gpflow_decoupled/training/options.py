@@ -181,10 +181,7 @@ _ELSEWHERE = {
 
 
 def named_options(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-    """Make `fit` refuse unknown keywords, with the right name.
-
-    :raises UnknownOptionError: when called with an unknown keyword.
-    """
+    """Make `fit` refuse unknown keywords, with the right name."""
     known = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
@@ -201,10 +198,7 @@ def named_options(function: Callable[Arguments, Returned]) -> Callable[Arguments
 
 
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the caller's options as objects, by field of `Options`.
-
-    :raises DataError: for objects of the wrong kind, and limits out of range.
-    """
+    """Return the caller's options as objects, by field of `Options`."""
     values = dict(arguments)
     schedule = values.pop("schedule")
     if not isinstance(schedule, (Schedule, type(None))):

@@ -34,7 +34,6 @@ class KernelMean(Module):
     :param points: z [M, D], or a GPflow inducing variable.
     :param scaling: the map T: "none", "diagonal" or "whitened".
     :param subsample: rows m of the estimate (D25); None for all.
-    :raises DataError: for points that are not finite and distinct, and a subsample or L below 1.
     """
 
     def __init__(

@@ -30,10 +30,7 @@ def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariab
 def per_observation(
     name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str
 ) -> Parameter:
-    """A Parameter [N, L] without gradient training, by default zero.
-
-    :raises DataError: for values of another shape than [N, L] or not finite, and an L below 1.
-    """
+    """A Parameter [N, L] without gradient training, by default zero."""
     check_whole(1, num_latent_gps=latents)
     shape = (num_data, latents)
     value = np.zeros(shape) if value is None else np.asarray(value)

@@ -30,10 +30,7 @@ LARGEST_WHITENED = 20_000
 
 
 class MeanScaling(Module):
-    """The frozen map a = T a~ of one set of mean coefficients [M, L].
-
-    :raises DataError: if whitening would not fit into memory.
-    """
+    """The frozen map a = T a~ of one set of mean coefficients [M, L]."""
 
     def __init__(self, kind: str, size: int) -> None:
         super().__init__()

@@ -189,9 +189,7 @@ def _by_blocks(
 def _by_tree(
     tree: cKDTree, queries: np.ndarray, count: int, first: np.ndarray | None
 ) -> np.ndarray:
-    """[B, m] from a k-d tree; where `first` [B] limits the rows, more are asked for until enough
-    are.
-    """
+    """[B, m] from a k-d tree; ask for more rows until enough are below `first` [B]."""
     if first is None:
         return _query(tree, queries, count)
     found = np.full((len(queries), count), NOBODY, np.int64)

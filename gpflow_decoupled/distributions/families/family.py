@@ -175,10 +175,7 @@ class Belief(NamedTuple):
 
 
 def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-    """Return a tensor [...] of GPflow's float type unless it is one already.
-
-    :raises DataError: for non-finite entries or non-numbers, naming the array by `name`.
-    """
+    """Return a tensor [...] of GPflow's float type unless it is one already."""
     array = as_array(value, name)
     tensor = (
         tf.convert_to_tensor(array) if tf.is_tensor(array) else tf.constant(array, default_float())

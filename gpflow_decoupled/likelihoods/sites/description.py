@@ -33,10 +33,7 @@ DensityBuilder = Callable[[Any, tf.Tensor], Site]
 
 
 def check_one_latent(likelihood: gl.Likelihood) -> None:
-    """Refuse likelihoods that are not a product of sites.
-
-    :raises DataError: unless there is one latent and one density per observation.
-    """
+    """Refuse likelihoods that are not a product of sites."""
     if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(
         likelihood, gl.SwitchedLikelihood
     ):

@@ -52,7 +52,6 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
     """Refuse a kernel whose active columns or numbers per column do not fit the inputs.
 
     :param num_dims: D, the columns of the inputs; None if unknown.
-    :raises DataError: with both numbers.
     """
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
     for part in _terms(kernel):
@@ -92,7 +91,6 @@ def check_mean_function(
     """Refuse a mean function for other inputs or outputs.
 
     :param mean_function: X [N, D] -> [N, P] or [N, 1], called once at zeros; None is zero.
-    :raises DataError: with both shapes.
     """
     if mean_function is None:
         return

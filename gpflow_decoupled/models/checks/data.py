@@ -28,10 +28,7 @@ _UNBOUNDED = 100.0
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
-    """L from argument, likelihood or kernel, else 1.
-
-    :raises DataError: if two disagree, and for a number below 1.
-    """
+    """L from argument, likelihood or kernel, else 1."""
     check_parts(kernel, likelihood)
     if given is not None:
         check_whole(1, num_latent_gps=given)

@@ -67,7 +67,6 @@ def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
     """Check values: X [N, D] finite, Y [N, P] finite or NaN for missing.
 
     :param whole: these are all the data, in which every output must be observed once.
-    :raises DataError: for no rows, entries that are not finite, and unobserved outputs or rows.
     """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
@@ -89,10 +88,7 @@ def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
 
 
 def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
-    """Refuse noise for other numbers of rows or outputs than in X [N, D] and Y [N, P].
-
-    :raises DataError: with both numbers.
-    """
+    """Refuse noise for other numbers of rows or outputs than in X [N, D] and Y [N, P]."""
     rows = noise_rows(likelihood)
     if rows not in (None, int(X.shape[0])):
         raise DataError(

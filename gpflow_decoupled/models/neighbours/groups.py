@@ -65,7 +65,6 @@ def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) 
         function of the inputs.
     :param X: inputs [..., n, D].
     :param rows: numbers of the observations [..., n]; None for new inputs.
-    :raises DataError: for new inputs where the noise is known for the observations alone.
     """
     parameter, lower, squared = _parameter(likelihood)
     if isinstance(parameter, Function):

@@ -37,7 +37,6 @@ def learned(
     """Return the stage after at most `rounds` rounds; a round without gain is undone, the last.
 
     :param links: D [G, M_a, M_z].
-    :raises DataError: if neither kernel nor likelihood is trainable.
     """
     variables = list(model.kernel.trainable_variables) + list(model.likelihood.trainable_variables)
     if not variables:

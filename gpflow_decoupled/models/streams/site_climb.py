@@ -156,7 +156,6 @@ def climb(
     """Move a batch's sites until a step gains below `tolerance` nats; N M^2 + M^3 each.
 
     :param start: initial sites [N, L]; none for a batch without rows.
-    :raises NumericalError: if the bound is not finite at the start.
     """
     now = _point(model, frame, batch, old, start)
     if not now.ok:

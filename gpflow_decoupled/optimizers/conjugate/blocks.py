@@ -34,8 +34,6 @@ class Blocks:
 
     :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`; a `tf.data.Dataset` of batches; or
         a function without arguments that returns an iterator of batches, called per pass.
-    :raises DataError: for data of another kind, shape or type; while iterating, for empty blocks,
-        entries that are not finite, and labels outside the support.
     """
 
     def __init__(
@@ -78,11 +76,7 @@ class Blocks:
         self._must_check = self._streams
 
     def check_rows(self) -> None:
-        """Check the number of rows after a pass; one message with several workers.
-
-        :raises DataError: on all workers, for no rows, or a number that differs from `num_data` or
-            the last.
-        """
+        """Check the number of rows after a pass; one message with several workers."""
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:
             raise DataError(

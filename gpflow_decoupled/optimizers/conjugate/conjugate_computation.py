@@ -363,10 +363,7 @@ def _warn_of_steps(result: ConjugateResult) -> None:
 
 
 def _check_kernel(model: CVIGP) -> None:
-    """Refuse a kernel that is not positive semi-definite, by a negative variance of q(f).
-
-    :raises NumericalError: with the least variance.
-    """
+    """Refuse a kernel that is not positive semi-definite, by a negative variance of q(f)."""
     variance = model.basis.factor(model.kernel).variance
     prior = tf.linalg.diag_part(model.basis.prior(model.kernel))
     least = float(tf.reduce_min(variance))

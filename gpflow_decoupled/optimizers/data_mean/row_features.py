@@ -86,10 +86,7 @@ class RowFeatures(NamedTuple):
 
 
 def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: int) -> RowFeatures:
-    """A at inputs X [N, D]; R^3 / 3 + N R^2.
-
-    :raises NumericalError: if the covariance at the points cannot be factorised.
-    """
+    """A at inputs X [N, D]; R^3 / 3 + N R^2."""
     chol, ok = cholesky(gram_to_factor(kernel, points))
     if not bool(ok):
         raise NumericalError(

@@ -51,11 +51,7 @@ class BoundGradients(NamedTuple):
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
-    """Return the model, or a `BasisGP` that shares the Parameters of a plain `gpflow.models.SVGP`.
-
-    :raises ModelError: for other models, an SVGP with a diagonal covariance, and a model whose
-        `update` has taken in data that would be forgotten.
-    """
+    """Return the model, or a `BasisGP` that shares the Parameters of a GPflow `SVGP`."""
     if isinstance(model, BasisGP):
         if model.memory is not None:
             raise ModelError(

@@ -40,6 +40,7 @@ class DatasetBatches:
 
     @property
     def batch_size(self) -> None:
+        """None: the dataset brings its own."""
         return None
 
     @property
@@ -89,7 +90,6 @@ def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> Non
     `dataset.repeat(k)` has k passes. Datasets of unknown length are not checked.
 
     :param batch_size: rows of the first batch.
-    :raises DataError: with both numbers.
     """
     batches = int(dataset.cardinality())
     if batches <= 0 or _fits(batches * batch_size, num_data, batch_size):

@@ -26,7 +26,6 @@ class FunctionBatches:
 
     :param model: checks the batches, and knows the number of rows, `num_data`.
     :param passes: a function without arguments that returns an iterator of (X [B, D], Y [B, P]).
-    :raises DataError: when called, for unusable or no batches, and passes of another length.
     """
 
     def __init__(self, model: BasisGP, passes: Passes) -> None:

@@ -39,7 +39,6 @@ def make_batches(
     :param data: arrays (X [N, D], Y [N, P]), also on disk; a dataset of batches; or a function
         without arguments that returns an iterator of batches.
     :param batch_size: of arrays, see `RowOrder`.
-    :raises DataError: for unusable data, and a stream without a `num_data` that fits.
     """
     if isinstance(data, tf.data.Dataset):
         return _dataset_batches(model, data, batch_size)

@@ -26,8 +26,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     The operating system's lock on the file `lock` ends with the process. Without such locks there
     is a warning instead.
-
-    :raises CheckpointError: if another run holds it, or the folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

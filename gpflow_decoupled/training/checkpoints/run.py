@@ -147,7 +147,6 @@ class RunCheckpoint:
 
         :return: (steps done, totals), or None without a state.
         :raises DataError: for a state of other settings, or unreadable states.
-        :raises CheckpointError: if the workers do not find the same state.
         """
         self.group.on_first(self.folder.clean)
         found = self.group.together(lambda: self._read(history, best))

@@ -56,11 +56,7 @@ _SHIFT = 0.1
 
 
 def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
-    """Require that natural gradients move all of q(u), or none of it.
-
-    :raises DataError: if the flags of q disagree, or nothing is trainable.
-    :raises UnknownOptionError: for a `mean_solver` that the model or `natural_gradient` rules out.
-    """
+    """Require that natural gradients move all of q(u), or none of it."""
     basis = model.basis
     flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
     if natural and any(flags) and not all(flags):
@@ -88,10 +84,7 @@ def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
 
 
 def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
-    """Refuse kernels and solvers that do not suit a mean on all data.
-
-    :raises UnknownOptionError: for unknown solvers, and solvers of stored mean points.
-    """
+    """Refuse kernels and solvers that do not suit a mean on all data."""
     refuse_white(model.kernel)
     named = isinstance(solver, str) and solver == name
     if solver is None or named or isinstance(solver, MeanOptimizer):
@@ -151,8 +144,6 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
     Tries covariances and variances, since noise kernels have no covariances, at the model's data or
     inducing points. A Parameter without a gradient is shifted and put back: one without effect may
     stay.
-
-    :raises DataError: with the names of the Parameters.
     """
     inputs = _inputs_of(model)
     if isinstance(model, FactorGraph) or inputs is None:

@@ -40,7 +40,6 @@ def plan_on_all_rows(
     """Return the plan: minibatches, then L-BFGS on all rows.
 
     :raises UnknownOptionError: where q(u) has no closed form, and on several replicas.
-    :raises DataError: for data that are not in memory or too large, and a fixed q(u).
     """
     own = _check(model, data, options)
     coupled = minibatch_plan(model, data, options)

@@ -27,10 +27,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def route_for(model: object) -> Route:
-    """Return the model's route.
-
-    :raises ModelError: if there is none, with the right optimizer.
-    """
+    """Return the model's route."""
     name = "inducing" if isinstance(model, SVGP) else getattr(type(model), "route", None)
     for route in ROUTES:
         if route.name == name:

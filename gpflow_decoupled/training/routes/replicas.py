@@ -30,8 +30,6 @@ def check_on_replicas(
     Differing workers would wait for messages that others do not send.
 
     :raises DataError: for variables created outside of the strategy's scope, and differing workers.
-    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and
-        `StochasticDualDescent`.
     """
     if asked.get("compile") == "xla":
         raise UnknownOptionError(

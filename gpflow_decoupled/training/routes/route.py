@@ -90,7 +90,6 @@ class Route(abc.ABC):
     def check(self, model: Any, asked: Mapping[str, Any]) -> None:
         """Refuse options without effect.
 
-        :raises UnknownOptionError: with the options or values that this model takes.
         :raises DataError: for a strategy whose replicas do not step together.
         """
         check_strategy(asked.get("strategy"), model.variables)

@@ -78,6 +78,7 @@ class MeanSolves:
 
     @property
     def seconds(self) -> float:
+        """The time of the last solve."""
         return 0.0 if self.last is None else self.last.seconds
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
