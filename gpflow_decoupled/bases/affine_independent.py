@@ -1,17 +1,16 @@
-"""The affine-independent basis (Challis & Barber 2012): an affine map of independent variables.
+"""The affine-independent basis (Challis & Barber 2012): an affine map of independent variables."""
 
-With whitened w, L = chol k(Z, Z), and independent v_d of entropy H_d, (A1), (A2)
-
-    w = A v + b,   E w = b,   cov w = A A^T
-    f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - |phi(x)|^2)
-    KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
-
-| symbol | code | shape |
-|---|---|---|
-| A, b | `matrix()`, `b` | [D, D], [D] |
-| theta, P shapes of each of the first k of v; the others are normal | `theta` | [k, P] |
-| f(x) = alpha^T v + beta + noise, alpha = phi A | `projections` | [N, k], [N] |
-"""
+# With whitened w, L = chol k(Z, Z), and independent v_d of entropy H_d, (A1), (A2)
+#
+#   w = A v + b,   E w = b,   cov w = A A^T
+#   f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - |phi(x)|^2)
+#   KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
+#
+# | symbol | code | shape |
+# |---|---|---|
+# | A, b | `matrix()`, `b` | [D, D], [D] |
+# | theta, P shapes of each of the first k of v; the others are normal | `theta` | [k, P] |
+# | f(x) = alpha^T v + beta + noise, alpha = phi A | `projections` | [N, k], [N] |
 
 from __future__ import annotations
 

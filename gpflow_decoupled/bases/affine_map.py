@@ -1,15 +1,14 @@
-"""The matrix A of w = A v + b: parameters, determinant, products with features.
+"""The matrix A of w = A v + b: parameters, determinant, products with features."""
 
-| structure | A | numbers |
-|---|---|---|
-| "full" | any matrix | D^2 |
-| "lower" | lower triangular | D (D + 1) / 2 |
-| "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
-| "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
-
-"lower" and "low_rank" fix the rotation of A, on which a non-Gaussian q depends. For larger D, a
-full A with few non-normal variables costs less and reaches a higher bound.
-"""
+# | structure | A | numbers |
+# |---|---|---|
+# | "full" | any matrix | D^2 |
+# | "lower" | lower triangular | D (D + 1) / 2 |
+# | "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
+# | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
+#
+# "lower" and "low_rank" fix the rotation of A, on which a non-Gaussian q depends. For larger D, a
+# full A with few non-normal variables costs less and reaches a higher bound.
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The contract of a basis: a state, moments of q(f), and the divergence from the prior.
+"""The contract of a basis: a state, moments of q(f), and the divergence from the prior."""
 
-| symbol | code | shape |
-|---|---|---|
-| L, G | latent functions; groups of them that share kernel and points | scalars |
-| m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
-| A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
-
-All is in latent space, prior mean subtracted.
-"""
+# | symbol | code | shape |
+# |---|---|---|
+# | L, G | latent functions; groups of them that share kernel and points | scalars |
+# | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
+# | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
+#
+# All is in latent space, prior mean subtracted.
 
 from __future__ import annotations
 

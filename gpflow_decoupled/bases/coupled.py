@@ -1,11 +1,10 @@
-"""The coupled basis: one set of points for mean and covariance, as in `gpflow.models.SVGP`.
+"""The coupled basis: one set of points for mean and covariance, as in `gpflow.models.SVGP`."""
 
-Titsias 2009; Hensman, Fusi & Lawrence 2013. With K_beta = L_b L_b^T, q(f(beta)) = N(L_b m~, L_b S~
-L_b^T) and A_x = L_b^-1 k_bx, (D3), (D4):
-
-    m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x'
-    KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
-"""
+# Titsias 2009; Hensman, Fusi & Lawrence 2013. With K_beta = L_b L_b^T, q(f(beta)) = N(L_b m~, L_b
+# S~ L_b^T) and A_x = L_b^-1 k_bx, (D3), (D4):
+#
+#   m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x'
+#   KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""The decoupled basis: one set of points for the mean, another for the covariance.
+"""The decoupled basis: one set of points for the mean, another for the covariance."""
 
-Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); Salimbeni et al. 2018 (arXiv:1809.08820).
-The mean is a sum of kernels at points alpha with coefficients a; the covariance lives on points
-beta.
-
-covariance="inverse", (D5), (D7): with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T
-k_bx,
-
-    m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'
-    KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]
-
-covariance="coupled", (D9): the coupled basis's covariance, KL = 1/2 a^T K_a a + 1/2 [tr S~ - M -
-log|S~|].
-"""
+# Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); Salimbeni et al. 2018
+# (arXiv:1809.08820). The mean is a sum of kernels at points alpha with coefficients a; the
+# covariance lives on points beta.
+#
+# covariance="inverse", (D5), (D7): with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1
+# C^T k_bx,
+#
+#   m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'
+#   KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]
+#
+# covariance="coupled", (D9): the coupled basis's covariance, KL = 1/2 a^T K_a a + 1/2 [tr S~ - M -
+# log|S~|].
 
 from __future__ import annotations
 

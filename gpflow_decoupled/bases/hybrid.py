@@ -1,14 +1,13 @@
-"""The hybrid basis: extra mean points gamma, not orthogonal to beta.
+"""The hybrid basis: extra mean points gamma, not orthogonal to beta."""
 
-Cheng & Boots 2017 (arXiv:1711.10127), appendix. With t = L_b^-1 K_bg a and the coupled part of the
-mean a_b = K_b^-1 m_h, (D10), (D11):
-
-    m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis
-    KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
-
-Equation 14 of Cheng & Boots lacks the factor 1/2 of the log determinant. By (D15),
-`OrthogonalBasis` has the same q(f).
-"""
+# Cheng & Boots 2017 (arXiv:1711.10127), appendix. With t = L_b^-1 K_bg a and the coupled part of
+# the mean a_b = K_b^-1 m_h, (D10), (D11):
+#
+#   m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis
+#   KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
+#
+# Equation 14 of Cheng & Boots lacks the factor 1/2 of the log determinant. By (D15),
+# `OrthogonalBasis` has the same q(f).
 
 from __future__ import annotations
 

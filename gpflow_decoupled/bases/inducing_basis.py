@@ -1,18 +1,17 @@
-"""The contract of bases on inducing variables: natural parameters, mean points, closed forms.
+"""The contract of bases on inducing variables: natural parameters, mean points, closed forms."""
 
-Optimizers ask a basis for its properties, never for its class.
-
-| property | True if | asked by |
-|---|---|---|
-| `whiten` | the Gaussian parts' Parameters are whitened | natural gradients |
-| `holds_sites` | sites can stay fixed while kernel and points change, (C28) | `fit` |
-| `replaces_gaussians` | `with_gaussians` replaces a state's Gaussian parts | `fit` |
-| `ties_sites` | q(u) is the prior times one Gaussian site, (C22) | `sweep`, `SparseCVIGP` |
-| `steps_mean` | mean coefficients have natural steps, (D41), (D42) | `mean="natural"` |
-| `solves_mean` | the Newton system (D49) for all means applies | `mean="newton"` |
-| `data_mean` is not None | the mean is on all training inputs | `fit`, `ConjugateGradients` |
-| `mixes_precision` | products with rows may be in float32 | `fit(precision="mixed")` |
-"""
+# Optimizers ask a basis for its properties, never for its class.
+#
+# | property | True if | asked by |
+# |---|---|---|
+# | `whiten` | the Gaussian parts' Parameters are whitened | natural gradients |
+# | `holds_sites` | sites can stay fixed while kernel and points change, (C28) | `fit` |
+# | `replaces_gaussians` | `with_gaussians` replaces a state's Gaussian parts | `fit` |
+# | `ties_sites` | q(u) is the prior times one Gaussian site, (C22) | `sweep`, `SparseCVIGP` |
+# | `steps_mean` | mean coefficients have natural steps, (D41), (D42) | `mean="natural"` |
+# | `solves_mean` | the Newton system (D49) for all means applies | `mean="newton"` |
+# | `data_mean` is not None | the mean is on all training inputs | `fit`, `ConjugateGradients` |
+# | `mixes_precision` | products with rows may be in float32 | `fit(precision="mixed")` |
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""A coupled Gaussian on beta plus a mean orthogonal to it, for two bases.
+"""A coupled Gaussian on beta plus a mean orthogonal to it, for two bases."""
 
-Salimbeni et al. 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x, gamma_i)
-a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is never formed:
-
-    t = L_b^-1 K_bg a,   w = L_b^-T t
-    m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)
-    KL = 1/2 a^T C_g a + 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                         (D21)
-    C_g = K_g - K_gb K_b^-1 K_bg
-"""
+# Salimbeni et al. 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x,
+# gamma_i) a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is never formed:
+#
+#   t = L_b^-1 K_bg a,   w = L_b^-T t
+#   m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis         (D19), (D20)
+#   KL = 1/2 a^T C_g a + 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                         (D21)
+#   C_g = K_g - K_gb K_b^-1 K_bg
 
 from __future__ import annotations
 

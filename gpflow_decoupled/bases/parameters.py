@@ -1,21 +1,20 @@
-"""Other parameters of a basis's q(f); they change nothing unless written back.
+"""Other parameters of a basis's q(f); they change nothing unless written back."""
 
-**Natural and expectation parameters** of the orthogonal and hybrid bases: equations (12), (13) and
-(18) of Salimbeni et al. 2018 (arXiv:1809.08820), with a the coefficients of gamma, m and S mean and
-covariance of q(f(beta)):
-
-| | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
-|---|---|---|
-| natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
-| expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
-
-The log partition function is A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b =
-j_b + W j_g (D60). C_g has jitter throughout, so the maps are mutually inverse up to round-off.
-
-**The two covariances of a `DecoupledBasis`**: inverse (Cheng & Boots 2017) and coupled, S = (K_b^-1
-+ B)^-1 and B = C C^T = S^-1 - K_b^-1 (D8). The inverse form has S <= K_b only; at S = K_b, C = 0,
-the gradient in C vanishes.
-"""
+# **Natural and expectation parameters** of the orthogonal and hybrid bases: equations (12), (13)
+# and (18) of Salimbeni et al. 2018 (arXiv:1809.08820), with a the coefficients of gamma, m and S
+# mean and covariance of q(f(beta)):
+#
+# | | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
+# |---|---|---|
+# | natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
+# | expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
+#
+# The log partition function is A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b =
+# j_b + W j_g (D60). C_g has jitter throughout, so the maps are mutually inverse up to round-off.
+#
+# **The two covariances of a `DecoupledBasis`**: inverse (Cheng & Boots 2017) and coupled, S =
+# (K_b^-1 + B)^-1 and B = C C^T = S^-1 - K_b^-1 (D8). The inverse form has S <= K_b only; at S =
+# K_b, C = 0, the gradient in C vanishes.
 
 from __future__ import annotations
 

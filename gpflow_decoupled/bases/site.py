@@ -1,11 +1,10 @@
-"""The site basis: the prior times a Gaussian site per observation.
+"""The site basis: the prior times a Gaussian site per observation."""
 
-Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. With f = m_0 + u, site n is exp(nu_n
-u_n - tau_n u_n^2 / 2), q(u) = N(K alpha, (K^-1 + W)^-1) and W = diag(tau), (C10), (C11), (C14):
-
-    m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'
-    KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
-"""
+# Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. With f = m_0 + u, site n is exp(nu_n
+# u_n - tau_n u_n^2 / 2), q(u) = N(K alpha, (K^-1 + W)^-1) and W = diag(tau), (C10), (C11), (C14):
+#
+#   m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'
+#   KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The SOLVE-GP basis: a second Gaussian on the orthogonal part.
+"""The SOLVE-GP basis: a second Gaussian on the orthogonal part."""
 
-Shi, Titsias & Mnih 2020 (arXiv:1910.10596): f = f_par + f_perp, f_perp ~ GP(0, C), v =
-f_perp(gamma); (D16), (D17), (D18):
-
-    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U
-    A'_x = L_c^-1 (k_gx - U^T A_x),   m(x) = A_x^T m~ + A'_x^T m~_v
-    s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'
-    KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]
-"""
+# Shi, Titsias & Mnih 2020 (arXiv:1910.10596): f = f_par + f_perp, f_perp ~ GP(0, C), v =
+# f_perp(gamma); (D16), (D17), (D18):
+#
+#   A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U
+#   A'_x = L_c^-1 (k_gx - U^T A_x),   m(x) = A_x^T m~ + A'_x^T m~_v
+#   s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'
+#   KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]
 
 from __future__ import annotations
 

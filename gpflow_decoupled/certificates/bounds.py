@@ -1,19 +1,18 @@
-"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class.
+"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class."""
 
-Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size n
-[...] and the failure probability `delta` [...]; each holds with probability 1 - delta over samples,
-for all Q at once.
-
-| bound | source | relation |
-|---|---|---|
-| `seeger` | Seeger, JMLR 2002 | |
-| `maurer` | Maurer, arXiv:cs/0411099, 2004 | never above Seeger's: (n + 1) - 2 sqrt(n) >= 0 |
-| `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
-| `mcallester` | McAllester, COLT 1999 | the first of these bounds |
-
-`hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for arguments
-out of range and NaN.
-"""
+# Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size
+# n [...] and the failure probability `delta` [...]; each holds with probability 1 - delta over
+# samples, for all Q at once.
+#
+# | bound | source | relation |
+# |---|---|---|
+# | `seeger` | Seeger, JMLR 2002 | |
+# | `maurer` | Maurer, arXiv:cs/0411099, 2004 | never above Seeger's: (n + 1) - 2 sqrt(n) >= 0 |
+# | `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
+# | `mcallester` | McAllester, COLT 1999 | the first of these bounds |
+#
+# `hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for arguments
+# out of range and NaN.
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""The Gibbs, Bayes and voting classifiers of a posterior q over latent functions.
+"""The Gibbs, Bayes and voting classifiers of a posterior q over latent functions."""
 
-With mean mu(x) and variance v(x) of q(f(x)), label y in {0, 1}, sign t = 2 y - 1, and the normal
-cdf Phi:
-
-| classifier | predicts the sign of | error rate on the sample |
-|---|---|---|
-| Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v) |
-| Bayes | the mean mu(x) | share of points with t mu <= 0 |
-| voting | E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
-
-For Gaussian marginals the last two agree.
-"""
+# With mean mu(x) and variance v(x) of q(f(x)), label y in {0, 1}, sign t = 2 y - 1, and the normal
+# cdf Phi:
+#
+# | classifier | predicts the sign of | error rate on the sample |
+# |---|---|---|
+# | Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v) |
+# | Bayes | the mean mu(x) | share of points with t mu <= 0 |
+# | voting | E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
+#
+# For Gaussian marginals the last two agree.
 
 from __future__ import annotations
 

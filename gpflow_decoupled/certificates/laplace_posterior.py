@@ -1,11 +1,10 @@
-"""The Laplace approximation of Bayesian logistic regression.
+"""The Laplace approximation of Bayesian logistic regression."""
 
-With t_n = 2 y_n - 1, the log posterior of the weights is strictly concave:
-
-    log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant
-
-V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n phi_n^T at the mode, s_n = sigma(phi_n^T m).
-"""
+# With t_n = 2 y_n - 1, the log posterior of the weights is strictly concave:
+#
+#   log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant
+#
+# V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n phi_n^T at the mode, s_n = sigma(phi_n^T m).
 
 from __future__ import annotations
 

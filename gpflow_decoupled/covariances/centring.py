@@ -1,8 +1,7 @@
-"""Covariances whose accuracy does not depend on the origin of the inputs.
+"""Covariances whose accuracy does not depend on the origin of the inputs."""
 
-|x|^2 - 2 x z + |z|^2 loses all digits far from the origin, so a point of the data is subtracted
-first.
-"""
+# |x|^2 - 2 x z + |z|^2 loses all digits far from the origin, so a point of the data is subtracted
+# first.
 
 from __future__ import annotations
 

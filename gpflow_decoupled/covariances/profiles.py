@@ -1,15 +1,14 @@
-"""GPflow's smooth stationary kernels as functions of the squared distance.
+"""GPflow's smooth stationary kernels as functions of the squared distance."""
 
-k = variance f(r2) with r2 = |x - z|^2 of scaled inputs.
-
-| kernel | k / variance | (dk/dr2) / variance |
-|---|---|---|
-| SquaredExponential | e^(-r2/2) | -1/2 e^(-r2/2) |
-| Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
-| Matern52, s = sqrt(5 r2) | (1 + s + s^2/3) e^-s | -5/6 (1 + s) e^-s |
-
-Matern12 has none: its slope at zero depends on rounding of distances.
-"""
+# k = variance f(r2) with r2 = |x - z|^2 of scaled inputs.
+#
+# | kernel | k / variance | (dk/dr2) / variance |
+# |---|---|---|
+# | SquaredExponential | e^(-r2/2) | -1/2 e^(-r2/2) |
+# | Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
+# | Matern52, s = sqrt(5 r2) | (1 + s + s^2/3) e^-s | -5/6 (1 + s) e^-s |
+#
+# Matern12 has none: its slope at zero depends on rounding of distances.
 
 from __future__ import annotations
 

@@ -1,22 +1,21 @@
-"""The contract of base distributions: standardised scalar densities with learnable shapes.
+"""The contract of base distributions: standardised scalar densities with learnable shapes."""
 
-In w = A v + b the v_d are independent with mean 0 and variance 1, and theta_d only shapes the
-density.
-
-| symbol | code | shape |
-|---|---|---|
-| theta_d, the P shapes of variable d | `theta` | [D, P] |
-| log q(v_d), the log density | `Base.log_prob` | as v |
-| H_d, the entropy | `Base.entropy` | [D] |
-| phi_d(omega) = E exp(i omega v_d), characteristic function | `Base.characteristic` | as omega |
-| F_d(v), cumulative distribution function (cdf) | `Base.cdf` | as v |
-| supremum of the t with E exp(t abs(v)) finite | `Base.exponent` | [D] |
-| R, with about 1e-8 of the mass beyond R standard deviations | `Base.tail` | [D] |
-
-All are differentiable functions of theta and act elementwise: v or omega [...] broadcasts with the
-leading axes of theta [..., P], v [N, D] with theta [D, P], frequencies [N, D, T] with `theta[:,
-None, :]`.
-"""
+# In w = A v + b the v_d are independent with mean 0 and variance 1, and theta_d only shapes the
+# density.
+#
+# | symbol | code | shape |
+# |---|---|---|
+# | theta_d, the P shapes of variable d | `theta` | [D, P] |
+# | log q(v_d), the log density | `Base.log_prob` | as v |
+# | H_d, the entropy | `Base.entropy` | [D] |
+# | phi_d(omega) = E exp(i omega v_d), characteristic function | `Base.characteristic` | as omega |
+# | F_d(v), cumulative distribution function (cdf) | `Base.cdf` | as v |
+# | supremum of the t with E exp(t abs(v)) finite | `Base.exponent` | [D] |
+# | R, with about 1e-8 of the mass beyond R standard deviations | `Base.tail` | [D] |
+#
+# All are differentiable functions of theta and act elementwise: v or omega [...] broadcasts with
+# the leading axes of theta [..., P], v [N, D] with theta [D, P], frequencies [N, D, T] with
+# `theta[:, None, :]`.
 
 from __future__ import annotations
 

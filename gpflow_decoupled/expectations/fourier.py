@@ -1,14 +1,13 @@
-"""The interface of three routes to E g(y), y = sum_d alpha_d v_d + beta with independent v_d.
+"""The interface of three routes to E g(y), y = sum_d alpha_d v_d + beta with independent v_d."""
 
-| route | needs | error |
-|---|---|---|
-| "frequency_sum" | characteristic function, transform of g'' | 1e-10 at 64 frequencies |
-| "spectral" | characteristic function, any g | 1e-9 at 1024 points; fourth order at kinks |
-| "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
-
-The default is the first route that base distribution and site allow (lattice: Challis & Barber
-2012).
-"""
+# | route | needs | error |
+# |---|---|---|
+# | "frequency_sum" | characteristic function, transform of g'' | 1e-10 at 64 frequencies |
+# | "spectral" | characteristic function, any g | 1e-9 at 1024 points; fourth order at kinks |
+# | "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
+#
+# The default is the first route that base distribution and site allow (lattice: Challis & Barber
+# 2012).
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The route "frequency_sum": a Gaussian expectation plus a sum over frequencies.
+"""The route "frequency_sum": a Gaussian expectation plus a sum over frequencies."""
 
-With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', (A11)
-
-    E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega
-
-where phi_y is the product of the characteristic functions of the alpha_d v_d.
-"""
+# With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', (A11)
+#
+#   E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega
+#
+# where phi_y is the product of the characteristic functions of the alpha_d v_d.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, corrected).
+"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, corrected)."""
 
-1. Masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
-2. Their convolution, by FFT on a ring of 2 K places, has the masses of y.
-3. E g(y) is the sum of masses times g at the centres of the cells, averaged over the cell at kinks
-   (A9).
-
-Rounding to cells adds width^2 / 12 of variance per term, so values are rescaled.
-"""
+# 1. Masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
+# 2. Their convolution, by FFT on a ring of 2 K places, has the masses of y.
+# 3. E g(y) is the sum of masses times g at the centres of the cells, averaged over the cell at
+#    kinks (A9).
+#
+# Rounding to cells adds width^2 / 12 of variance per term, so values are rescaled.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""An upper bound of E log sum_k exp(f_k) for independent f_k ~ N(m_k, v_k).
+"""An upper bound of E log sum_k exp(f_k) for independent f_k ~ N(m_k, v_k)."""
 
-For any a [C], Knowles & Minka (NIPS 2011), the diagonal case of (T5):
-
-    E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
-
-The best a is the softmax of its own t: w_k = v_k a_k is Wright's omega function of log v_k + m_k +
-v_k / 2 - A, where A, the root of a decreasing convex function, makes the a_k sum to one.
-"""
+# For any a [C], Knowles & Minka (NIPS 2011), the diagonal case of (T5):
+#
+#   E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
+#
+# The best a is the softmax of its own t: w_k = v_k a_k is Wright's omega function of log v_k + m_k
+# + v_k / 2 - A, where A, the root of a decreasing convex function, makes the a_k sum to one.
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""E log(1 + e^eta), eta ~ N(h, sigma^2), and its derivatives, to 1e-12 at any sigma.
+"""E log(1 + e^eta), eta ~ N(h, sigma^2), and its derivatives, to 1e-12 at any sigma."""
 
-Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, derivatives (V2)
-included. Above, with u = sigma omega, t = h / sigma, and k(omega) = pi omega / sinh(pi omega),
-(V4):
-
-    E = sigma phi(t) + h Phi(t)
-        + sigma / pi int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du
-
-The first two terms are E max(eta, 0). One trapezoid grid in u, with a period in h of at least 18
-sigma + 60, serves every sigma >= 1.
-"""
+# Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, derivatives (V2)
+# included. Above, with u = sigma omega, t = h / sigma, and k(omega) = pi omega / sinh(pi omega),
+# (V4):
+#
+#   E = sigma phi(t) + h Phi(t)
+#       + sigma / pi int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du
+#
+# The first two terms are E max(eta, 0). One trapezoid grid in u, with a period in h of at least 18
+# sigma + 60, serves every sigma >= 1.
 
 from __future__ import annotations
 

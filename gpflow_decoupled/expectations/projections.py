@@ -1,13 +1,12 @@
-"""The projections y, the sites g and the memory limit of the three routes to E g(y).
+"""The projections y, the sites g and the memory limit of the three routes to E g(y)."""
 
-| symbol | code | shape |
-|---|---|---|
-| y_n = sum_d alpha_nd v_d + beta_n + noise, v_d independent, standardised | `Projections` | |
-| alpha, beta, tau^2 (variance of the noise) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
-| s_n, standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
-| theta, the P shapes of each v_d | `theta` | [D, P] |
-| g_n, the log density of observation n given y_n, and its parameters | `Site` | [N] each |
-"""
+# | symbol | code | shape |
+# |---|---|---|
+# | y_n = sum_d alpha_nd v_d + beta_n + noise, v_d independent, standardised | `Projections` | |
+# | alpha, beta, tau^2 (variance of the noise) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
+# | s_n, standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
+# | theta, the P shapes of each v_d | `theta` | [D, P] |
+# | g_n, the log density of observation n given y_n, and its parameters | `Site` | [N] each |
 
 from __future__ import annotations
 

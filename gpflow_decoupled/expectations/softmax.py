@@ -1,14 +1,13 @@
-"""E softmax(f) for independent Gaussian f_k, by one-dimensional sums.
+"""E softmax(f) for independent Gaussian f_k, by one-dimensional sums."""
 
-softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, for independent
-Gumbel e_k with cdf G(z) = exp(-e^-z). With F_k the cdf of f_k + e_k, (V34):
-
-    E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
-
-Both integrals are trapezoid sums, with errors of the order of exp(-pi^2 / h) for a step h. Each
-row's lattice begins where its product begins; steps are equal, so the F_k of all rows are one
-product of matrices. Gaussians narrower than the step get Gauss-Hermite nodes.
-"""
+# softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, for independent
+# Gumbel e_k with cdf G(z) = exp(-e^-z). With F_k the cdf of f_k + e_k, (V34):
+#
+#   E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
+#
+# Both integrals are trapezoid sums, with errors of the order of exp(-pi^2 / h) for a step h. Each
+# row's lattice begins where its product begins; steps are equal, so the F_k of all rows are one
+# product of matrices. Gaussians narrower than the step get Gauss-Hermite nodes.
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
-"""The weights of a linear function as inducing variables.
+"""The weights of a linear function as inducing variables."""
 
-f(x) = x^T w with w ~ N(0, S) is a GP with k(x, x') = x^T S x'. With u = w nothing is approximated,
-because f(x) is a function of u:
-
-    K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
-
-The tied sites (C22) of u then make a generalised linear model (C29).
-
-| kernel | weights | S |
-|---|---|---|
-| `gpflow.kernels.Linear` | one per active column | diag(variance) |
-| `LinearWeights` | one per active column | `covariance` |
-| `gpflow.kernels.Constant` | one, the intercept | `variance` |
-| a sum of these | the terms' weights, in order | block diagonal |
-"""
+# f(x) = x^T w with w ~ N(0, S) is a GP with k(x, x') = x^T S x'. With u = w nothing is
+# approximated, because f(x) is a function of u:
+#
+#   K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
+#
+# The tied sites (C22) of u then make a generalised linear model (C29).
+#
+# | kernel | weights | S |
+# |---|---|---|
+# | `gpflow.kernels.Linear` | one per active column | diag(variance) |
+# | `LinearWeights` | one per active column | `covariance` |
+# | `gpflow.kernels.Constant` | one, the intercept | `variance` |
+# | a sum of these | the terms' weights, in order | block diagonal |
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""Newton systems of two dense diagonal blocks coupled by a diagonal, by block elimination.
+"""Newton systems of two dense diagonal blocks coupled by a diagonal, by block elimination."""
 
-    [ P + diag a   diag c     ] [x]   [r]
-    [ diag c       Q + diag b ] [y] = [s]
-
-for symmetric non-negative P, Q. Eliminating y leaves
-
-    [ P + diag a - diag c (Q + diag b)^-1 diag c ] x = r - diag c (Q + diag b)^-1 s
-
-for conjugate gradients preconditioned by P + diag a; the coupling is small, so few iterations
-suffice.
-"""
+#   [ P + diag a   diag c     ] [x]   [r]
+#   [ diag c       Q + diag b ] [y] = [s]
+#
+# for symmetric non-negative P, Q. Eliminating y leaves
+#
+#   [ P + diag a - diag c (Q + diag b)^-1 diag c ] x = r - diag c (Q + diag b)^-1 s
+#
+# for conjugate gradients preconditioned by P + diag a; the coupling is small, so few iterations
+# suffice.
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The Newton systems of `coupled` with the dense blocks given by thin roots; nothing is N x N.
+"""The Newton systems of `coupled` with the dense blocks given by thin roots; nothing is N x N."""
 
-    [ A A^T + diag a   diag c             ] [x]   [r]
-    [ diag c           1/2 V * V + diag b ] [y] = [s],   V = T^T T,   A [N, p], T [p, N]
-
-(V * V) y is the diagonal of T^T (T diag(y) T^T) T and costs N p^2. The preconditioner keeps only
-the diagonal of V * V and needs one p x p system.
-"""
+#   [ A A^T + diag a   diag c             ] [x]   [r]
+#   [ diag c           1/2 V * V + diag b ] [y] = [s],   V = T^T T,   A [N, p], T [p, N]
+#
+# (V * V) y is the diagonal of T^T (T diag(y) T^T) T and costs N p^2. The preconditioner keeps only
+# the diagonal of V * V and needs one p x p system.
 
 from __future__ import annotations
 

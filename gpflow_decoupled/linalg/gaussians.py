@@ -1,14 +1,13 @@
-"""Divergences and parametrisations of Gaussians, from factors of the covariance.
+"""Divergences and parametrisations of Gaussians, from factors of the covariance."""
 
-For N(m, S) per latent function, with L latents of M variables:
-
-| parametrisation | arrays |
-|---|---|
-| mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
-| natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
-
-No jitter is added: a natural-gradient step of size one stays exact. Costs are M^3 per latent.
-"""
+# For N(m, S) per latent function, with L latents of M variables:
+#
+# | parametrisation | arrays |
+# |---|---|
+# | mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
+# | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
+#
+# No jitter is added: a natural-gradient step of size one stays exact. Costs are M^3 per latent.
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""A Gaussian variable given its neighbours, for many small problems at once.
+"""A Gaussian variable given its neighbours, for many small problems at once."""
 
-In a joint covariance matrix the variable comes last, so the last row of the Cholesky factor gives
-beta = (-b, 1) and (N1),
-
-    variance = beta^T K beta,      mean = b^T y
-
-For a change dK the derivatives are beta^T dK beta and beta^T dK a with a = (K_cc^-1 y, 0): one
-triangular solve more than the value, and no product of two matrices.
-"""
+# In a joint covariance matrix the variable comes last, so the last row of the Cholesky factor gives
+# beta = (-b, 1) and (N1),
+#
+#   variance = beta^T K beta,      mean = b^T y
+#
+# For a change dK the derivatives are beta^T dK beta and beta^T dK a with a = (K_cc^-1 y, 0): one
+# triangular solve more than the value, and no product of two matrices.
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), from the covariance V alone.
+"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), from the covariance V alone."""
 
-    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a block (a, c; c, b) per observation
-
-I + H G is self-adjoint in <u, w> = u^T G w, the inner product of the conjugate gradients here. The
-first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. K is not needed, as K (I + Lambda
-K)^-1 = V.
-"""
+#   G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a block (a, c; c, b) per observation
+#
+# I + H G is self-adjoint in <u, w> = u^T G w, the inner product of the conjugate gradients here.
+# The first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. K is not needed, as K (I +
+# Lambda K)^-1 = V.
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with the result.
+r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with the result."""
 
-| symbol | name | shape |
-|---|---|---|
-| $K$ | `entries` | [N, N], positive semi-definite, read by blocks |
-| $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
-| $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
-
-Each step pivots on the largest residual (Burt, Rasmussen, van der Wilk, JMLR 2020).
-"""
+# | symbol | name | shape |
+# |---|---|---|
+# | $K$ | `entries` | [N, N], positive semi-definite, read by blocks |
+# | $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
+# | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
+#
+# Each step pivots on the largest residual (Burt, Rasmussen, van der Wilk, JMLR 2020).
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""Whitening by a Cholesky factor K = L L^T, with a gradient cheaper than through the factor.
+"""Whitening by a Cholesky factor K = L L^T, with a gradient cheaper than through the factor."""
 
-A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) its lower triangle
-with half of the diagonal:
-
-    A = L^-1 R:    dA = -phi(X) A + L^-1 dR
-    B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
-
-1. `whitener` returns the factor and a matrix of zeros in the role of X, the tangent.
-2. Each `whiten` adds its share to the gradient of the tangent.
-3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
-
-A tangent of lower precision gives L^-1 R rounded once, with gradients in the lower one.
-"""
+# A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) its lower
+# triangle with half of the diagonal:
+#
+#   A = L^-1 R:    dA = -phi(X) A + L^-1 dR
+#   B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
+#
+# 1. `whitener` returns the factor and a matrix of zeros in the role of X, the tangent.
+# 2. Each `whiten` adds its share to the gradient of the tangent.
+# 3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
+#
+# A tangent of lower precision gives L^-1 R rounded once, with gradients in the lower one.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Solves with a low-rank matrix plus a diagonal, by Woodbury's identity.
+"""Solves with a low-rank matrix plus a diagonal, by Woodbury's identity."""
 
-    (R R^T + D)^-1 = D^-1 - D^-1 R (I + R^T D^-1 R)^-1 R^T D^-1
-
-for R [..., N, r] and a positive diagonal D: N r^2 + r^3 / 3 once, N r per solve.
-"""
+#   (R R^T + D)^-1 = D^-1 - D^-1 R (I + R^T D^-1 R)^-1 R^T D^-1
+#
+# for R [..., N, r] and a positive diagonal D: N r^2 + r^3 / 3 once, N r per solve.
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Regression by the deterministic training conditional (Seeger, Williams & Lawrence 2003).
+"""Regression by the deterministic training conditional (Seeger, Williams & Lawrence 2003)."""
 
-With A = L_u^-1 K_uf / s, B = I + A A^T = L_B L_B^T, c = L_B^-1 A y / s and A_* = L_u^-1 K_u*,
-(C40), (C41):
-
-    log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]
-    mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2
-"""
+# With A = L_u^-1 K_uf / s, B = I + A A^T = L_B L_B^T, c = L_B^-1 A y / s and A_* = L_u^-1 K_u*,
+# (C40), (C41):
+#
+#   log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]
+#   mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The correction from prior draws to draws of f given all data, a kernel sum over the inputs.
+"""The correction from prior draws to draws of f given all data, a kernel sum over the inputs."""
 
-For a prior draw g and noise eps ~ N(0, D) at the N inputs (D = s^2 I, or the reciprocal precisions
-of q(f)'s sites, with means y~),
-
-    f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps        (D53)
-
-is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309; Lin et al. 2023,
-arXiv:2306.11589).
-"""
+# For a prior draw g and noise eps ~ N(0, D) at the N inputs (D = s^2 I, or the reciprocal
+# precisions of q(f)'s sites, with means y~),
+#
+#   f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps        (D53)
+#
+# is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309; Lin et al. 2023,
+# arXiv:2306.11589).
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""Draws from a GP prior: g(x) = phi(x)^T w, features phi of the kernel, w ~ N(0, I).
+"""Draws from a GP prior: g(x) = phi(x)^T w, features phi of the kernel, w ~ N(0, I)."""
 
-F draws of omega from a stationary kernel's spectral density give 2 F random features (Rahimi &
-Recht 2007)
-
-    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
-
-For x in units of the lengthscales and z ~ N(0, I),
-
-| kernel | omega |
-|---|---|
-| SquaredExponential | z |
-| Matern, smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom |
-| RationalQuadratic, alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha) |
-
-Linear (one feature per column) and constant kernels are exact; a sum has the features of its terms.
-"""
+# F draws of omega from a stationary kernel's spectral density give 2 F random features (Rahimi &
+# Recht 2007)
+#
+#   phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
+#
+# For x in units of the lengthscales and z ~ N(0, I),
+#
+# | kernel | omega |
+# |---|---|
+# | SquaredExponential | z |
+# | Matern, smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom |
+# | RationalQuadratic, alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha) |
+#
+# Linear (one feature per column) and constant kernels are exact; a sum has the features of its
+# terms.
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""The whitened values at a basis's conditioning points that prior draws imply.
+"""The whitened values at a basis's conditioning points that prior draws imply."""
 
-A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For eta ~ N(0, I), a
-function of a prior draw g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta has
-the covariance of the first two terms (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). This
-eta is
-
-| the basis conditions on | eta |
-|---|---|
-| values at inducing points, K_b = L L^T | L^-1 g(beta) |
-| sites of precision W, I + W^1/2 K W^1/2 = L_B L_B^T | L_B^-1 (W^1/2 g(X) + noise) |
-"""
+# A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For eta ~ N(0, I),
+# a function of a prior draw g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta
+# has the covariance of the first two terms (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309).
+# This eta is
+#
+# | the basis conditions on | eta |
+# |---|---|
+# | values at inducing points, K_b = L L^T | L^-1 g(beta) |
+# | sites of precision W, I + W^1/2 K W^1/2 = L_B L_B^T | L_B^-1 (W^1/2 g(X) + noise) |
 
 from __future__ import annotations
 

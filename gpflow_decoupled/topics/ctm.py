@@ -1,17 +1,16 @@
-"""The correlated topic model (Blei & Lafferty 2007) by conjugate computation (Khan & Lin 2017).
+"""The correlated topic model (Blei & Lafferty 2007) by conjugate computation (Khan & Lin 2017)."""
 
-Latent Dirichlet allocation with topic proportions that are a softmax of correlated Gaussians:
-
-    eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
-
-| paper | code | shape |
-|---|---|---|
-| mu_0, Sigma_0 | `mean_`, `covariance_` | [K], [K, K] |
-| the same for log-ratios to the last topic ("dirichlet") | | [K - 1], [K - 1, K - 1] |
-| m, V^-1 | `state_.mean`, `state_.precision` | [D, K], [D, K, K] or [D, K] |
-| c | `state_.c` | [D, K] |
-| lambda | `components_` | [K, V] |
-"""
+# Latent Dirichlet allocation with topic proportions that are a softmax of correlated Gaussians:
+#
+#   eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
+#
+# | paper | code | shape |
+# |---|---|---|
+# | mu_0, Sigma_0 | `mean_`, `covariance_` | [K], [K, K] |
+# | the same for log-ratios to the last topic ("dirichlet") | | [K - 1], [K - 1, K - 1] |
+# | m, V^-1 | `state_.mean`, `state_.precision` | [D, K], [D, K, K] or [D, K] |
+# | c | `state_.c` | [D, K] |
+# | lambda | `components_` | [K, V] |
 
 from __future__ import annotations
 

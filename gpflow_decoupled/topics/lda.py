@@ -1,19 +1,18 @@
-"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003), batch or stochastic.
+"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003), batch or stochastic."""
 
-Document d has proportions theta_d of K topics, topic k probabilities beta_k of V words, and each
-word w_dn a topic z_dn, (T1)-(T4):
-
-    beta_k ~ Dir(eta),   theta_d ~ Dir(alpha),   z_dn ~ theta_d,   w_dn ~ beta_z
-    q(beta_k) = Dir(lambda_k),   q(theta_d) = Dir(gamma_d),   q(z_dn = k) = phi_dwk
-
-| paper | code | shape |
-|---|---|---|
-| alpha | `doc_prior` | [K] |
-| eta | `topic_prior` | [V] |
-| lambda | `components_` | [K, V] |
-| gamma | `state_.gamma` | [D, K] |
-| tau_0, kappa | `delay`, `forgetting_rate` | [] |
-"""
+# Document d has proportions theta_d of K topics, topic k probabilities beta_k of V words, and each
+# word w_dn a topic z_dn, (T1)-(T4):
+#
+#   beta_k ~ Dir(eta),   theta_d ~ Dir(alpha),   z_dn ~ theta_d,   w_dn ~ beta_z
+#   q(beta_k) = Dir(lambda_k),   q(theta_d) = Dir(gamma_d),   q(z_dn = k) = phi_dwk
+#
+# | paper | code | shape |
+# |---|---|---|
+# | alpha | `doc_prior` | [K] |
+# | eta | `topic_prior` | [V] |
+# | lambda | `components_` | [K, V] |
+# | gamma | `state_.gamma` | [D, K] |
+# | tau_0, kappa | `delay`, `forgetting_rate` | [] |
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The dual basis: q(f) by multipliers alpha and lambda per observation and latent.
+"""The dual basis: q(f) by multipliers alpha and lambda per observation and latent."""
 
-Khan 2014, Theorem 4.1. With u = f - m_0 at the observations, Lambda = diag(lambda), and v the
-diagonal of V, (V7), (V10):
-
-    E u = -K alpha,   V = (K^-1 + Lambda)^-1
-    KL = 1/2 [log|I + K Lambda| - lambda^T v + alpha^T K alpha]
-
-lambda may have any sign while V exists. alpha is the negative of `SiteBasis`'s.
-"""
+# Khan 2014, Theorem 4.1. With u = f - m_0 at the observations, Lambda = diag(lambda), and v the
+# diagonal of V, (V7), (V10):
+#
+#   E u = -K alpha,   V = (K^-1 + Lambda)^-1
+#   KL = 1/2 [log|I + K Lambda| - lambda^T v + alpha^T K alpha]
+#
+# lambda may have any sign while V exists. alpha is the negative of `SiteBasis`'s.
 
 from __future__ import annotations
 

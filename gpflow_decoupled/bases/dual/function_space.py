@@ -1,9 +1,8 @@
-"""The dual basis in function space, by the kernel matrix K [N, N].
+"""The dual basis in function space, by the kernel matrix K [N, N]."""
 
-    V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
-
-for positive lambda; `linalg.sites` adds negative ones. K may be singular.
-"""
+#   V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
+#
+# for positive lambda; `linalg.sites` adds negative ones. K may be singular.
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""The contract of the linear algebra behind a `DualBasis`.
+"""The contract of the linear algebra behind a `DualBasis`."""
 
-| symbol | code | shape |
-|---|---|---|
-| representation of the prior covariance K at the observations | `prior` | `Geometry.prior` |
-| u, mean of q(f) at the observations, mean function subtracted | `DualState.mean` | [N, L] |
-| v, the variances there | `DualState.variance` | [N, L] |
-| V = (K^-1 + diag lambda)^-1, the covariance there | `Geometry.covariance` | [L, N, N] |
-
-N observations, L latents; G is L if each latent has its kernel, 1 if all share one.
-"""
+# | symbol | code | shape |
+# |---|---|---|
+# | representation of the prior covariance K at the observations | `prior` | `Geometry.prior` |
+# | u, mean of q(f) at the observations, mean function subtracted | `DualState.mean` | [N, L] |
+# | v, the variances there | `DualState.variance` | [N, L] |
+# | V = (K^-1 + diag lambda)^-1, the covariance there | `Geometry.covariance` | [L, N, N] |
+#
+# N observations, L latents; G is L if each latent has its kernel, 1 if all share one.
 
 from __future__ import annotations
 

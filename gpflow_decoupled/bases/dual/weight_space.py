@@ -1,12 +1,12 @@
-"""The dual basis in weight space: linear kernels, by p x p and N x p matrices.
+"""The dual basis in weight space: linear kernels, by p x p and N x p matrices."""
 
-With p features phi(x) = R^T x, prior covariance R R^T of the weights, A = X R [N, p] and K = A A^T,
-
-    V = A C^-1 A^T,   C = I + A^T Lambda A        (V8)
-
-while C [p, p] is positive definite. A weight with a non-Gaussian prior is one more row of A, its
-row of R (V30).
-"""
+# With p features phi(x) = R^T x, prior covariance R R^T of the weights, A = X R [N, p] and K = A
+# A^T,
+#
+#   V = A C^-1 A^T,   C = I + A^T Lambda A        (V8)
+#
+# while C [p, p] is positive definite. A weight with a non-Gaussian prior is one more row of A, its
+# row of R (V30).
 
 from __future__ import annotations
 

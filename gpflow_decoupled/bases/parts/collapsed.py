@@ -1,16 +1,16 @@
-"""The collapsed bound of a basis without mean points, with a closed gradient.
+"""The collapsed bound of a basis without mean points, with a closed gradient."""
 
-Automatic differentiation of `optimum`'s takes 2.6 times as long. With K = K_bb = L L^T, A = L^-1
-K_bx, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent, (D31):
-
-    F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]
-    dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2
-    dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T) L^-1
-    dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
-    dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
-
-m is optimal, so its change does not count.
-"""
+# Automatic differentiation of `optimum`'s takes 2.6 times as long. With K = K_bb = L L^T, A = L^-1
+# K_bx, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent,
+# (D31):
+#
+#   F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]
+#   dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2
+#   dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T) L^-1
+#   dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
+#   dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
+#
+# m is optimal, so its change does not count.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Joint whitened coordinates of all points, in which contributions of data sets add.
+"""Joint whitened coordinates of all points, in which contributions of data sets add."""
 
-With points z = (beta, gamma), or beta alone, jitter n, and u = f(z),
-
-    L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~
-
-and u~ ~ N(0, I). A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c, as if the jitter were part of u,
-so E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx exactly.
-"""
+# With points z = (beta, gamma), or beta alone, jitter n, and u = f(z),
+#
+#   L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~
+#
+# and u~ ~ N(0, I). A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c, as if the jitter were part of
+# u, so E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx exactly.
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""The best q for Gaussian noise in closed form, and its bound.
+"""The best q for Gaussian noise in closed form, and its bound."""
 
-With A = L_b^-1 K_bx, Q_beta = A^T A, W = Q_beta + s2 I, and y the data less the mean function:
-
-    S~ = (I + A A^T / s2)^-1                                                              (D26)
-    a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,  m~ = (s2 I + A A^T)^-1 A (y - C_xg a)     (D30)
-    F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a]
-        - tr(K - Q_beta) / (2 s2)                                                  (D31), (D32)
-
-F is a lower bound at any a. A basis fits its mean points, then its Gaussian parts; the optimum is
-differentiable in kernel, points and noise.
-"""
+# With A = L_b^-1 K_bx, Q_beta = A^T A, W = Q_beta + s2 I, and y the data less the mean function:
+#
+#   S~ = (I + A A^T / s2)^-1                                                              (D26)
+#   a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,  m~ = (s2 I + A A^T)^-1 A (y - C_xg a)     (D30)
+#   F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a]
+#       - tr(K - Q_beta) / (2 s2)                                                  (D31), (D32)
+#
+# F is a lower bound at any a. A basis fits its mean points, then its Gaussian parts; the optimum is
+# differentiable in kernel, points and noise.
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Coordinates of the coefficients of a kernel sum.
+"""Coordinates of the coefficients of a kernel sum."""
 
-m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a. The Parameter is a~ with a = T a~; the
-preconditioner T is frozen between calls of `refresh`, and has no gradient.
-
-| scaling | T | a plain gradient step in a~ is |
-|---|---|---|
-| none | I | a plain gradient step in a |
-| diagonal | diag(d + eps)^-1/2, (D22) | the diagonal rule (16) = (D42) |
-| whitened | L_c^-T with L_c L_c^T = C + eps I, (D23) | the natural gradient (15a) = (D41) |
-"""
+# m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a. The Parameter is a~ with a = T a~; the
+# preconditioner T is frozen between calls of `refresh`, and has no gradient.
+#
+# | scaling | T | a plain gradient step in a~ is |
+# |---|---|---|
+# | none | I | a plain gradient step in a |
+# | diagonal | diag(d + eps)^-1/2, (D22) | the diagonal rule (16) = (D42) |
+# | whitened | L_c^-T with L_c L_c^T = C + eps I, (D23) | the natural gradient (15a) = (D41) |
 
 from __future__ import annotations
 

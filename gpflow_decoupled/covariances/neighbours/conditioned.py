@@ -1,10 +1,9 @@
-"""Observations given their nearest earlier ones in an ordering, for one latent function.
+"""Observations given their nearest earlier ones in an ordering, for one latent function."""
 
-Conditioning on fewer observations cannot lower a variance, so for every ordering and choice of
-earlier neighbours, (N3),
-
-    log|K + D| <= sum_i log tau_i,      tau_i = Var(y_i | its neighbours).
-"""
+# Conditioning on fewer observations cannot lower a variance, so for every ordering and choice of
+# earlier neighbours, (N3),
+#
+#   log|K + D| <= sum_i log tau_i,      tau_i = Var(y_i | its neighbours).
 
 from __future__ import annotations
 

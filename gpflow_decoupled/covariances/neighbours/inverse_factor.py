@@ -1,11 +1,10 @@
-"""A sparse factor of the inverse covariance of observations, from their earlier neighbours.
+"""A sparse factor of the inverse covariance of observations, from their earlier neighbours."""
 
-With weights b_i and variance tau_i of observation i given its neighbours, (N8),
-
-    U_ii = tau_i^-1/2,      U_ic = -tau_i^-1/2 b_i^T
-
-has U^T U close to (K + D)^-1: a preconditioner whose iterations hardly depend on the noise.
-"""
+# With weights b_i and variance tau_i of observation i given its neighbours, (N8),
+#
+#   U_ii = tau_i^-1/2,      U_ic = -tau_i^-1/2 b_i^T
+#
+# has U^T U close to (K + D)^-1: a preconditioner whose iterations hardly depend on the noise.
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""The contract of exponential families, in natural and expectation parameters.
+"""The contract of exponential families, in natural and expectation parameters."""
 
-A member is q(z) = exp(<phi(z), lambda> - A(lambda)) with respect to Lebesgue or counting measure.
-
-| symbol | code | shape |
-|---|---|---|
-| phi(z), the sufficient statistics | `Family.sufficient` | a tuple, one tensor per statistic |
-| lambda, the natural parameters | `natural` | as phi(z) |
-| mu = E phi(z) = grad A(lambda), the expectation parameters | `expectation` | as lambda |
-| A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
-| I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
-
-The natural gradient is the gradient in mu, I(lambda)^-1 times the gradient in lambda, (C1). Methods
-are pure functions, batched over leading axes.
-"""
+# A member is q(z) = exp(<phi(z), lambda> - A(lambda)) with respect to Lebesgue or counting measure.
+#
+# | symbol | code | shape |
+# |---|---|---|
+# | phi(z), the sufficient statistics | `Family.sufficient` | a tuple, one tensor per statistic |
+# | lambda, the natural parameters | `natural` | as phi(z) |
+# | mu = E phi(z) = grad A(lambda), the expectation parameters | `expectation` | as lambda |
+# | A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
+# | I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
+#
+# The natural gradient is the gradient in mu, I(lambda)^-1 times the gradient in lambda, (C1).
+# Methods are pure functions, batched over leading axes.
 
 from __future__ import annotations
 

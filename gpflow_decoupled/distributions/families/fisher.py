@@ -1,12 +1,11 @@
-"""Products and solves with a Fisher matrix I(lambda) that has no formula.
+"""Products and solves with a Fisher matrix I(lambda) that has no formula."""
 
-I(lambda) = grad^2 A(lambda) = Cov phi(z), multiplied by a vector u without forming it:
-
-| product | needs | error |
-|---|---|---|
-| `hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
-| `covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
-"""
+# I(lambda) = grad^2 A(lambda) = Cov phi(z), multiplied by a vector u without forming it:
+#
+# | product | needs | error |
+# |---|---|---|
+# | `hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
+# | `covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
 
 from __future__ import annotations
 

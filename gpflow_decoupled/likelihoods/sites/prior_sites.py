@@ -1,12 +1,11 @@
-"""Sites of weights with non-Gaussian priors: log densities and expected losses.
+"""Sites of weights with non-Gaussian priors: log densities and expected losses."""
 
-A Laplace prior p(w) is the model's prior N(w; mu, tau^2) times a site p(w) / N(w; mu, tau^2), with
-the Laplace loss f_L:
-
-    f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)    (V30)
-
-The bound does not depend on tau.
-"""
+# A Laplace prior p(w) is the model's prior N(w; mu, tau^2) times a site p(w) / N(w; mu, tau^2),
+# with the Laplace loss f_L:
+#
+#   f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)    (V30)
+#
+# The bound does not depend on tau.
 
 from __future__ import annotations
 

@@ -1,21 +1,20 @@
-"""The expected loss of one observation, a function of its latent's mean and deviation.
+"""The expected loss of one observation, a function of its latent's mean and deviation."""
 
-| symbol | code | shape |
-|---|---|---|
-| f(h, sigma) = -E log p(y given eta), eta ~ N(h, sigma^2) | `SiteLoss.value` | [N, L] |
-| its first and second derivatives | `SiteLoss.expand` | [N, L] each |
-| S, the interval of the derivatives f_h | `SiteLoss.lower`, `SiteLoss.upper` | [N, L] each |
-| c, the least number with (-log p)'' >= -c | `SiteLoss.curvature` | [N, L] |
-| the maximum of (V15) and its place | `SiteLoss.maximiser` | [N, L] each |
-
-The Lagrangian dual maximises (V15), `dual_objective`, over (h, sigma) per site:
-
-    -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
-
-with multipliers alpha, lambda, the deviation sigma_k where the dual was linearised, and a penalty
-rho. f is even in sigma, and jointly convex in (h, sigma) for log-concave likelihoods (Khan 2014,
-section 4).
-"""
+# | symbol | code | shape |
+# |---|---|---|
+# | f(h, sigma) = -E log p(y given eta), eta ~ N(h, sigma^2) | `SiteLoss.value` | [N, L] |
+# | its first and second derivatives | `SiteLoss.expand` | [N, L] each |
+# | S, the interval of the derivatives f_h | `SiteLoss.lower`, `SiteLoss.upper` | [N, L] each |
+# | c, the least number with (-log p)'' >= -c | `SiteLoss.curvature` | [N, L] |
+# | the maximum of (V15) and its place | `SiteLoss.maximiser` | [N, L] each |
+#
+# The Lagrangian dual maximises (V15), `dual_objective`, over (h, sigma) per site:
+#
+#   -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
+#
+# with multipliers alpha, lambda, the deviation sigma_k where the dual was linearised, and a penalty
+# rho. f is even in sigma, and jointly convex in (h, sigma) for log-concave likelihoods (Khan 2014,
+# section 4).
 
 from __future__ import annotations
 

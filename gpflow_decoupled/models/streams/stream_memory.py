@@ -1,22 +1,21 @@
-"""The likelihood factor of earlier data: a Gaussian factor at the points of that time.
+"""The likelihood factor of earlier data: a Gaussian factor at the points of that time."""
 
-| symbol | code | shape |
-|---|---|---|
-| a: the points; M of them | `StreamMemory.points` | beta, or beta and gamma |
-| L_a, of K_a with jitter, at the old kernel | `StreamMemory.chol` | [G, M, M] |
-| theta, Lambda | `StreamMemory.theta`, `StreamMemory.precision` | [M, L], [L, M, M] |
-| c | `StreamMemory.constant` | [] nats |
-
-    log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with jitter     (C42)
-
-At the points z of a frame and today's kernel, with D_ij = 1 where a_i is z_j, the expectation of
-log l given f(z) has (C44)
-
-    B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B
-    c <- c - 1/2 tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
-
-Nothing is lost if z includes a.
-"""
+# | symbol | code | shape |
+# |---|---|---|
+# | a: the points; M of them | `StreamMemory.points` | beta, or beta and gamma |
+# | L_a, of K_a with jitter, at the old kernel | `StreamMemory.chol` | [G, M, M] |
+# | theta, Lambda | `StreamMemory.theta`, `StreamMemory.precision` | [M, L], [L, M, M] |
+# | c | `StreamMemory.constant` | [] nats |
+#
+#   log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with jitter     (C42)
+#
+# At the points z of a frame and today's kernel, with D_ij = 1 where a_i is z_j, the expectation of
+# log l given f(z) has (C44)
+#
+#   B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B
+#   c <- c - 1/2 tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
+#
+# Nothing is lost if z includes a.
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""The best q of a basis for a Gaussian factor, its bound, and conversions to a frame.
+"""The best q of a basis for a Gaussian factor, its bound, and conversions to a frame."""
 
-In a frame's coordinates the prior is N(0, I); q has mean mu and a covariance S_k for points k that
-the basis gives one. For a factor (theta, Lambda) the best q is
-
-    S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta        (C45)
-
-with Pi = I, or, for mean points without a covariance, C_g of (D21). The bound is
-
-    F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]        (C43)
-"""
+# In a frame's coordinates the prior is N(0, I); q has mean mu and a covariance S_k for points k
+# that the basis gives one. For a factor (theta, Lambda) the best q is
+#
+#   S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta        (C45)
+#
+# with Pi = I, or, for mean points without a covariance, C_g of (D21). The bound is
+#
+#   F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]        (C43)
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Initial rotation of A and shapes, by an Edgeworth expansion.
+"""Initial rotation of A and shapes, by an Edgeworth expansion."""
 
-A rotation A Q leaves the Gaussian N(b, A A^T) as is, but not q for non-normal v_d. To leading order
-the bound depends on the skewness gamma_d of each v_d by (A18)
-
-    gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
-
-with alpha = X A and E under the Gaussian. Q maximises the gain sum_d s_d^2 / 12 at gamma_d = s_d
-(A19). Symmetric bases use excess kurtosis, fourth powers and derivatives, 24 and 48 for 6 and 12.
-"""
+# A rotation A Q leaves the Gaussian N(b, A A^T) as is, but not q for non-normal v_d. To leading
+# order the bound depends on the skewness gamma_d of each v_d by (A18)
+#
+#   gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
+#
+# with alpha = X A and E under the Gaussian. Q maximises the gain sum_d s_d^2 / 12 at gamma_d = s_d
+# (A19). Symmetric bases use excess kurtosis, fourth powers and derivatives, 24 and 48 for 6 and 12.
 
 from __future__ import annotations
 

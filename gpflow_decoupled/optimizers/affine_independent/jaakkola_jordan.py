@@ -1,12 +1,11 @@
-"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods, a baseline.
+"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods, a baseline."""
 
-For a label y of 0 or 1, s = 2 y - 1, and any xi (C39)
-
-    log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2)
-
-with Lambda(xi) = tanh(xi / 2) / (4 xi): a Gaussian site exp(nu f - tau f^2 / 2), nu = y - 1/2, tau
-= 2 Lambda(xi). The best xi_n^2 is E f_n^2.
-"""
+# For a label y of 0 or 1, s = 2 y - 1, and any xi (C39)
+#
+#   log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2)
+#
+# with Lambda(xi) = tanh(xi / 2) / (4 xi): a Gaussian site exp(nu f - tau f^2 / 2), nu = y - 1/2,
+# tau = 2 Lambda(xi). The best xi_n^2 is E f_n^2.
 
 from __future__ import annotations
 

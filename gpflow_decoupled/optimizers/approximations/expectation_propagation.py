@@ -1,18 +1,17 @@
-"""Expectation propagation (EP) of a full GP, with parallel site updates.
+"""Expectation propagation (EP) of a full GP, with parallel site updates."""
 
-q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites at
-once:
-
-1. Cavities: marginals N(u_n, v_n) of q without the share alpha of their site, (C50):
-
-       1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
-
-2. Mean u^ and variance v^ of the cavities times p(y_n | f_n)^alpha (C51).
-3. Sites with these moments, of which the share rho = 1 - damping is taken, (C52):
-
-       nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
-       tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
-"""
+# q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites
+# at once:
+#
+# 1. Cavities: marginals N(u_n, v_n) of q without the share alpha of their site, (C50):
+#
+#      1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
+#
+# 2. Mean u^ and variance v^ of the cavities times p(y_n | f_n)^alpha (C51).
+# 3. Sites with these moments, of which the share rho = 1 - damping is taken, (C52):
+#
+#      nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha
+#      tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Laplace's approximation of a full GP: the mode of the posterior, and its curvature.
+"""Laplace's approximation of a full GP: the mode of the posterior, and its curvature."""
 
-With u = f - m_0 and l_n = log p(y_n | f_n) the mode u^ maximises psi, (C55), (C56):
-
-    psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
-    log Z = psi(u^) - 1/2 log det(I + K W)
-
-Iterates are a = K^-1 u, so K is not inverted.
-"""
+# With u = f - m_0 and l_n = log p(y_n | f_n) the mode u^ maximises psi, (C55), (C56):
+#
+#   psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
+#   log Z = psi(u^) - 1/2 log det(I + K W)
+#
+# Iterates are a = K^-1 u, so K is not inverted.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Conjugate-computation variational inference for a full GP.
+"""Conjugate-computation variational inference for a full GP."""
 
-With u = f - m_0 and derivatives g, h of E_q log p(y_n | f_n) in mean and variance, a step of size
-rho moves the natural parameters of the sites by (C13)
-
-    nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
-"""
+# With u = f - m_0 and derivatives g, h of E_q log p(y_n | f_n) in mean and variance, a step of size
+# rho moves the natural parameters of the sites by (C13)
+#
+#   nu <- (1 - rho) nu + rho (g - 2 h u),   tau <- (1 - rho) tau - 2 rho h
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Conjugate-computation VI on inducing variables, by passes over all data in bounded memory.
+"""Conjugate-computation VI on inducing variables, by passes over all data in bounded memory."""
 
-A pass at a fixed q(u) sums over blocks of rows the bound and the targets theta*, P* of the
-natural-gradient step (D46) on all data; then the whitened natural parameters move, (C25):
-
-    (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
-"""
+# A pass at a fixed q(u) sums over blocks of rows the bound and the targets theta*, P* of the
+# natural-gradient step (D46) on all data; then the whitened natural parameters move, (C25):
+#
+#   (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
 
 from __future__ import annotations
 

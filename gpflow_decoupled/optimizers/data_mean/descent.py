@@ -1,21 +1,20 @@
-"""Stochastic dual descent for a mean on all data: steps on random rows.
+"""Stochastic dual descent for a mean on all data: steps on random rows."""
 
-Lin et al. 2024 (arXiv:2310.20581), algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a, with
-H = I + W^1/2 K W^1/2. A step draws a batch I of B rows: (D52)
-
-    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
-    v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
-
-| symbol | code | meaning | shape |
-|---|---|---|---|
-| eta | `rate` | the setting over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
-| rho | `momentum` | | [] |
-| r | `keep` | 100 over the steps of a round, at most 1 | [] |
-| a_bar | `average` | the result | [N, L] |
-
-A full step is stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H; the second
-term of eta keeps a row from overshooting.
-"""
+# Lin et al. 2024 (arXiv:2310.20581), algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a,
+# with H = I + W^1/2 K W^1/2. A step draws a batch I of B rows: (D52)
+#
+#   u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n
+#   v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar
+#
+# | symbol | code | meaning | shape |
+# |---|---|---|---|
+# | eta | `rate` | the setting over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
+# | rho | `momentum` | | [] |
+# | r | `keep` | 100 over the steps of a round, at most 1 | [] |
+# | a_bar | `average` | the result | [N, L] |
+#
+# A full step is stable up to about 4 / (3 lambda_1), lambda_1 the largest eigenvalue of H; the
+# second term of eta keeps a row from overshooting.
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""Lower bounds of the log evidence with normal noise, at given mean coefficients.
+"""Lower bounds of the log evidence with normal noise, at given mean coefficients."""
 
-With noise precisions W = D^-1, A = L_b^-1 K_bx, Q = A^T A and r = y - (K + D) a for any a, (D31),
-(D32)
-
-    F = -1/2 [N log(2 pi) + T + r^T (Q + D)^-1 r + 2 a^T y - a^T (K + D) a]
-
-is a lower bound of log N(y | 0, K + D) for every upper bound T of log|K + D|, (N5), (N3):
-
-| bound | T |
-|---|---|
-| "elbo": q(f)'s, with the best q(u) | log|Q + D| + sum_n w_n d_n, d = diag(K - Q) |
-| "diagonal" | log|Q + D| + sum_n log(1 + w_n d_n) |
-| "neighbours" | sum_n log tau_n, variances of observations given some earlier ones |
-"""
+# With noise precisions W = D^-1, A = L_b^-1 K_bx, Q = A^T A and r = y - (K + D) a for any a, (D31),
+# (D32)
+#
+#   F = -1/2 [N log(2 pi) + T + r^T (Q + D)^-1 r + 2 a^T y - a^T (K + D) a]
+#
+# is a lower bound of log N(y | 0, K + D) for every upper bound T of log|K + D|, (N5), (N3):
+#
+# | bound | T |
+# |---|---|
+# | "elbo": q(f)'s, with the best q(u) | log|Q + D| + sum_n w_n d_n, d = diag(K - Q) |
+# | "diagonal" | log|Q + D| + sum_n log(1 + w_n d_n) |
+# | "neighbours" | sum_n log tau_n, variances of observations given some earlier ones |
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The linear system of a mean on all data, its preconditioner, and the certificate of a solution.
+"""The linear system of a mean on all data, its preconditioner, and certificates of solutions."""
 
-The bound's maximum over the mean solves (K + D) a = y~ (D34). At any a, with residual r and Q = A^T
-A = K_xb K_b^-1 K_bx,
-
-    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a   (D32)
-
-The gap, half of the first term, bounds the distance from the maximum: as Q <= K, the last two terms
-never exceed y~^T (K + D)^-1 y~.
-"""
+# The bound's maximum over the mean solves (K + D) a = y~ (D34). At any a, with residual r and Q =
+# A^T A = K_xb K_b^-1 K_bx,
+#
+#   -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a   (D32)
+#
+# The gap, half of the first term, bounds the distance from the maximum: as Q <= K, the last two
+# terms never exceed y~^T (K + D)^-1 y~.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The bound as a function of mean and Cholesky factor of the covariance.
+"""The bound as a function of mean and Cholesky factor of the covariance."""
 
-Whitened, with K = A A^T, mean m_0 + A t, V = B B^T and B = A T: (V23)
-
-    F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
-"""
+# Whitened, with K = A A^T, mean m_0 + A t, V = B B^T and B = A T: (V23)
+#
+#   F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
 
 from __future__ import annotations
 

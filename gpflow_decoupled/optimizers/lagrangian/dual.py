@@ -1,13 +1,12 @@
-"""The dual of a subproblem as a function of the multipliers, with gradient and bounds.
+"""The dual of a subproblem as a function of the multipliers, with gradient and bounds."""
 
-With site losses f, and h_k, sigma_k the point where the subproblem touches the bound:
-
-    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                (V14)
-    Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
-          s_k = sigma_k / 2 + v / (2 sigma_k)                                       (V13)
-
-For log-concave sites D_k >= max Q_k and Q_k <= F, the bound.
-"""
+# With site losses f, and h_k, sigma_k the point where the subproblem touches the bound:
+#
+#   D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                (V14)
+#   Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
+#         s_k = sigma_k / 2 + v / (2 sigma_k)                                       (V13)
+#
+# For log-concave sites D_k >= max Q_k and Q_k <= F, the bound.
 
 from __future__ import annotations
 

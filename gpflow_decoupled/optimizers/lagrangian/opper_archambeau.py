@@ -1,9 +1,8 @@
-"""The bound as a function of alpha and lambda, maximised by L-BFGS.
+"""The bound as a function of alpha and lambda, maximised by L-BFGS."""
 
-With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals, (V21)
-
-    dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
-"""
+# With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals, (V21)
+#
+#   dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma (V11).
+"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma (V11)."""
 
-Quadratic convergence (Robinson 1972) even where the dual has no minimum: (V27)
-
-    (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),
-    G = blockdiag(K, 1/2 V * V),
-    H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)
-"""
+# Quadratic convergence (Robinson 1972) even where the dual has no minimum: (V27)
+#
+#   (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),
+#   G = blockdiag(K, 1/2 V * V),
+#   H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)
 
 from __future__ import annotations
 

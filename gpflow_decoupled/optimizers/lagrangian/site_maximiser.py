@@ -1,10 +1,9 @@
-"""Maximise over mean and standard deviation of each site inside the dual, all sites at once.
+"""Maximise over mean and standard deviation of each site inside the dual, all sites at once."""
 
-    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2)
-                         - rho / 2 (sigma - sigma_k)^2 - kappa / 2 (h - h_k)^2             (V15)
-
-sigma may have either sign, f being even in it, so no barrier is needed.
-"""
+#   max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2)
+#                        - rho / 2 (sigma - sigma_k)^2 - kappa / 2 (h - h_k)^2             (V15)
+#
+# sigma may have either sign, f being even in it, so no barrier is needed.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The bound of an `LCLGP` whose multipliers are zero outside a subset S of M observations.
+"""The bound of an `LCLGP` whose multipliers are zero outside a subset S of M observations."""
 
-For any observation n, with B = I + Lambda^1/2 K_SS Lambda^1/2, (V26)
-
-    KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha]
-    m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
-
-With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed over all n.
-"""
+# For any observation n, with B = I + Lambda^1/2 K_SS Lambda^1/2, (V26)
+#
+#   KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha]
+#   m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
+#
+# With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), summed over all n.
 
 from __future__ import annotations
 

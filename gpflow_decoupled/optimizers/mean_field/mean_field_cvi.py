@@ -1,10 +1,9 @@
-"""Mean-field conjugate computation on factor graphs.
+"""Mean-field conjugate computation on factor graphs."""
 
-A step of size rho moves each factor's messages to its variables z_k towards gradients in the
-expectation parameters mu_k of q(z_k), whose natural parameter is the sum of its messages: (C32)
-
-    lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
-"""
+# A step of size rho moves each factor's messages to its variables z_k towards gradients in the
+# expectation parameters mu_k of q(z_k), whose natural parameter is the sum of its messages: (C32)
+#
+#   lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""The entropy of a mixture of Gaussians: two lower bounds in closed form, an unbiased estimate.
+"""The entropy of a mixture of Gaussians: two lower bounds in closed form, an unbiased estimate."""
 
-For q(w) = sum_j pi_j N(w | m_j, S_j), with S = (S_j + S_l) / 2 for a pair of components,
-
-    H[q] >= sum_j pi_j H_j - sum_j pi_j log sum_l pi_l C_jl,                          (A30)
-    C_jl = int N_j^(1/2) N_l^(1/2) dw,
-    log C_jl = -1/8 (m_j - m_l)^T S^-1 (m_j - m_l) - 1/2 log|S| + 1/4 log|S_j| + 1/4 log|S_l|
-    H[q] >= -sum_j pi_j log sum_l pi_l N(m_j | m_l, S_j + S_l)                        (A31)
-    H[q] = sum_j pi_j (H_j - log pi_j) + sum_j pi_j E_j log r_j(w),  r_j = pi_j N_j / q  (A32)
-
-(A30), Kolchinsky & Tracey 2017 with alpha = 1/2, is exact for one component, equal components, and
-components that do not overlap. (A31) is Jensen's inequality (Gershman, Hoffman & Blei 2012), D/2 (1
-- log 2) too low for one component. Only (A32) needs draws.
-"""
+# For q(w) = sum_j pi_j N(w | m_j, S_j), with S = (S_j + S_l) / 2 for a pair of components,
+#
+#   H[q] >= sum_j pi_j H_j - sum_j pi_j log sum_l pi_l C_jl,                          (A30)
+#   C_jl = int N_j^(1/2) N_l^(1/2) dw,
+#   log C_jl = -1/8 (m_j - m_l)^T S^-1 (m_j - m_l) - 1/2 log|S| + 1/4 log|S_j| + 1/4 log|S_l|
+#   H[q] >= -sum_j pi_j log sum_l pi_l N(m_j | m_l, S_j + S_l)                        (A31)
+#   H[q] = sum_j pi_j (H_j - log pi_j) + sum_j pi_j E_j log r_j(w),  r_j = pi_j N_j / q  (A32)
+#
+# (A30), Kolchinsky & Tracey 2017 with alpha = 1/2, is exact for one component, equal components,
+# and components that do not overlap. (A31) is Jensen's inequality (Gershman, Hoffman & Blei 2012),
+# D/2 (1
+# - log 2) too low for one component. Only (A32) needs draws.
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
-"""Keep the sites of q fixed while the kernel moves.
+"""Keep the sites of q fixed while the kernel moves."""
 
-The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
-whitened Gaussian part. When the Cholesky factor of p(u) changes from L_old to L_new, T = L_old^-1
-L_new, the same site under the new kernel is (C28)
-
-    theta <- T^T theta,   P <- I + T^T (P - I) T
-
-For a small change dX = L^-1 dK L^-T of the kernel, with P* = I - 2 A diag(h) A^T, g_m = A g - m~
-and u = S~ g_m, the bound changes by (C69)
-
-    dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
-
-phi(X) the lower triangle with half of the diagonal, w the factor of A in the mean of q(f). This
-includes the change of A = L^-1 K_ux and needs no product as wide as the batch.
-"""
+# The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
+# whitened Gaussian part. When the Cholesky factor of p(u) changes from L_old to L_new, T = L_old^-1
+# L_new, the same site under the new kernel is (C28)
+#
+#   theta <- T^T theta,   P <- I + T^T (P - I) T
+#
+# For a small change dX = L^-1 dK L^-T of the kernel, with P* = I - 2 A diag(h) A^T, g_m = A g - m~
+# and u = S~ g_m, the bound changes by (C69)
+#
+#   dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
+#
+# phi(X) the lower triangle with half of the diagonal, w the factor of A in the mean of q(f). This
+# includes the change of A = L^-1 K_ux and needs no product as wide as the batch.
 
 from __future__ import annotations
 

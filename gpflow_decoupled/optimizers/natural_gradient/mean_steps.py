@@ -1,11 +1,10 @@
-"""Steps of the mean coefficients: steepest ascent in scaled coordinates, Newton's by CG.
+"""Steps of the mean coefficients: steepest ascent in scaled coordinates, Newton's by CG."""
 
-With weights w = -2 h >= 0 and W = diag(w), the negative bound has over the coefficients a and the
-whitened mean m~ of q(u) the Hessian (D49)
-
-    [ C_g + C_gx W C_xg    C_gx W A^T  ]
-    [ A W C_xg             I + A W A^T ]
-"""
+# With weights w = -2 h >= 0 and W = diag(w), the negative bound has over the coefficients a and the
+# whitened mean m~ of q(u) the Hessian (D49)
+#
+#   [ C_g + C_gx W C_xg    C_gx W A^T  ]
+#   [ A W C_xg             I + A W A^T ]
 
 from __future__ import annotations
 

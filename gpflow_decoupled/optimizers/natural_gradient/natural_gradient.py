@@ -1,15 +1,14 @@
-"""Natural gradients in closed form, from derivatives of the expected log density at the data.
+"""Natural gradients in closed form, from derivatives of the expected log density at the data."""
 
-1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
-2. Differentiate E_n in mean and variance of q(f_n), through the likelihood alone: g_n, h_n.
-3. The chain rule gives the gradient in the expectation parameters (D40). Added to the natural
-   parameters P = S~^-1 and theta = P m~, times rho, with A = L_b^-1 K_bx, (D46)
-
-       P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
-       theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
-
-4. Factorise the new P, a test of definiteness, and return to m~ and a root of S~.
-"""
+# 1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
+# 2. Differentiate E_n in mean and variance of q(f_n), through the likelihood alone: g_n, h_n.
+# 3. The chain rule gives the gradient in the expectation parameters (D40). Added to the natural
+#    parameters P = S~^-1 and theta = P m~, times rho, with A = L_b^-1 K_bx, (D46)
+#
+#      P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)
+#      theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)
+#
+# 4. Factorise the new P, a test of definiteness, and return to m~ and a root of S~.
 
 from __future__ import annotations
 

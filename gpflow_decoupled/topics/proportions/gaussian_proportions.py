@@ -1,9 +1,8 @@
-"""Proportions softmax(eta_d) with Gaussian q(eta_d) = N(m, V), (T5)-(T7).
+"""Proportions softmax(eta_d) with Gaussian q(eta_d) = N(m, V), (T5)-(T7)."""
 
-With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
-
-    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
-"""
+# With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
+#
+#   V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""An inverse-Wishart prior of Sigma_0, which keeps it from growing without bound.
+"""An inverse-Wishart prior of Sigma_0, which keeps it from growing without bound."""
 
-Sigma_0 ~ IW(nu, Psi), nu = n_0 - K - 1 and Psi = n_0 M, has mode M and counts as n_0 documents.
-Bound and log prior depend on Sigma_0 by (T16)
-
-    -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
-    S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T]
-
-so the best Sigma_0 is (D S + n_0 M) / (D + n_0).
-"""
+# Sigma_0 ~ IW(nu, Psi), nu = n_0 - K - 1 and Psi = n_0 M, has mode M and counts as n_0 documents.
+# Bound and log prior depend on Sigma_0 by (T16)
+#
+#   -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
+#   S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T]
+#
+# so the best Sigma_0 is (D S + n_0 M) / (D + n_0).
 
 from __future__ import annotations
 

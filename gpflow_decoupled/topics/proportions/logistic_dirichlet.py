@@ -1,10 +1,9 @@
-"""Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9).
+"""Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9)."""
 
-With the prior's Dirichlet site lambda^(c) at the current c (T9) and expected words per topic e(c),
-a natural-gradient step of size rho is
-
-    c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
-"""
+# With the prior's Dirichlet site lambda^(c) at the current c (T9) and expected words per topic
+# e(c), a natural-gradient step of size rho is
+#
+#   c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""An upper bound of E log-sum-exp under a Gaussian, and points for other expectations.
+"""An upper bound of E log-sum-exp under a Gaussian, and points for other expectations."""
 
-For any a, by Jensen's inequality (Knowles & Minka, NIPS 2011)
-
-    E lse <= log sum_k exp(t_k) + 1/2 a^T V a,   t = m + 1/2 diag V - V a
-
-The best a solves a = softmax(t); the curvature in m is (T6) with a for softmax(eta).
-"""
+# For any a, by Jensen's inequality (Knowles & Minka, NIPS 2011)
+#
+#   E lse <= log sum_k exp(t_k) + 1/2 a^T V a,   t = m + 1/2 diag V - V a
+#
+# The best a solves a = softmax(t); the curvature in m is (T6) with a for softmax(eta).
 
 from __future__ import annotations
 

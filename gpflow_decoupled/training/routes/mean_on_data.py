@@ -1,13 +1,12 @@
-"""The stages of a run with a mean on all data, `gamma="data"`.
+"""The stages of a run with a mean on all data, `gamma="data"`."""
 
-1. Minibatches for 70 % of the run, by a model without mean points that shares all Parameters. For
-   Gaussian noise and not too many rows, a collapsed climb follows at 25 %.
-2. Rounds: mean and hyperparameters in turns.
-3. A last solve for the mean.
-
-Where expectations are sampled, or too few rounds fit, minibatches go on until the solve. For a
-limit of seconds a solve is timed on some rows first.
-"""
+# 1. Minibatches for 70 % of the run, by a model without mean points that shares all Parameters. For
+#    Gaussian noise and not too many rows, a collapsed climb follows at 25 %.
+# 2. Rounds: mean and hyperparameters in turns.
+# 3. A last solve for the mean.
+#
+# Where expectations are sampled, or too few rounds fit, minibatches go on until the solve. For a
+# limit of seconds a solve is timed on some rows first.
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Steps on minibatches of a model on inducing points.
+"""Steps on minibatches of a model on inducing points."""
 
-A step is compiled as one function:
-
-1. The bound and its derivatives in mean and variance at the data give the step of q(u).
-2. The same rows under the new q(u) give all other gradients, see `natural_gradient.in_turn`; or
-   under the old one if q(u) is not whitened or moves with mean coefficients.
-3. Mean coefficients, then kernel, likelihood, mean function and inducing points move.
-4. q(u) is written: its sites under the new kernel (C28), or its whitened mean and root.
-"""
+# A step is compiled as one function:
+#
+# 1. The bound and its derivatives in mean and variance at the data give the step of q(u).
+# 2. The same rows under the new q(u) give all other gradients, see `natural_gradient.in_turn`; or
+#    under the old one if q(u) is not whitened or moves with mean coefficients.
+# 3. Mean coefficients, then kernel, likelihood, mean function and inducing points move.
+# 4. q(u) is written: its sites under the new kernel (C28), or its whitened mean and root.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Hyperparameters of a full GP by gradients, then its multipliers by the Lagrangian.
+"""Hyperparameters of a full GP by gradients, then its multipliers by the Lagrangian."""
 
-While the kernel moves, the Gaussian sites' precisions lambda and natural means b stay and alpha
-follows, (V22):
-
-    u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
-
-At fixed alpha instead the mean -K alpha would grow with the kernel.
-"""
+# While the kernel moves, the Gaussian sites' precisions lambda and natural means b stay and alpha
+# follows, (V22):
+#
+#   u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
+#
+# At fixed alpha instead the mean -K alpha would grow with the kernel.
 
 from __future__ import annotations
 
