@@ -34,7 +34,6 @@ class Compiled(Generic[Arguments, Result]):
         self._bound: tuple[list, tf.types.experimental.ConcreteFunction] | None = None
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """Return the function's result for these arguments."""
         if self._bound is not None and not kwargs and self._bound[0] == _kinds_of(args):
             return self._bound[1](*args)
         return self._use(lambda graph: graph(*args, **kwargs))
@@ -79,7 +78,6 @@ class Compiled(Generic[Arguments, Result]):
 
 
 def _kinds_of(tensors: tuple) -> list:
-    """Shapes and types of tensors, the key of a graph; None for other arguments."""
     return [
         (tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None
         for tensor in tensors

@@ -70,14 +70,12 @@ def _registry() -> dict[str, dict[str, object]]:
 
 
 def _graph_of(gradient: object) -> tf.Graph | None:
-    """The graph of a gradient's operation; None if it is not of a `tf.custom_gradient`."""
     wrapped = _variables_of(gradient).get("tape_grad_fn")
     tensors = tf.nest.flatten(_variables_of(wrapped).get("result"))
     return next((tensor.graph for tensor in tensors if hasattr(tensor, "graph")), None)
 
 
 def _variables_of(function: object) -> dict[str, object]:
-    """The variables of outer functions that a function refers to, by name."""
     return dict(inspect.getclosurevars(function).nonlocals) if inspect.isfunction(function) else {}
 
 

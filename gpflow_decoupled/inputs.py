@@ -265,7 +265,6 @@ def check_rate(high: float = math.inf, **values: object) -> None:
 
 
 def _refuse_structure(value: object, name: str) -> None:
-    """Raise `DataError` for masked, sparse or ragged arrays."""
     if np.ma.is_masked(value):
         count = int(np.sum(np.ma.getmaskarray(value)))
         raise DataError(
@@ -280,7 +279,6 @@ def _refuse_structure(value: object, name: str) -> None:
 
 
 def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> None:
-    """Raise `DataError` for entries that are no numbers, or without a TensorFlow dtype."""
     if isinstance(dtype, tf.DType):
         if dtype.is_floating or dtype.is_integer or dtype.is_bool:
             return

@@ -102,7 +102,6 @@ class BasisPosterior(AbstractPosterior):
         self.update_cache(precompute_cache)
 
     def __repr__(self) -> str:
-        """One line: kernel, sizes, cache type."""
         kind = self._precompute_cache
         return one_line(
             self,

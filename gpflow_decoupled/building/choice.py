@@ -189,7 +189,6 @@ def _scaling(
     kernel: Kernel | Callable[[int], Kernel] | str | None,
     likelihood: str | Likelihood,
 ) -> dict[str, bool]:
-    """The arguments of `Standardized` for scaling of X and Y."""
     own = _in_units(kernel, likelihood)
     return {
         "scale_outputs": has_scale_by_name(likelihood) and scale not in ("X", "neither"),
@@ -198,14 +197,12 @@ def _scaling(
 
 
 def _unscaled(table: Table, scale: str | None) -> np.ndarray:
-    """True for columns of X that are not scaled, [D] or []."""
     if scale in ("Y", "neither"):
         return np.array(True)
     return np.array(False) if table.measured is None else ~table.measured
 
 
 def _check_auto(likelihood: Likelihood) -> None:
-    """Raise `DataError` for other noise than Gaussian with `kernel="auto"`."""
     if type(likelihood) is not Gaussian:
         raise DataError(
             f'kernel="auto" compares nearest-neighbour GPs with Gaussian noise, and the likelihood'
@@ -215,7 +212,6 @@ def _check_auto(likelihood: Likelihood) -> None:
 
 
 def _start_noise(likelihood: Gaussian, variance: float) -> None:
-    """Start a single trainable noise variance at the one of the chosen kernel."""
     own = likelihood.variance
     if isinstance(own, gpflow.Parameter) and own.trainable and int(tf.size(own)) == 1:
         own.assign(max(variance, 1.01 * float(likelihood.variance_lower_bound)))
@@ -242,7 +238,6 @@ def _kernel(
 
 
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
-    """L from the columns of Y, unless kernel or likelihood fix it."""
     if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
         return None
     return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
@@ -257,7 +252,6 @@ def _in_units(kernel: object, likelihood: object) -> bool:
 
 
 def _check_points(beta: int, gamma: int | str) -> None:
-    """Raise `DataError` for invalid numbers of inducing points and mean points."""
     check_whole(1, num_inducing=beta)
     if isinstance(gamma, str) and gamma != ON_DATA:
         raise DataError(

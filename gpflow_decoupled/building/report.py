@@ -27,7 +27,6 @@ def can_initialize(model: GPModel) -> bool:
 
 
 def _scaled(model: Standardized) -> str:
-    """Describe the arrays that are standardised, and the others."""
     if isinstance(model.inputs, NormalScores):
         return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))

@@ -110,7 +110,6 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
 
 
 def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np.ndarray, ...]:
-    """The arguments as arrays [...]; `DataError` for values out of range or NaN."""
     named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
     values = {name: np.asarray(value, float) for name, value in named.items()}
     whole = np.isfinite(values["n"]) & (values["n"] == np.round(values["n"]))

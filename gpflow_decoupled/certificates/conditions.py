@@ -87,7 +87,6 @@ def stated_origin(stated: str) -> str:
 
 
 def _warned(finding: str) -> str:
-    """Warn that the prior depends on the sample; return that origin."""
     warn_user(
         f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk"
         " may be above them. " + _FIX,
@@ -106,7 +105,6 @@ def _trainable(model: GPModel) -> list[str]:
 
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
-    """The number of rows of a pair (X, Y) that are also rows of the other."""
     try:
         others = [
             np.asarray(as_array(part, name), float) for part, name in zip(as_pair(other), "XY")

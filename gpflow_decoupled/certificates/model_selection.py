@@ -132,6 +132,5 @@ def select_by_certificate(
 
 
 def _elbo(model: GPModel, data: RegressionData) -> float:
-    """The ELBO in nats of a model with internal or external data."""
     owns_data = isinstance(model, InternalDataTrainingLossMixin)
     return float(model.elbo() if owns_data else model.elbo(checked_data(model, data)))

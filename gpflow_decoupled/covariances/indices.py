@@ -72,7 +72,6 @@ def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likeliho
 
 
 def _read_by(part: object) -> Iterator[Index]:
-    """The indices that one part reads, and the parts inside of it."""
     if isinstance(part, Coregion):
         dims = part.active_dims
         column = int((dims.start or 0) if isinstance(dims, slice) else dims[0])
@@ -88,7 +87,6 @@ def _read_by(part: object) -> Iterator[Index]:
 
 
 def _inside(part: object) -> Iterable[object]:
-    """Kernels and functions that a part is composed of."""
     if isinstance(part, MultioutputKernel):
         return part.latent_kernels
     if isinstance(part, (Combination, ChangePoints)):

@@ -150,7 +150,6 @@ def inducing_gram(points: InducingVariables, kernel: Kernel) -> tf.Tensor:
 
 
 def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
-    """k(left, right) [M, M'] for one latent."""
     if type(right) is InducingPoints:
         return _gram(kernel, left, right.Z)
     if type(left) is InducingPoints:

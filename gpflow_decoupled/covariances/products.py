@@ -107,7 +107,6 @@ def kernel_product(
 
 
 def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
-    """K(X, Z) V [N, R] from the stored matrix."""
     thin = (
         stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
     )
@@ -222,7 +221,6 @@ def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
 
 
 def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
-    """The points [N, D] from which rows are chosen."""
     plain = _plain(X)
     if plain is None:
         raise NotImplementedError(

@@ -36,8 +36,6 @@ class How(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """The constants of a compiled loop."""
-
     profile: Profile
     inputs: int
     """D"""

@@ -163,7 +163,6 @@ def _strip(
     V: tf.Tensor,
     *others: tf.Tensor,
 ) -> tf.Tensor:
-    """Rows first, ..., last - 1 of K V."""
     part = X[first:last]
     if others:
         return tf.matmul(tf.cast(covariance(kernel, part, others[0]), V.dtype), V)
@@ -181,7 +180,6 @@ def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:
 
 
 def _strips(rows: _Rows, body: Callable[..., tuple], *state: tf.Tensor | tf.TensorArray) -> tuple:
-    """Fold `body` over the first row of every strip."""
     return tf.while_loop(
         lambda first, *_: first < rows.last, body, (rows.first, *state), parallel_iterations=1
     )

@@ -56,7 +56,6 @@ def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None =
 def _complaint(
     model: CheckedPredictions, elbo: float, observations: RegressionData, now: Resolution
 ) -> str | None:
-    """The warning, or None."""
     rows = slice(None, None, -(-int(observations[0].shape[0]) // _ROWS))
     sample = (observations[0][rows], observations[1][rows])
     # a likelihood may have nodes and not use them, and then moments need not be computed
@@ -132,7 +131,6 @@ def _where(
 def _advice(
     likelihood: gl.Likelihood, where: tuple[tf.Tensor, ...], accurate: np.ndarray, number: int
 ) -> str:
-    """Advise enough nodes for this q(f), or a likelihood that needs none."""
     for nodes in _MORE:
         error = with_nodes(likelihood, nodes).variational_expectations(*where).numpy() - accurate
         if number * abs(float(np.mean(error))) <= 0.1 * _allowed(number):

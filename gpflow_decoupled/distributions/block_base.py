@@ -192,7 +192,6 @@ def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
 
 
 def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
-    """Zero-pad rows [n, P] to `columns` columns."""
     return tf.pad(rows, [[0, 0], [0, columns - rows.shape[1]]])
 
 

@@ -40,8 +40,6 @@ class Variables(NamedTuple):
 
 
 class _Route(NamedTuple):
-    """One way to compute E g(y)."""
-
     evaluate: Callable[[Variables, Projections, Site, Reach, int, float], tf.Tensor]
     """(variables, y, site, R, frequencies or points, bytes of memory) -> E g_n(y_n) [N]."""
     lacks: Callable[[Variables, Site], str]

@@ -84,7 +84,6 @@ def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
 
 
 def _root(left: float, right: float, fit: _Fit) -> float:
-    """Cube root of the gap of a quadratic on an interval."""
     return float(np.cbrt(fit(left, right)[1]))
 
 

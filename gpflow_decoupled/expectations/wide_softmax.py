@@ -50,7 +50,6 @@ def wide_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def _by_blocks(function: Callable[..., list[tf.Tensor]], *arrays: tf.Tensor) -> list[tf.Tensor]:
-    """Apply a function of arrays [B, C] by blocks of rows."""
     rows, classes = tf.shape(arrays[0])[0], arrays[0].shape[-1]
     size = max(_AT_ONCE // classes, 1)
     blocks = (rows + size - 1) // size

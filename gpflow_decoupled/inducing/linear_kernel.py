@@ -69,7 +69,6 @@ class LinearWeights(Kernel):
 
 
 def _factor(covariance: ArrayLike) -> np.ndarray:
-    """The lower Cholesky factor [p, p] of a covariance; `DataError` if it has none."""
     S = np.asarray(covariance, dtype=default_float())
     if S.ndim != 2 or S.shape[0] != S.shape[1] or not len(S):
         raise DataError(

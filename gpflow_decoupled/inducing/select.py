@@ -111,7 +111,6 @@ def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
 
 
 def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
-    """X [N, D] as a finite float array."""
     values = _values(X, "X")
     if values.ndim != 2 or values.shape[1] == 0:
         fix = "; use X[:, None] if there is one input dimension" if values.ndim == 1 else ""
@@ -131,7 +130,6 @@ def _count(name: str, value: object) -> int:
 
 
 def _check_kernel(kernel: object) -> None:
-    """Refuse kernels that "greedy_variance" cannot use."""
     if kernel is None:
         raise DataError(
             "method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'."

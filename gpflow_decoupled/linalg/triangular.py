@@ -225,7 +225,6 @@ def _lower(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _is(number: int | tf.Tensor, size: int | None) -> bool:
-    """Return True if the number is known while tracing and equals `size`."""
     return isinstance(number, int) and number == size
 
 
@@ -240,7 +239,6 @@ def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
 
 
 def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """Pad the block with zeros on the right to the size of `like` along `axis`."""
     if like.shape[axis] is not None and block.shape[-1] == like.shape[axis]:
         return block
     missing = tf.shape(like)[axis] - tf.shape(block)[-1]
@@ -251,7 +249,6 @@ def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
 
 
 def _pad_above(block: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """Pad the block with zeros above to the height of `like`."""
     if like.shape[-2] is not None and block.shape[-2] == like.shape[-2]:
         return block
     missing = tf.shape(like)[-2] - tf.shape(block)[-2]

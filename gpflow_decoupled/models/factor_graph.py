@@ -72,7 +72,6 @@ class FactorGraph(tf.Module):
         return one_line(self, variables=self.families, factors=self.factors)
 
     def __getitem__(self, name: str) -> Belief:
-        """The belief of a variable from the present messages."""
         return Belief.at(self.families[name], self.naturals(self.current())[name])
 
     @property
@@ -199,7 +198,6 @@ class FactorGraph(tf.Module):
         return message
 
     def _seed(self, key: str, seed: tf.Tensor) -> tf.Tensor:
-        """A seed [2] per factor."""
         return tf.random.fold_in(seed, list(self.factors).index(key))
 
     def _check_names(self) -> None:
@@ -228,7 +226,6 @@ class FactorGraph(tf.Module):
                 )
 
     def _check_sizes(self, variables: Mapping[str, Belief]) -> int | None:
-        """N of the factors with data and the local variables, or None."""
         sizes = {
             f"the factor '{key}'": f.data[0].shape[0] for key, f in self.factors.items() if f.data
         }

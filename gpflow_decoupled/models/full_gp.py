@@ -170,5 +170,4 @@ _SITES: dict[type, tuple[str, ...]] = {SiteBasis: ("nu", "tau"), DualBasis: ("al
 
 
 def _plain(kernel: Kernel) -> bool:
-    """True if the kernel leaves the number of latents open."""
     return not hasattr(kernel, "latent_kernels")

@@ -141,7 +141,6 @@ def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarra
 
 
 def _variances(variances: np.ndarray) -> np.ndarray:
-    """Variances [p]; `DataError` unless above 0 and finite."""
     bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
     if len(bad):
         raise DataError(

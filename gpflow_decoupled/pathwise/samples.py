@@ -210,7 +210,6 @@ def _wrong_model(model: object) -> str:
 
 
 def _some_input(model: BasisGP | FullGP) -> tf.Tensor:
-    """One input [1, D], which sets the sizes of the features."""
     if isinstance(model, FullGP):
         return model.data[0][:1]
     inputs = point_values(model.basis.beta)

@@ -272,7 +272,6 @@ class Group:
 
 
 def _place(strategy: tf.distribute.Strategy | None) -> tuple[int, int]:
-    """The number of workers, and this worker's number."""
     resolver = (
         strategy.cluster_resolver
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

@@ -128,7 +128,6 @@ def _check_format(tree: Any) -> None:
 
 
 def _as_path(path: Any) -> Path:
-    """A path that can be opened; raises `DataError` for other values."""
     try:
         text = os.fspath(path)
     except TypeError as error:

@@ -84,5 +84,4 @@ class Estimator:
 
 
 def _same(value: object, default: object) -> bool:
-    """True if an argument is its default; never for an array."""
     return value is default or (isinstance(value, (str, Real)) and value == default)

@@ -182,7 +182,6 @@ class TopicModel(Estimator):
         return self._shared().topic_prior
 
     def _check(self) -> None:
-        """Refuse settings that are invalid for any data."""
         check_settings(self)
         self._proportions()
 
@@ -195,7 +194,6 @@ class TopicModel(Estimator):
         return fitted.shared
 
     def _proportions(self) -> Proportions[Any]:
-        """The prior of the proportions before learning."""
         raise NotImplementedError
 
     def _start(self, counts: sp.csr_matrix) -> Progress:

@@ -175,5 +175,4 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """Predict by the model's methods, where f is not Gaussian or in other units."""
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

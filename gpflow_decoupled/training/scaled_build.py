@@ -71,7 +71,6 @@ def build_scaled(
 
 
 def _indices(model: GPModel) -> list[int]:
-    """Columns of X that the model reads as indices."""
     parts = model.kernel, model.mean_function, model.likelihood
     return [index.column for index in indices_of(*parts)]
 

@@ -74,7 +74,6 @@ class OptimalParameters(NamedTuple):
     """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta]."""
 
     def __repr__(self) -> str:
-        """One line, arrays by shape."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:

@@ -96,7 +96,6 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
 
 def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
-    """The active columns [N, D'] divided by the lengthscales."""
     active, _ = kernel.slice(X, None)
     return tf.stop_gradient(active / tf.convert_to_tensor(kernel.lengthscales))
 
@@ -141,8 +140,6 @@ class _ScaledIndex(RowIndex):
 
 
 class _CorrelationIndex(RowIndex):
-    """Rows by their squared prior correlation with the query."""
-
     def __init__(self, kernel: Kernel, X: tf.Tensor) -> None:
         super().__init__(int(X.shape[0]))
         self._kernel, self._X = kernel, X

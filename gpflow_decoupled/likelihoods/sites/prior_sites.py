@@ -102,7 +102,6 @@ class StackedLoss(SiteLoss):
         return tf.concat([part.start(rows) for part, rows in self._by_part(alpha)], axis=0)
 
     def _by_part(self, *arrays: tf.Tensor) -> Iterator[tuple[Any, ...]]:
-        """Each part with its rows of some arrays [N, L]."""
         sizes = [int(part.Y.shape[0]) for part in self.parts]
         return zip(self.parts, *(tf.split(array, sizes) for array in arrays))
 

@@ -213,7 +213,6 @@ class SiteLoss(ABC):
         return None
 
     def _constant(self, number: float) -> tf.Tensor:
-        """The same number for each observation [N, L]."""
         return tf.fill(tf.shape(self.Y), np.array(number, self.Y.dtype.as_numpy_dtype))
 
 

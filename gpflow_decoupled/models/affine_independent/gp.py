@@ -216,7 +216,6 @@ class AffineIndependentGP(FullGP):
         return bound
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
-        """The mean function m_0(X), [N]."""
         return tf.broadcast_to(tf.cast(self.mean_function(X), X.dtype), [tf.shape(X)[0], 1])[:, 0]
 
     def _features(self, state: AffineState, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:

@@ -85,7 +85,6 @@ def evidence_of(
 
 
 def _check(model: GPModel) -> None:
-    """Raise `ModelError` unless the evidence is a product of Gaussian densities of outputs."""
     if not isinstance(model.likelihood, Gaussian):
         raise ModelError(
             f"The log evidence is bounded for Gaussian noise, and the likelihood is"

@@ -127,6 +127,5 @@ def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, boo
 
 
 def _noise_columns(likelihood: Gaussian, X: tf.Tensor) -> int:
-    """The number of noise columns: 1 if all outputs share them."""
     rows = tf.zeros([1], tf.int32)
     return int(noise_variances(likelihood, X[:1], rows).shape[-1])

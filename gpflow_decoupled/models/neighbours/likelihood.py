@@ -106,7 +106,6 @@ def left_out(
 
 
 def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:
-    """Blocks of at most `size` rows."""
     return [array[first : first + size] for first in range(0, int(array.shape[0]), size)]
 
 

@@ -220,7 +220,6 @@ class NeighboursPosterior(AbstractPosterior):
 
 
 def _check(ok: tf.Tensor) -> None:
-    """Raise `NumericalError` for a failed factorisation, where its status is known."""
     if tf.executing_eagerly() and not bool(ok):
         raise NumericalError(
             "The covariance of an input's neighbours is not positive definite. Likely fixes:"

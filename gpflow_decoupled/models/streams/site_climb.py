@@ -87,8 +87,6 @@ class Batch(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """The best q for given sites, and its bound."""
-
     bound: float
     belief: StreamBelief
     sites: Sites

@@ -172,6 +172,5 @@ def _values(points: Sequence[InducingVariables]) -> list[np.ndarray] | None:
 def _paired(
     old: list[np.ndarray], new: list[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Both lists at the longer of their lengths."""
     count = max(len(old), len(new))
     return old * (count // len(old)), new * (count // len(new))

@@ -113,7 +113,6 @@ def write(basis: InducingBasis, kernel: Kernel, frame: Frame, belief: StreamBeli
 
 
 def _last(frame: Frame) -> tf.Tensor:
-    """The factor L_c [G, M_gamma, M_gamma]."""
     return frame.chol[:, frame.sizes[0] :, frame.sizes[0] :]
 
 

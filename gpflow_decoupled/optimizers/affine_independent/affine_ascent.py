@@ -36,8 +36,6 @@ _WORTH_COARSENING = 100_000
 
 
 class _Climb(NamedTuple):
-    """The end of L-BFGS, or of a sequence of turns."""
-
     bound: float
     """In nats."""
     reason: str
@@ -48,8 +46,6 @@ class _Climb(NamedTuple):
 
 
 class _Joint(NamedTuple):
-    """The outcome of the joint stage."""
-
     elbo: float
     reason: str
     resolution: float

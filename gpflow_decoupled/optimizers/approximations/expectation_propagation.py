@@ -221,8 +221,6 @@ class _Point(NamedTuple):
 
 
 class _SitePasses:
-    """Damped passes, for `ascend`."""
-
     def __init__(
         self,
         rule: ExpectationPropagation,
@@ -267,7 +265,6 @@ class _SitePasses:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """True if all marginals with a proper cavity have the tilted moments."""
         return float(now.probe.change) <= self.tolerance
 
     def _watch(self, change: float) -> None:

@@ -151,8 +151,6 @@ def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> La
 
 
 class _Point(NamedTuple):
-    """A probe, and the step that led there."""
-
     a: tf.Tensor
     probe: LaplaceProbe
     step_size: float
@@ -161,8 +159,6 @@ class _Point(NamedTuple):
 
 
 class _ModeClimber:
-    """Newton steps on psi, for `ascend`."""
-
     def __init__(
         self, rule: LaplaceApproximation, model: CVIGP, densities: Densities, bar: tqdm
     ) -> None:

@@ -280,7 +280,6 @@ class ConjugateComputation(tf.Module):
         return by_sampling(model, mean, variance, data, self.samples, seed)
 
     def _whole(self, model: CVIGP, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
-        """(C13): all sites."""
         basis = model.basis
         K = basis.prior(model.kernel)
         state = basis.state_at(K, basis.nu, basis.tau)
@@ -340,7 +339,6 @@ class ConjugateComputation(tf.Module):
         )
 
     def _spread(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Targets of all sites [N, L] from the batch's."""
         if self.update == "local":
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
@@ -348,7 +346,6 @@ class ConjugateComputation(tf.Module):
 
 
 def _warn_of_steps(result: ConjugateResult) -> None:
-    """Warn if a run has used up its steps while the bound was still rising."""
     bounds = result.history["elbo"]
     if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
         return

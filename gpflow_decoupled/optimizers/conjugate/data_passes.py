@@ -149,7 +149,6 @@ class PassReader:
         )
 
     def _read(self, natural: Natural, step_size: float) -> Reading:
-        """One pass at the model's q(u), `natural`."""
         basis = self.model.basis
         state = basis.factor(self.model.kernel, rows=self._rows)
         (part,) = basis.gaussians(state)

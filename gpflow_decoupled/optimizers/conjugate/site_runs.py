@@ -68,8 +68,6 @@ class _Point(NamedTuple):
 
 
 class _SiteClimber:
-    """Steps of a rule on all data, for `ascend`."""
-
     def __init__(self, rule: SiteRule, model: CVIGP, tolerance: float, bar: tqdm) -> None:
         self.rule, self.model, self.tolerance, self.bar = rule, model, tolerance, bar
         self.record = ConjugateRecorder()
@@ -108,7 +106,6 @@ class _SiteClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """True if the last full step was short compared with the sites."""
         return now.change <= self.tolerance * (1.0 + _squared(now.nu, now.tau))
 
 

@@ -152,8 +152,6 @@ def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> Conjuga
 
 
 class _PassClimber:
-    """Steps of q(u), one per pass, for `ascend`."""
-
     def __init__(self, reader: PassReader, step_size: StepSize, tolerance: float) -> None:
         self.reader, self.step_size, self.tolerance = reader, step_size, tolerance
         self.group = reader.blocks.group
@@ -178,7 +176,6 @@ class _PassClimber:
         return bool(self.group.first(now.promise() <= self.tolerance))
 
     def last_step(self, now: Reading, step: int, share: float) -> None:
-        """A step after the last pass, of unknown bound."""
         new, size = self._step(now, step, share)
         self.reader.assign(new)
         self.record.add(size, now.distance(), np.nan, now.clipped)

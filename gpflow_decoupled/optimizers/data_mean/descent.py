@@ -46,8 +46,6 @@ _SECONDS = 0.2
 
 
 class _State(NamedTuple):
-    """The state of a descent."""
-
     a: tf.Tensor
     """[N, L]"""
     velocity: tf.Tensor
@@ -59,8 +57,6 @@ class _State(NamedTuple):
 
 
 class _Constants(NamedTuple):
-    """Constants of a solve."""
-
     weights: tf.Tensor
     """w [N, L]."""
     target: tf.Tensor
@@ -110,7 +106,6 @@ class DualDescent:
         deadline: float,
         report: Report,
     ) -> MeanSolution:
-        """See `Solve`."""
         points = [point_of(system, start, system.target - K_start - start / system.weights)]
         check_gap(points[0].gap)
         products, left, goal = 0, self.epochs, self.tolerance

@@ -161,8 +161,6 @@ def _neighbours_of(
 
 
 class _Full(NamedTuple):
-    """The end of a whole step."""
-
     a: tf.Tensor
     """Coefficients [N, L]."""
     K_a: tf.Tensor

@@ -252,7 +252,6 @@ def _seconds_of(function: Callable[[], object]) -> float:
 
 
 def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
-    """Cost of a product in `dtype` relative to full precision."""
     return 1.0 if dtype == full else _FULL
 
 

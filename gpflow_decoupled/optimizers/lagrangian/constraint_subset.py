@@ -126,7 +126,6 @@ class ConstraintSubset:
         return result
 
     def _checked_rows(self, model: LCLGP, rng: np.random.Generator) -> np.ndarray:
-        """The subset [M], random or the user's."""
         count = model.basis.num_data
         if self.size is not None:
             if self.size > count:

@@ -109,7 +109,6 @@ class DualProblem:
         )  # (V22)
 
     def _with_alpha(self, at: Marginals, alpha: tf.Tensor) -> Marginals:
-        """The marginals with another alpha [N, L]."""
         return self._of_state(self.geometry.with_alpha(self.prior, at.state, alpha))
 
     def _of_state(self, state: DualState) -> Marginals:

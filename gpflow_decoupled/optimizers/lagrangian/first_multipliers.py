@@ -182,7 +182,6 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
-    """Return the error for a start where V does not exist or the bound is not finite."""
     of_prior = None if bool(at.state.ok) else problem.geometry.diagnosis(problem.prior)
     rows = len(problem.model.data[1])  # sites of weights follow
     moments = at.mean[:rows], tf.square(at.deviation[:rows])

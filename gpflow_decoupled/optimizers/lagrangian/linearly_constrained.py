@@ -199,8 +199,6 @@ class LinearlyConstrainedLagrangian:
 
 
 class _Iteration(NamedTuple):
-    """Result of one outer iteration."""
-
     new: Marginals
     start: tuple[tf.Tensor, tf.Tensor]
     """(h, sigma) [N, L], the next start of the sites' maximisation."""

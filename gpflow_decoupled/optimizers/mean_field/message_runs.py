@@ -36,8 +36,6 @@ class MessageRule(Protocol):
 
 
 class _Point(NamedTuple):
-    """Messages, their bound, and the step to them."""
-
     messages: Messages
     elbo: float
     """Nats."""
@@ -53,8 +51,6 @@ class _Point(NamedTuple):
 
 
 class _MessageClimber:
-    """Steps on all data, for `ascend`."""
-
     def __init__(self, rule: MessageRule, graph: FactorGraph, tolerance: float, bar: tqdm) -> None:
         self.rule, self.graph, self.tolerance, self.bar = rule, graph, tolerance, bar
         self.record = ConjugateRecorder()
@@ -219,7 +215,6 @@ class _Memory:
         return then
 
     def bound(self, seed: tf.Tensor) -> tf.Tensor:
-        """The bound on all data, in nats."""
         return self.graph.bound(self.graph.naturals(self.whole()), self.graph.data, seed)
 
     def whole(self) -> Messages:

@@ -103,7 +103,6 @@ class MixtureObjective:
         return value, tape.gradient(value, x)
 
     def _bound(self, x: tf.Tensor) -> tf.Tensor:
-        """The bound in nats, a scalar."""
         mixture = self.mixture(x)
         # 1) the Gaussian part of the prior
         moment = tf.square(mixture.means) + tf.reduce_sum(tf.square(mixture.roots), axis=2)

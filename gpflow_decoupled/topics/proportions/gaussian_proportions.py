@@ -197,5 +197,4 @@ def _cholesky(matrices: np.ndarray) -> np.ndarray:
 
 
 def _diagonal(values: np.ndarray) -> np.ndarray:
-    """Diagonal matrices [b, K, K] of values [b, K]."""
     return values[..., None] * np.eye(values.shape[1], dtype=values.dtype)

@@ -48,7 +48,6 @@ class ArrayBatches:
         }
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
         if self.batch_size == self.num_data:
             return self.X, self.Y
         return self._rows_of_both(self._rows(step))

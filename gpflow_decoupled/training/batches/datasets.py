@@ -59,7 +59,6 @@ class DatasetBatches:
         return {"num_data": self.num_data}
 
     def __call__(self, step: int) -> Batch:
-        """The next batch: X [B, D], Y [B, P]."""
         batch = next(self.iterator, None)
         if batch is None:
             raise DataError("The dataset has no batches; check what it is made from.")

@@ -66,7 +66,6 @@ class DiskBatches:
         }
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P], read in the order of the file."""
         rows = self._rows(step)
         order = np.argsort(rows)
         places = np.argsort(order)

@@ -194,12 +194,10 @@ def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
 
 
 def _data_mean_of(model: BasisGP | SVGP) -> Any:
-    """The mean on all training inputs, or None."""
     return model.basis.data_mean if isinstance(model, BasisGP) else None
 
 
 def _has_gaussians(model: BasisGP | SVGP) -> bool:
-    """True if natural gradients can move parts of q, as in a plain SVGP."""
     return not isinstance(model, BasisGP) or bool(model.basis.gaussian_parameters())
 
 

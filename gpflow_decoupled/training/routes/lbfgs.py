@@ -93,7 +93,6 @@ def _check(model: BasisGP, data: Data, options: Options) -> set[object]:
 
 
 def _check_closed_form(model: BasisGP, batches: ArrayBatches) -> None:
-    """Raise `UnknownOptionError` unless the best q(u) is known in closed form."""
     if model.expectations is not None:
         raise UnknownOptionError(
             f"optimizer={BY_NAME!r} climbs a bound in closed form, and model.expectations are"

@@ -146,7 +146,6 @@ class _Course:
             self.climb = CollapsedClimb(self.moved, view, data, evaluations)
 
     def parts(self, rounds: bool | None = None, before_solve: float = 1.0) -> list[Part]:
-        """The stages with their shares of the run."""
         if not self.moved:
             return [Part(SolveMean(self.solves, follows=False))]
         rounds = not self.sampled if rounds is None else rounds

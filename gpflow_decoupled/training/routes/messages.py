@@ -81,7 +81,6 @@ class GraphData:
         return {"num_data": self.num_data, "checksum of the data": checksum(self.arrays)}
 
     def __call__(self, step: int) -> Batch:
-        """An empty batch."""
         return self.whole
 
     def close(self) -> None:

@@ -74,7 +74,6 @@ class SitesRoute(Route):
 
 
 def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
-    """The plan of a single stage on all data."""
     batches = ArrayBatches(*model.data, None, options.seed)
     return Plan(
         parts=[Part(stage)],
