@@ -31,6 +31,7 @@ def climb_logarithms(
     tolerance: float = SETTLED,
     window: int = 3,
     matrix: str = "K_cc",
+    shift: float = 0.0,
 ) -> LBFGSRun:
     """Climb from the present Parameters, and leave them at the best point.
 
@@ -44,6 +45,7 @@ def climb_logarithms(
     :param tolerance: the climb ends where `window` iterations gained less than this, in nats per
         row of data.
     :param matrix: the one that an error names.
+    :param shift: nats by which shown values are less, for data in other units.
     :return: the run, in nats. An interrupt ends it with its best point.
     :raises NumericalError: if the objective is not finite at the start.
     """
@@ -56,7 +58,7 @@ def climb_logarithms(
 
     def report(value: float, _: int) -> None:
         if show is not None:
-            show(f"{name}, iteration {next(total)}, {value * num_data:.6g} nats")
+            show(f"{name}, iteration {next(total)}, {value * num_data - shift:.6g} nats")
 
     run = lbfgs_ascent(
         per_row,

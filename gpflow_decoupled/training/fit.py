@@ -7,6 +7,7 @@ __all__ = ["fit"]
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import SupportsFloat
 
 import numpy.typing as npt
 import tensorflow as tf
@@ -140,8 +141,9 @@ every 20 steps and at the end | `optimizer` |
     del arguments["model"], arguments["data"]
     usual: Mapping[str, object] = {}
     in_units: Callable[[FitResult], FitResult] = _unchanged
+    shift: Callable[[], SupportsFloat] = float
     if hasattr(model, "on_scale"):  # of a `Standardized`, which is built on this function
-        usual, in_units = model.usual_options, model.result_in_units
+        usual, in_units, shift = model.usual_options, model.result_in_units, model.log_scale
         model, data, arguments["evaluation"] = model.on_scale(data, evaluation)
     route = route_for(model)
     asked = chosen(arguments)
@@ -160,7 +162,7 @@ every 20 steps and at the end | `optimizer` |
         plan = route.plan(view, data, options)
         begin = Beginning(view, plan.batches, options, lambda: accept(view, plan.batches))
         try:
-            result = Run(model, plan, options, begin).go()  # changes the model from here on
+            result = Run(model, plan, options, begin, shift).go()  # changes the model from here on
         except (NumericalError, DataError, WorkerError) as error:
             if isinstance(error.result, FitResult):
                 error.result = in_units(error.result)

@@ -5,9 +5,10 @@ from __future__ import annotations
 __all__ = ["Run"]
 
 import time
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
-from typing import NoReturn
+from typing import NoReturn, SupportsFloat
 
 import numpy as np
 from gpflow.models import GPModel
@@ -44,12 +45,20 @@ class Run:
 
     :param model: as callbacks and evaluations see it.
     :param begin: runs before the first step; its seconds count.
+    :param shift: nats by which bounds that are shown, and those of callbacks, are less than those
+        of the model, see `Standardized.log_scale`; asked once the model knows its data.
     """
 
     def __init__(
-        self, model: GPModel | FactorGraph, plan: Plan, options: Options, begin: Beginning
+        self,
+        model: GPModel | FactorGraph,
+        plan: Plan,
+        options: Options,
+        begin: Beginning,
+        shift: Callable[[], SupportsFloat],
     ) -> None:
         self.model, self.plan, self.options, self._begin = model, plan, options, begin
+        self._shift = shift
         self.group, self.limits = options.group, options.limits
         self.history, self.totals = History(), Totals()
         self._scores = Scores(model, options, self.history)
@@ -111,7 +120,8 @@ class Run:
         return self._close(done, reason, line)
 
     def _clock(self, done: int, line: ProgressLine) -> Clock:
-        return Clock(self.limits.share(done, self.totals.seconds), self.limits, line.show)
+        share = self.limits.share(done, self.totals.seconds)
+        return Clock(share, self.limits, line.show, float(self._shift()))
 
     def _part(self, share: float) -> Part:
         """The part of the plan at a share of the run; a change of part reopens the later stages."""
@@ -190,6 +200,7 @@ class Run:
         is_long = self._report is not None and self._report.is_long
         if done % options.callbacks.every == 0 or metrics or is_long:
             recent = self.history.mean("elbo", 1 if is_long else options.callbacks.every)
+            recent -= float(self._shift())
             line.update(done, self.totals.seconds, recent, **metrics)
             shown = {"elbo": recent, **metrics}
             self.group.together(lambda: options.callbacks(done, shown, self.model))

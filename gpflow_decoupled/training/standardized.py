@@ -250,12 +250,12 @@ class Standardized(tf.Module):
 
     @property
     def kernel(self) -> Kernel:
-        """A copy of the kernel in the units of the data, see `units.kernel_in_units`."""
+        """The kernel in the units of the data, views onto what trains: `units.kernel_in_units`."""
         return units.kernel_in_units(self.model.kernel, self.inputs, self.outputs)
 
     @property
     def likelihood(self) -> Likelihood:
-        """The likelihood; a copy whose noise is in units of Y where Y is standardised."""
+        """The likelihood, with views of its noise in units of Y where Y is standardised."""
         return units.likelihood_in_units(self.model.likelihood, self.outputs)
 
     def posterior(

@@ -151,3 +151,50 @@ def test_other_data_of_a_full_gp_have_no_bound(exact) -> None:
     assert float(exact.elbo((X, Y[:, :1]))) == pytest.approx(float(exact.elbo()))
     with pytest.raises(DataError, match="CVIGP owns the 30 rows"):
         exact.elbo((NEW, Y[:6, :1]))
+
+
+def test_parts_are_views_of_what_trains() -> None:
+    model = gd.build(X, Y[:, :1], verbose=False)
+    inside, factor = model.model.kernel, X.std(axis=0)
+    gpflow.set_trainable(model.kernel, False)
+    assert not inside.trainable_parameters and not model.kernel.trainable_parameters
+    gpflow.set_trainable(model.kernel.variance, True)
+    assert inside.variance.trainable and not inside.lengthscales.trainable
+    model.kernel.lengthscales.assign(3.0 * factor)
+    np.testing.assert_allclose(inside.lengthscales, 3.0)
+    model.likelihood.variance.assign(2.0)
+    expected = 2.0 / Y[:, 0].std() ** 2
+    np.testing.assert_allclose(model.model.likelihood.variance, expected)
+    copied = gpflow.utilities.deepcopy(model.kernel)  # plain, for other models
+    assert type(copied) is gpflow.kernels.Matern52
+    copied.lengthscales.assign(factor)
+    np.testing.assert_allclose(inside.lengthscales, 3.0)
+
+
+def test_views_refuse_what_would_have_no_effect() -> None:
+    one = gpflow.kernels.Matern52(lengthscales=2.0)
+    model = gd.build(X, Y[:, :1], kernel=one, scale="both", verbose=False)
+    with pytest.raises(ModelError, match="Matern52.variance is a view"):
+        model.kernel.variance = 2.0
+    with pytest.raises(ModelError, match="a prior would have no effect"):
+        model.kernel.variance.prior = object()
+    with pytest.raises(DataError, match="lengthscales is a single number in standardised data"):
+        model.kernel.lengthscales.assign([1.0, 2.0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="variance cannot be -1"):
+        model.likelihood.variance.assign(-1.0)
+    model.kernel.lengthscales.assign(3.0 * X.std(axis=0))
+    np.testing.assert_allclose(model.model.kernel.lengthscales, 3.0)
+
+
+def test_callbacks_and_the_line_show_units(monkeypatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(
+        "gpflow_decoupled.training.progress.ProgressLine.show",
+        lambda self, text: lines.append(text),
+    )
+    model = gd.build(X, Y[:, :1], verbose=False)
+    seen: list[float] = []
+    callback = lambda step, metrics, inside: seen.append(metrics["elbo"])  # noqa: E731
+    result = gd.fit(model, steps=10, callbacks=[callback], progress=False)
+    assert seen == [pytest.approx(result.elbo)]
+    assert float(lines[-1].split()[-2]) == pytest.approx(result.elbo, rel=1e-4)

@@ -51,6 +51,7 @@ def climb(
     group: Group | None = None,
     show: Callable[[str], object] | None = None,
     name: str = "L-BFGS on all rows",
+    shift: float = 0.0,
 ) -> LBFGSRun:
     """Climb an objective over some variables of a model by L-BFGS.
 
@@ -64,6 +65,7 @@ def climb(
     :param group: the workers; all use the first one's value and gradient.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
+    :param shift: nats by which shown values are less, for data in other units.
     :raises NumericalError: if the objective is not finite at the start.
     """
     workers, total = group or Group(), itertools.count()
@@ -81,7 +83,7 @@ def climb(
 
     def report(value: float, _: int) -> None:
         if show is not None:
-            show(f"{name}, iteration {next(total)}, {value:.6g} nats")
+            show(f"{name}, iteration {next(total)}, {value - shift:.6g} nats")
 
     run = lbfgs_ascent(
         function,

@@ -138,7 +138,9 @@ class NeighbourRounds:
         settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
         return f"{type(self).__name__}({self.model!r}, {settings})"
 
-    def start(self, deadline: float = float("inf"), show: Show | None = None) -> RoundOutcome:
+    def start(
+        self, deadline: float = float("inf"), show: Show | None = None, shift: float = 0.0
+    ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
         It is undone unless its score is better than that of the values given, which may be good
@@ -161,6 +163,7 @@ class NeighbourRounds:
             deadline=deadline,
             show=show,
             name=f"L-BFGS on {len(chosen)} rows",
+            shift=shift,
         )
         _shorten(self.model.kernel, self.model.data[0])
         judged = self.judge()
@@ -175,6 +178,7 @@ class NeighbourRounds:
         deadline: float = float("inf"),
         show: Show | None = None,
         fine: bool = False,
+        shift: float = 0.0,
     ) -> RoundOutcome:
         """Draw rows, find their neighbours at the present kernel, climb, and judge.
 
@@ -186,6 +190,7 @@ class NeighbourRounds:
         :param deadline: a value of `time.perf_counter` after which no iteration begins.
         :param show: shows a line after each iteration.
         :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
+        :param shift: nats by which shown values are less, for data in other units.
         :return: the outcome. An interrupt ends the climb with its best point.
         :raises NumericalError: if the likelihood is not finite at the start.
         """
@@ -205,6 +210,7 @@ class NeighbourRounds:
             deadline=deadline,
             show=show,
             name=f"L-BFGS on round {number + 1}, {len(chosen)} rows",
+            shift=shift,
         )
         points = [climbed.x]
         if number > 0 and climbed.reason != INTERRUPTED:

@@ -112,7 +112,7 @@ class CollapsedClimb(Stage):
         clock = budget.clock
         deadline = clock.deadline(budget.until)
         try:
-            found = self._climbed(deadline, clock.show) if self.moved else None
+            found = self._climbed(deadline, clock) if self.moved else None
             output = StepOutput.sound(self.set_best_q())
         except NumericalError as error:
             if (cause := unsound(self.model.basis.matrices(self.model.kernel))) is not None:
@@ -142,7 +142,7 @@ class CollapsedClimb(Stage):
         self.is_best.assign(True)
         return best.elbo
 
-    def _climbed(self, deadline: float, show: Callable[[str], object]) -> LBFGSRun:
+    def _climbed(self, deadline: float, clock: Clock) -> LBFGSRun:
         return climb(
             self.model,
             self.moved,
@@ -151,7 +151,8 @@ class CollapsedClimb(Stage):
             deadline=deadline,
             stop=settled(_SETTLED * len(self.data[0]), _WINDOW),
             keep=True,
-            show=show,
+            show=clock.show,
+            shift=clock.shift,
         )
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

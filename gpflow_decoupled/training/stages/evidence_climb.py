@@ -91,6 +91,7 @@ class EvidenceClimb(Stage):
                     tolerance=_SETTLED,
                     window=_WINDOW,
                     matrix="k(X, X) + noise",
+                    shift=budget.clock.shift,
                 )
                 reason, before = found.reason, (found.start,)
         except NumericalError as error:

@@ -103,10 +103,10 @@ class NeighbourClimbs(Stage):
 
     def _climbed(self, number: int, deadline: float, clock: Clock) -> RoundOutcome:
         if number == 0:
-            return self.rounds.start(deadline, clock.show)
+            return self.rounds.start(deadline, clock.show, clock.shift)
         # one more where variances are too wide for the neighbours at hand
         fine = number > NUM_ROUNDS and self._wants_fine
-        return self.rounds.run(number - 1, deadline, clock.show, fine)
+        return self.rounds.run(number - 1, deadline, clock.show, fine, clock.shift)
 
     @property
     def _wants_fine(self) -> bool:

@@ -53,6 +53,8 @@ class Clock(NamedTuple):
     limits: Limits
     show: Callable[[str], object]
     """Shows a line on where a long turn is, beside the progress of the run."""
+    shift: float = 0.0
+    """Nats by which the bound in the units of the data is less than that of the stage."""
 
     def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
         """The `time.perf_counter` at a share of the run, `least` seconds from now or later; may be

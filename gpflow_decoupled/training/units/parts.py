@@ -1,0 +1,109 @@
+"""Kernel and likelihood of a model of standardised data in the units of the data."""
+
+from __future__ import annotations
+
+__all__ = ["kernel_in_units", "likelihood_in_units"]
+
+import gpflow
+import numpy as np
+from gpflow.kernels import (
+    Kernel,
+    MultioutputKernel,
+    Product,
+    SeparateIndependent,
+    Static,
+    Stationary,
+    Sum,
+)
+from gpflow.likelihoods import Gaussian, Likelihood, StudentT
+
+from ...errors import ModelError
+from ...likelihoods import Laplace
+from ..normal_scores import NormalScores
+from ..standardization import Standardization
+from .views import ParameterView, view_of
+
+_INSIDE = "; read `model.model`, whose kernel and likelihood are those of standardised data."
+
+
+def kernel_in_units(
+    kernel: Kernel, inputs: Standardization | NormalScores, outputs: Standardization | None
+) -> Kernel:
+    """The kernel with lengthscales in units of X and a variance in units of Y.
+
+    Its Parameters are `ParameterView`s: to assign to them, or to set their flags, acts on the
+    kernel that trains. Stationary and static kernels, their sums and products, and any kernel of
+    columns that are not scaled; a `SeparateIndependent` for several outputs of different scale,
+    whose kernels are views of a single one.
+
+    :param kernel: of standardised data.
+    :param inputs: of X [N, D].
+    :param outputs: of Y [N, P]; None where Y has no scale.
+    :raises ModelError: for another kernel of scaled columns, and for ranks of X.
+    """
+    if isinstance(inputs, NormalScores):
+        raise ModelError(f"A kernel of the ranks of X has no form in units{_INSIDE}")
+    scales = np.ones(1) if outputs is None else outputs.scale.numpy()
+    if isinstance(kernel, MultioutputKernel):
+        raise ModelError(f"A {type(kernel).__name__} has a kernel for each latent{_INSIDE}")
+    if np.ptp(scales) == 0.0:
+        return _converted(kernel, inputs, float(scales[0]) ** 2)
+    return SeparateIndependent([_converted(kernel, inputs, float(s) ** 2) for s in scales])
+
+
+def _converted(kernel: Kernel, inputs: Standardization, variance: float) -> Kernel:
+    """One kernel, times the square of the scale of Y."""
+    if isinstance(kernel, Sum):
+        return Sum([_converted(part, inputs, variance) for part in kernel.kernels])
+    if isinstance(kernel, Product):
+        first, *rest = kernel.kernels
+        return Product(
+            [_converted(first, inputs, variance), *(_converted(part, inputs, 1.0) for part in rest)]
+        )
+    scale, mean = (np.asarray(part)[_columns(kernel)] for part in (inputs.scale, inputs.mean))
+    if isinstance(kernel, (Stationary, Static)):
+        parts = {"variance": ParameterView(kernel.variance, variance, "variance")}
+        if isinstance(kernel, Stationary):
+            parts["lengthscales"] = ParameterView(
+                kernel.lengthscales, _shared(scale), "lengthscales"
+            )
+        return view_of(kernel, parts)
+    if np.any(scale != 1.0) or np.any(mean != 0.0):
+        raise ModelError(f"A {type(kernel).__name__} of scaled X has no form in units{_INSIDE}")
+    constant = gpflow.kernels.Constant(variance)
+    gpflow.set_trainable(constant, False)
+    return kernel if variance == 1.0 else Product([constant, kernel])
+
+
+def _columns(kernel: Kernel) -> slice | np.ndarray:
+    dims = kernel.active_dims
+    return dims if isinstance(dims, slice) else np.asarray(dims)
+
+
+def _shared(scale: np.ndarray) -> np.ndarray:
+    """A single number where all columns [d] have one scale."""
+    return scale[0] if np.ptp(scale) == 0.0 else scale
+
+
+def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None) -> Likelihood:
+    """The likelihood with noise in units of Y, by `ParameterView`s; without a scale of Y itself.
+
+    :param likelihood: of standardised Y.
+    :param outputs: of Y [N, P].
+    :raises ModelError: for noise that depends on the inputs, or on the output in other forms.
+    """
+    if outputs is None:
+        return likelihood
+    scale = _shared(outputs.scale.numpy())
+    name = "scale"
+    if type(likelihood) is Gaussian and likelihood.variance is not None:
+        name, scale = "variance", np.square(scale)
+    elif not isinstance(likelihood, (Gaussian, StudentT, Laplace)):
+        raise ModelError(f"A {type(likelihood).__name__} is not known in other units{_INSIDE}")
+    old = getattr(likelihood, name)
+    if not isinstance(old, gpflow.Parameter):
+        raise ModelError(f"Noise that depends on the inputs has no form in units{_INSIDE}")
+    attributes: dict[str, object] = {name: ParameterView(old, scale, name)}
+    if isinstance(likelihood, Gaussian):  # whose least variance is that of standardised Y
+        attributes |= {"variance_lower_bound": 0.0, "scale_lower_bound": 0.0}
+    return view_of(likelihood, attributes)
