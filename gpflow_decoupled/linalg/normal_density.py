@@ -12,7 +12,8 @@ from scipy.linalg import get_lapack_funcs
 
 
 class NormalDensity(NamedTuple):
-    """log N(r; 0, K) in nats with its gradients; NaN where K is not positive definite.
+    """log N(r; 0, K) in nats, summed over columns of r, with its gradients; NaN where K is not
+    positive definite.
 
     Example::
 
@@ -21,18 +22,18 @@ class NormalDensity(NamedTuple):
 
     value: float
     of_covariance: np.ndarray
-    """1/2 (a a^T - K^-1) with a = K^-1 r, [N, N]"""
+    """1/2 (a a^T - P K^-1) with a = K^-1 r, [N, N]"""
     of_vector: np.ndarray
-    """-a [N]"""
+    """-a [N], or [N, P]"""
 
 
 def normal_density(K: np.ndarray, r: np.ndarray) -> NormalDensity:
-    """The log density of r [N] under covariance K [N, N], symmetric.
+    """The log density of r [N], or of the P columns of r [N, P], under K [N, N], symmetric.
 
     K^-1 by LAPACK's `potri` takes 2/3 N^3; TensorFlow's gradient through the factor five times as
     long.
     """
-    N = len(r)
+    N, P = len(r), r.size // len(r)
     factorise, solve, invert = get_lapack_funcs(("potrf", "potrs", "potri"), (K,))
     chol, failed = factorise(K, lower=1, clean=1)
     if failed:
@@ -41,5 +42,6 @@ def normal_density(K: np.ndarray, r: np.ndarray) -> NormalDensity:
     log_det = 2.0 * np.sum(np.log(np.diag(chol)))
     inverse = np.tril(invert(chol, lower=1, overwrite_c=1)[0])
     inverse += np.tril(inverse, -1).T
-    value = -0.5 * float(r @ a + log_det + N * math.log(2.0 * math.pi))
-    return NormalDensity(value, 0.5 * (np.outer(a, a) - inverse), -a)
+    value = -0.5 * float(np.vdot(r, a) + P * (log_det + N * math.log(2.0 * math.pi)))
+    columns = a.reshape(N, P)
+    return NormalDensity(value, 0.5 * (columns @ columns.T - P * inverse), -a)

@@ -28,7 +28,7 @@ all data, shorten steps that lower it, and return a result. A model of the wrong
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
 `affine_independent`, `mixture`, `approximations`, `data_mean` and `neighbours`. They share `steps`,
 `ascent` (halves bad steps), `results`, `log_climb` (L-BFGS over `log_coordinates`),
-`gaussian_optimum` (closed forms) and `adam`.
+`gaussian_optimum` (closed forms), `array_evidence` (of small exact GPs) and `adam`.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

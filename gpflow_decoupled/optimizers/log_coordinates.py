@@ -37,6 +37,10 @@ class LogCoordinates:
         self.variables = [p.unconstrained_variable for p in unique.values()]
         """Unconstrained variables, in the order of the vector."""
         self._logarithmic = [_is_softplus(p.transform) for p in unique.values()]
+        self._least = [_least(p) if _is_softplus(p.transform) else 0.0 for p in unique.values()]
+        plain = [p.transform is None or type(p.transform) is tfb.Identity for p in unique.values()]
+        self.is_closed = all(a or b for a, b in zip(self._logarithmic, plain))
+        """True if values are logarithms or the numbers themselves, so that `values` exist."""
         sizes = [int(np.prod(variable.shape)) for variable in self.variables]
         self._ends = np.cumsum(sizes)[:-1]
         self.is_log = np.repeat(self._logarithmic, sizes).astype(bool)
@@ -67,6 +71,23 @@ class LogCoordinates:
         ]
         return _flat(parts)
 
+    def values(self, x: np.ndarray) -> list[np.ndarray]:
+        """The values of the Parameters at a vector [n], without setting them."""
+        return [
+            (least + np.exp(part) if logarithmic else part).reshape(u.shape)
+            for u, part, logarithmic, least in zip(
+                self.variables, self._split(x), self._logarithmic, self._least
+            )
+        ]
+
+    def gradient_by_values(self, x: np.ndarray, gradients: Sequence[np.ndarray]) -> np.ndarray:
+        """The gradient [n] in x at a vector [n].
+
+        :param gradients: by `values`, one for each.
+        """
+        flat = _flat(gradients)
+        return np.where(self.is_log, np.exp(np.where(self.is_log, x, 0.0)) * flat, flat)
+
     def _split(self, x: np.ndarray) -> list[np.ndarray]:
         return np.split(x, self._ends) if self.variables else []
 
@@ -77,6 +98,11 @@ def _is_softplus(transform: tfb.Bijector | None) -> bool:
     return isinstance(first, tfb.Softplus)
 
 
-def _flat(parts: Sequence[tf.Tensor]) -> np.ndarray:
+def _least(parameter: Parameter) -> float:
+    """The lower bound of a positive Parameter: its value at softplus(u) = 0."""
+    return float(parameter.transform.forward(tf.constant(-1e4, parameter.dtype)))
+
+
+def _flat(parts: Sequence[tf.Tensor | np.ndarray]) -> np.ndarray:
     flat = [np.asarray(part, dtype=np.float64).reshape(-1) for part in parts]
     return np.concatenate(flat) if flat else np.zeros(0)

@@ -20,6 +20,7 @@ from ...likelihoods.parameters import noise_variance_at
 from ...linalg.cholesky import unsound
 from ...linalg.normal_density import normal_density
 from ...models import CVIGP
+from ...optimizers.array_evidence import array_evidence
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.log_climb import climb_logarithms
 from ...optimizers.log_coordinates import LogCoordinates
@@ -43,7 +44,8 @@ class EvidenceClimb(Stage):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
     One turn and one step, however many evaluations it takes. Each costs N^3 per latent, for a
-    factorisation and an inverse. Noise may be a function of the inputs.
+    factorisation and an inverse. Usual kernels and means are evaluated as arrays, others as a
+    graph. Noise may be a function of the inputs.
 
     :param compile: False evaluates kernel and mean function eagerly.
     """
@@ -54,6 +56,8 @@ class EvidenceClimb(Stage):
         self.coordinates = LogCoordinates(
             p for p in model.trainable_parameters if p.unconstrained_variable.ref() in moved
         )
+        self.on_arrays = array_evidence(model, self.coordinates)
+        compile = compile and self.on_arrays is None
         self._moments: Moments = (
             Compiled(self._prior, input_signature=()) if compile else self._prior
         )
@@ -78,10 +82,11 @@ class EvidenceClimb(Stage):
         deadline = budget.clock.deadline(budget.until)
         reason = CONVERGED
         before: tuple[float, ...] = ()
+        bound: float | None = None
         try:
             if self.coordinates.variables:
                 found = climb_logarithms(
-                    self._evidence,
+                    self.on_arrays or self._evidence,
                     self.coordinates,
                     self.model.basis.num_data,
                     evaluations=self.evaluations,
@@ -94,6 +99,8 @@ class EvidenceClimb(Stage):
                     shift=budget.clock.shift,
                 )
                 reason, before = found.reason, (found.start,)
+                # without priors, the evidence is the bound at the sites that follow
+                bound = None if self.on_arrays is None else found.value
         except NumericalError as error:
             if (cause := unsound(self.model.basis.matrices(self.model.kernel))) is not None:
                 raise cause from error
@@ -102,7 +109,7 @@ class EvidenceClimb(Stage):
             self._set_sites()
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
-        output = StepOutput.sound(self.model.elbo())
+        output = StepOutput.sound(self.model.elbo() if bound is None else bound)
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
 
     def _evidence(self, x: np.ndarray) -> tuple[float, np.ndarray]:

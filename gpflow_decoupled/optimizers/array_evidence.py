@@ -1,0 +1,109 @@
+"""The log evidence of an exact GP on arrays, with its gradient, without a graph."""
+
+from __future__ import annotations
+
+__all__ = ["ArrayEvidence", "array_evidence"]
+
+from collections.abc import Sequence
+
+import numpy as np
+from gpflow import Parameter
+from gpflow.functions import Constant, Zero
+from gpflow.kernels import MultioutputKernel
+from gpflow.likelihoods import Gaussian
+
+from ..covariances.array_grams import ArrayGram, array_gram
+from ..linalg.normal_density import normal_density
+from ..models import CVIGP
+from .log_coordinates import LogCoordinates
+
+
+class ArrayEvidence:
+    """log N(y; c, K + S) of all outputs as a function of the vector of coordinates.
+
+    Equal to the compiled evidence of `EvidenceClimb`, for kernels and means of arrays. Entries of Y
+    that are NaN are left out. Cost: N^3, per output where noise or missing entries differ.
+
+    :param model: with one kernel, Gaussian noise and a constant mean; see `array_evidence`.
+    :param gram: of its kernel at its data X [N, D].
+    :param coordinates: of its trainable Parameters.
+
+    Example::
+
+        value, gradient = array_evidence(model, coordinates)(coordinates.pack())
+    """
+
+    def __init__(self, model: CVIGP, gram: ArrayGram, coordinates: LogCoordinates) -> None:
+        self.gram, self.coordinates = gram, coordinates
+        self.Y = model.data[1].numpy()
+        likelihood, mean = model.likelihood, model.mean_function
+        self.by_scale = likelihood.variance is None
+        self.noise: Parameter = likelihood.scale if self.by_scale else likelihood.variance
+        self.mean: Parameter | None = mean.c if type(mean) is Constant else None
+        own = [self.noise, *([] if self.mean is None else [self.mean])]
+        own += model.kernel.parameters
+        self.fixed = {id(p.unconstrained_variable): p.numpy() for p in own}
+        self.groups = _groups(self.Y, int(np.size(self.noise.numpy())))
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Nats and their gradient [n] at a vector [n]; NaN where K + S is not positive definite."""
+        moved = [id(variable) for variable in self.coordinates.variables]
+        values = {**self.fixed, **dict(zip(moved, self.coordinates.values(x)))}
+        K, back = self.gram(lambda p: values[id(p.unconstrained_variable)])
+        noise = values[id(self.noise.unconstrained_variable)]
+        variances = np.broadcast_to(noise**2 if self.by_scale else noise, self.Y.shape[1:])
+        mean = 0.0 if self.mean is None else values[id(self.mean.unconstrained_variable)]
+        total, of_K = 0.0, np.zeros_like(K)
+        of_noise, of_mean = np.zeros(self.Y.shape[1]), np.zeros(self.Y.shape[1])
+        for columns, rows in self.groups:
+            square = np.ix_(rows, rows)
+            C = K[square] + variances[columns[0]] * np.eye(len(rows))
+            found = normal_density(C, (self.Y - mean)[np.ix_(rows, columns)])
+            total += found.value
+            of_K[square] += found.of_covariance
+            of_noise[columns[0]] = np.trace(found.of_covariance)
+            of_mean[columns] = -np.sum(found.of_vector, axis=0)
+        of_noise *= 2.0 * np.sqrt(variances) if self.by_scale else 1.0
+        gradients = [*back(of_K), (self.noise, _like(of_noise, noise))]
+        if self.mean is not None:
+            gradients.append((self.mean, _like(of_mean, np.asarray(mean))))
+        sums = {key: np.zeros_like(values[key]) for key in moved}
+        for parameter, gradient in gradients:
+            if (key := id(parameter.unconstrained_variable)) in sums:
+                sums[key] = sums[key] + gradient
+        return total, self.coordinates.gradient_by_values(x, [sums[key] for key in moved])
+
+
+def array_evidence(model: CVIGP, coordinates: LogCoordinates) -> ArrayEvidence | None:
+    """Return the evidence on arrays; None for models whose parts are not known as such.
+
+    :param model: with Gaussian noise and latents that are not mixed.
+    :param coordinates: of its trainable Parameters.
+    """
+    kernel, likelihood, mean = model.kernel, model.likelihood, model.mean_function
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    priors = any(p.prior is not None for p in model.trainable_parameters)
+    if (
+        isinstance(kernel, MultioutputKernel)
+        or type(likelihood) is not Gaussian
+        or not isinstance(noise, Parameter)
+        or type(mean) not in (Zero, Constant)
+        or priors
+        or not coordinates.is_closed
+    ):
+        return None
+    gram = array_gram(kernel, model.data[0].numpy())
+    return None if gram is None else ArrayEvidence(model, gram, coordinates)
+
+
+def _groups(Y: np.ndarray, noises: int) -> Sequence[tuple[np.ndarray, np.ndarray]]:
+    """Columns of Y [N, P] that share K + S, with their rows that are not missing."""
+    seen = ~np.isnan(Y)
+    if noises == 1 and seen.all():
+        return [(np.arange(Y.shape[1]), np.arange(len(Y)))]
+    return [(np.array([column]), np.flatnonzero(seen[:, column])) for column in range(Y.shape[1])]
+
+
+def _like(gradient: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The gradient of a Parameter [], [1] or [P] that was broadcast to [P]."""
+    return gradient if value.shape == gradient.shape else np.full(value.shape, np.sum(gradient))
