@@ -44,10 +44,6 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
     :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
     :param name: its name in messages, for example "X".
     :param dtype: the model's, for numbers in lists; GPflow's default float if not given.
-
-    Example::
-
-        X = as_array([[0.0], [1.0]], "X")
     """
     wanted = np.dtype(
         gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype
@@ -104,10 +100,6 @@ def check_type(
     :param name: its name in messages.
     :param dtype: the model's; GPflow's default float if not given.
     :param labels: accept integers and booleans too.
-
-    Example::
-
-        check_type(as_array(X, "X"), "X", np.float64)
     """
     wanted = np.dtype(
         gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype
@@ -147,10 +139,6 @@ def as_inputs(
     :param name: its name in messages.
     :param num_dims: D, the model's number of columns; None takes any.
     :param dtype: the model's.
-
-    Example::
-
-        Xnew = as_inputs(Xnew, "Xnew", 2, np.float64)
     """
     array = of_known_rank(as_array(value, name, dtype), num_dims)
     rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else array.ndim
@@ -178,10 +166,6 @@ def of_known_rank(array: Array, columns: int | None = None) -> Array:
 
     :param array: of any shape.
     :param columns: of the matrix, where they are known.
-
-    Example::
-
-        tf.function(model.elbo, input_signature=[(tf.TensorSpec(None), tf.TensorSpec(None))])
     """
     if isinstance(array, tf.Tensor) and array.shape.rank is None:
         return tf.ensure_shape(array, [None, columns])
@@ -238,10 +222,6 @@ def check_whole(low: int, **values: object) -> None:
 
     :param low: the least number.
     :param values: the values, by the name of their argument.
-
-    Example::
-
-        check_whole(1, steps=steps)
     """
     for name, value in values.items():
         if not is_whole(value, low):
@@ -253,10 +233,6 @@ def check_rate(high: float = math.inf, **values: object) -> None:
 
     :param high: the largest number.
     :param values: the values, by the name of their argument.
-
-    Example::
-
-        check_rate(1.0, gamma=gamma)
     """
     for name, value in values.items():
         if not (is_number(value) and 0.0 < float(value) <= high):

@@ -41,12 +41,7 @@ _LONGEST = 50.0
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """The kernel of the best score, with the hyperparameters of its short run.
-
-    Example::
-
-        print(choose_kernel(X, Y).scores)
-    """
+    """The kernel of the best score, with the hyperparameters of its short run."""
 
     name: str
     kernel: Kernel

@@ -83,7 +83,6 @@ def takes_classes(likelihood: str | Likelihood) -> bool:
 def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, each: bool = False) -> Likelihood:
     """Return a new likelihood by name, or a copy of the one passed.
 
-
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :param each: give "gaussian" a noise variance for each output, so that a quiet one has narrow
@@ -91,10 +90,6 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, each: bool = Fal
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
         1, ..., C - 1.
-
-    Example::
-
-        likelihood_for("multiclass", labels)  # CategoricalLogit(3) for labels 0, 1, 2
     """
     if not isinstance(likelihood, str):
         check_likelihood(likelihood)

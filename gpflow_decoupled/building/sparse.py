@@ -45,12 +45,6 @@ def sparse_model(
         rows.
     :param mean_function: of the model; zero if not given.
     :param seed: of the choice of points.
-
-    Example::
-
-        model = sparse_model(
-            X, gpflow.likelihoods.Gaussian(0.1), num_inducing=50, num_mean_points=100
-        )
     """
     kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
     distinct = len(np.unique(X, axis=0))

@@ -35,11 +35,6 @@ def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
     products and compositions too.
 
     :param parts: kernels, mean functions, likelihoods; None is skipped.
-
-    Example::
-
-        kernel = Matern52(active_dims=[0]) * Coregion(3, 2, active_dims=[1])
-        indices_of(kernel)  # [Index(column=1, size=3, reader="Coregion")]
     """
     return [index for part in parts for index in _read_by(part)]
 

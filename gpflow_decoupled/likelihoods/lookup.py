@@ -100,10 +100,6 @@ def expected_log_densities(
     :param mean: of f [N, L].
     :param variance: of f [N, L].
     :param Y: labels [N, P].
-
-    Example::
-
-        expected_log_densities(gpflow.likelihoods.StudentT(0.02), X, mean, variance, Y)
     """
     if site_description(likelihood).loss is not STUDENT_T.loss:
         return likelihood.variational_expectations(X, mean, variance, Y)

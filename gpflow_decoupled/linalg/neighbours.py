@@ -24,12 +24,7 @@ from .cholesky import cholesky
 
 
 class Conditional(NamedTuple):
-    """Moments of variables given their neighbours, and whether the factorisations succeeded.
-
-    Example::
-
-        mean, variance, ok = conditional(joint, values)
-    """
+    """Moments of variables given their neighbours, and whether the factorisations succeeded."""
 
     mean: tf.Tensor
     """[..., Q]: one for each column of the neighbours' values."""
@@ -47,11 +42,6 @@ def conditional(joint: tf.Tensor, values: tf.Tensor) -> Conditional:
     :param values: the observations [..., m, Q], less their means; Q independent columns.
     :return: means [..., Q], variances [...] and the status; differentiable once. Cost: m^3 / 3 for
         each problem.
-
-    Example::
-
-        K = tf.constant([[1.01, 0.5], [0.5, 1.01]])
-        conditional(K, tf.constant([[2.0]]))  # mean 0.5 / 1.01 * 2, variance 1.01 - 0.25 / 1.01
     """
     mean, variance = _conditional(joint, values)
     return Conditional(mean, variance, tf.reduce_all(tf.math.is_finite(variance)))
@@ -87,10 +77,6 @@ def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
 
     :param joint: as in `conditional`.
     :return: [..., m + 1], the variable itself last. Cost: m^3 / 3 for each problem.
-
-    Example::
-
-        inverse_factor_rows(tf.constant([[4.0]]))  # 1 / 2
     """
     chol = cholesky(joint).chol
     # L^T x = (0, 1): the last row of L^-1
@@ -116,9 +102,5 @@ def vacuous_noise(dtype: tf.DType) -> tf.Tensor:
 
     It fills rows of variables with fewer than m neighbours; moments change by machine epsilon
     squared, and no mask is needed.
-
-    Example::
-
-        noise = tf.where(is_there, noise, vacuous_noise(noise.dtype) * prior_variance)
     """
     return tf.constant(np.finfo(dtype.as_numpy_dtype).eps ** -2.0, dtype)

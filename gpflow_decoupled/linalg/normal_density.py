@@ -12,13 +12,7 @@ from scipy.linalg import get_lapack_funcs
 
 
 class NormalDensity(NamedTuple):
-    """log N(r; 0, K) in nats, summed over columns of r, with its gradients; NaN where K is not
-    positive definite.
-
-    Example::
-
-        print(normal_density(K, r).value)
-    """
+    """log N(r; 0, K) in nats, summed over columns of r, and gradients; NaN for an unusable K."""
 
     value: float
     of_covariance: np.ndarray

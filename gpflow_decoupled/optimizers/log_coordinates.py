@@ -24,12 +24,6 @@ class LogCoordinates:
     a step multiplies. Other Parameters keep their u.
 
     :param parameters: those that move; shared ones are taken once.
-
-    Example::
-
-        coordinates = LogCoordinates(model.trainable_parameters)
-        x = coordinates.pack()
-        coordinates.assign(x + 0.1)  # about 10 % more of everything positive
     """
 
     def __init__(self, parameters: Iterable[Parameter]) -> None:

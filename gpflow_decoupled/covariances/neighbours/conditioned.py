@@ -30,13 +30,7 @@ _ENTRIES = 8_000_000
 
 
 class Conditioning(NamedTuple):
-    """Rows of the data, and the earlier neighbours that each is conditioned on.
-
-    Example::
-
-        near = ordered_neighbours(kernel, X, np.random.default_rng(0).permutation(N), 50)
-        given = Conditioning(tf.range(N), tf.constant(near[None]))
-    """
+    """Rows of the data, and the earlier neighbours that each is conditioned on."""
 
     rows: tf.Tensor
     """Row numbers [B]: all, or a random sample, whose sums are then enlarged by N / B."""
@@ -94,11 +88,6 @@ def conditional_variances(
     :param neighbours: row numbers [B, m], -1 for none.
     :return: [B], at least the noise; differentiable once, in the kernel's parameters, X and noise.
         Cost: B (m^3 / 3 + m^2 D), memory a block of rows.
-
-    Example::
-
-        tau = conditional_variances(kernel, X, noise, tf.range(N), neighbours)
-        bound = tf.reduce_sum(tf.math.log(tau))  # >= log|K + D|
     """
     size = max(1, _ENTRIES // (int(neighbours.shape[1]) + 1) ** 2)
 

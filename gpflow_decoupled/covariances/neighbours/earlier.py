@@ -27,11 +27,6 @@ def earlier_neighbours(
     :return: rows of X [B, m], int32, below the `places`; -1 for none. Not differentiable, nor
         inside a `tf.function`. Cost: B N D, or N log N for the indexes and B m log N for the
         search.
-
-    Example::
-
-        rows = np.random.default_rng(0).choice(len(X), 2000, replace=False)
-        neighbours = earlier_neighbours(kernel, X, tf.gather(X, rows), rows, 50)
     """
     found = np.full((len(places), count), NOBODY, np.int32)
     octave = np.frexp(np.maximum(places, 1).astype(float))[1]  # 2^(octave - 1) <= i < 2^octave

@@ -22,10 +22,6 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     :param X: the inputs [B, n, D] of the neighbourhoods.
     :return: [B, n, n], without jitter. Cost: B n^2 D. Matern and squared exponential kernels can be
         differentiated once, by symmetric gradients only.
-
-    Example::
-
-        K = neighbourhood_grams(gpflow.kernels.Matern32(), tf.gather(X, neighbours))
     """
     profile = _PROFILES.get(type(kernel))
     if profile is None:

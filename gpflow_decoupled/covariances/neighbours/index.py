@@ -56,10 +56,6 @@ class RowIndex(abc.ABC):
         :param itself: [B], int: a row to leave out, for instance the query itself.
         :return: row numbers [B, m], int32, -1 for none. Cost: B N D, or B m log N by a tree.
             Memory: one block of distances.
-
-        Example::
-
-            neighbours = row_index(kernel, X).nearest(Xnew, 128)
         """
         if queries.shape[0] == 0:
             return tf.zeros([0, count], tf.int32)
@@ -85,10 +81,6 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
     :param kernel: of one latent function.
     :param X: [N, D].
-
-    Example::
-
-        row_index(gpflow.kernels.Matern52(lengthscales=[1.0, 100.0]), X).nearest(Xnew, 50)
     """
     if isinstance(kernel, IsotropicStationary):
         return _ScaledIndex(kernel, X)

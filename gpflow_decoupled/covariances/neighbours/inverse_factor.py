@@ -25,13 +25,7 @@ _ENTRIES = 8_000_000
 
 
 class InverseFactor(NamedTuple):
-    """U, not inside of a `tf.function`; N m operations a column.
-
-    Example::
-
-        U = inverse_factor(kernel, X, noise, ordered_neighbours(kernel, X, order, 60))
-        close_to_solution = U.transposed(U.times(y))
-    """
+    """U, not inside of a `tf.function`; N m operations a column."""
 
     matrix: csr_matrix
     """[N, N], with m + 1 entries a row at most."""

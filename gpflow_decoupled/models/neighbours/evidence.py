@@ -47,10 +47,7 @@ class EvidenceOfOwnData:
         :raises NumericalError: if a covariance cannot be factorised.
 
         Cost: N (m^3 / 3 + m^2 D + M^2) for M = 1,000 points, and some twenty products with the
-        kernel matrix, N^2 D each; for S probes ten to forty more, N^2 (D + S). Example::
-
-            model = gpflow_decoupled.models.NNGP((X, Y), kernel, num_neighbours=30)
-            print(model.evidence(probes=16))
+        kernel matrix, N^2 D each; for S probes ten to forty more, N^2 (D + S).
         """
         settings = EvidenceSettings(num_neighbours, tolerance, probes, seed)
         return evidence_of(cast(GPModel, self), self.data, settings)

@@ -23,12 +23,7 @@ _ENTRIES = 8_000_000
 
 
 class RowMoments(NamedTuple):
-    """Moments of observed outputs given their neighbours, and the outputs themselves.
-
-    Example::
-
-        residual, mean, variance = moments_of_rows(...)
-    """
+    """Moments of observed outputs given their neighbours, and the outputs themselves."""
 
     residual: tf.Tensor
     """[B, P]: outputs less the mean function; NaN where they are missing."""

@@ -43,10 +43,7 @@ class NeighboursPosterior(AbstractPosterior):
         Outside of `tf.function` the index of the rows is kept too.
 
     Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs share the
-    union of their neighbours, at the cube of its size, with smaller variances. Example::
-
-        posterior = model.posterior()  # a NeighboursPosterior
-        mean, variance = posterior.predict_f(Xnew)
+    union of their neighbours, at the cube of its size, with smaller variances.
     """
 
     def __init__(
