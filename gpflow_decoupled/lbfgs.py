@@ -72,17 +72,16 @@ def lbfgs_ascent(
     value_tolerance: float = 0.0,
     gradient_tolerance: float = 0.0,
 ) -> LBFGSRun:
-    """The best point that L-BFGS-B finds from `start` [n].
+    """Find the best point by L-BFGS-B from `start` [n].
 
-    A point with a value or gradient that is not finite is refused, and the line search shortens its
-    step.
+    At a value or gradient that is not finite the line search shortens its step.
 
     :param stop: called after each iteration with the best values so far, the start's first; True
         ends the run. See `settled`.
     :param max_evaluations: approximate limit.
     :param low: lower bounds [n], -inf for none; `high` upper bounds [n], inf for none.
-    :param record: called with the best value and the evaluations since the last call: at the start,
-        after each iteration, and after a failed line search.
+    :param record: called with the best value and the new evaluations: at the start, after each
+        iteration, and after a failed line search.
     :param keep: an interrupt ends the run with its best point and is not raised.
     :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.

@@ -56,7 +56,7 @@ class OrthogonalState(NamedTuple):
 class OrthogonalMeanBasis(InducingBasis):
     """Base class of bases with a mean orthogonal to beta.
 
-    A subclass defines the sum of kernels (`mean_sum`) and its norm (`_norm`). Parameters as in
+    Subclasses define the sum of kernels (`mean_sum`) and its norm (`_norm`). Parameters as in
     `MeanOnDataBasis`; beta is [M_beta, D].
     """
 

@@ -68,8 +68,7 @@ def choose_kernel(
 ) -> KernelChoice:
     """Train a nearest-neighbour GP with each kernel for a few seconds, and compare their scores.
 
-    The leave-one-out score of rows outside of the training shows kernels with far too narrow
-    intervals. The best kernel is then tried on the normal scores of the inputs.
+    The best kernel is then tried on the normal scores of the inputs.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised observations [N, P].
@@ -78,7 +77,7 @@ def choose_kernel(
     :param fixed: [D], true for columns that normal scores leave alone.
     :param progress: show a line with the kernels.
     :raises DataError: for seconds that are no positive number.
-    :return: the choice. Cost: five short runs of `NeighbourRounds`, whatever N is, and searches.
+    :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N, and searches.
     """
     if seconds is not None:
         check_rate(seconds=seconds)

@@ -78,8 +78,8 @@ def default_kernel(num_dims: int, measured: int | None = None) -> Kernel:
     """Matern 5/2 with D lengthscales, all at about the distance of two standardised rows.
 
     :param num_dims: D.
-    :param measured: variables behind the columns, where several columns of 0 and 1 stand for one;
-        the distance is its root. By default D.
+    :param measured: variables behind the columns, several columns of 0 and 1 for one; the distance
+        is its root. By default D.
     """
     distance = np.sqrt(num_dims if measured is None else measured)
     return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, distance))

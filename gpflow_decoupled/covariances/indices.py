@@ -31,8 +31,8 @@ class Index(NamedTuple):
 def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
     """Return the columns of X that parts of a model read as indices.
 
-    The columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`, in sums,
-    products and compositions too.
+    These are the columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`,
+    in compositions too.
 
     :param parts: kernels, mean functions, likelihoods; None is skipped.
     """

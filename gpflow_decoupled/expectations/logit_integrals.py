@@ -52,10 +52,7 @@ class LogitMoments(NamedTuple):
 
 
 def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
-    """Return F and its derivatives at h, sigma of the same shape [...]; any sign of sigma.
-
-    Finite for finite arguments.
-    """
+    """Return F and its derivatives at h, sigma of the same shape [...]; any sign of sigma."""
     return LogitMoments(
         *_chosen(
             h,

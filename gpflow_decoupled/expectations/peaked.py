@@ -28,10 +28,10 @@ def peaked_rule(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return nodes z and weights w [Q, ...] with sum_q w_q g(m + spread z_q) = E g(y) to 1e-9.
 
-    Here y ~ N(m, spread^2), and the nearest complex singularity of g lies at about centre + i
-    width, or farther. Nodes and weights are constants.
+    y ~ N(m, spread^2), and the nearest complex singularity of g is at about centre + i width or
+    farther. Nodes and weights are constants.
 
-    :param m: means [...]; `spread` standard deviations [...], of a negative one nodes are reversed.
+    :param m: means [...]; `spread` standard deviations [...]; a negative one reverses the nodes.
     :param centre: where g bends [...]; `width` of the bend [...], above 0.
     :return: z and w with Q = max(128, `hermite`).
     """

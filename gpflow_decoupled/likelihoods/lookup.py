@@ -96,9 +96,7 @@ def expected_log_densities(
     densities per observation.
 
     :param likelihood: any likelihood.
-    :param X: inputs [N, D].
-    :param mean: of f [N, L].
-    :param variance: of f [N, L].
+    :param X: inputs [N, D]; mean and variance of f are [N, L].
     :param Y: labels [N, P].
     """
     if site_description(likelihood).loss is not STUDENT_T.loss:

@@ -86,13 +86,7 @@ def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
 
 
 def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """Normal log densities, the terms of (N2) in nats.
-
-    :param values: the observed variables [...].
-    :param mean: their means [...].
-    :param variance: their variances [...], or of a shape that broadcasts to it.
-    :return: [...].
-    """
+    """Normal log densities [...] in nats, the terms of (N2); all arguments are [...]."""
     quadratic = tf.square(values - mean) / variance
     return -0.5 * (math.log(2.0 * math.pi) + tf.math.log(variance) + quadratic)
 

@@ -57,8 +57,7 @@ def row_gains(
     :param noise: the noise variance [].
     :param X: inputs [N, D].
     :param latents: L.
-    :return: 1/2 sum over latents of w d - log(1 + w d). Cost: M^3 / 3 + N M^2, differentiable in
-        kernel, points and noise.
+    :return: 1/2 sum over latents of w d - log(1 + w d). Cost: M^3 / 3 + N M^2.
     """
     _, A = project(kernel, basis.beta, X)  # [G, M, N]
     left = prior_variance(kernel, X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)

@@ -38,12 +38,11 @@ def climb_logarithms(
     :param objective: nats and their gradient at a vector [n].
     :param coordinates: of the vector.
     :param num_data: N. L-BFGS sees nats per row, so its first step is as long as the gradient then.
-    :param evaluations: about, at most.
-    :param deadline: a value of `time.perf_counter` after which no iteration begins.
+    :param evaluations: approximate limit.
+    :param deadline: no iteration begins after this value of `time.perf_counter`.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
-    :param tolerance: the climb ends where `window` iterations gained less than this, in nats per
-        row of data.
+    :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
     :param matrix: the one that an error names.
     :param shift: nats by which shown values are less, for data in other units.
     :return: the run, in nats. An interrupt ends it with its best point.

@@ -23,7 +23,7 @@ def earlier_neighbours(
     :param X: inputs [N, D] in the ordering.
     :param queries: inputs [B, D], usually rows of X.
     :param places: [B]: only rows 0 to place - 1 of X come before a query.
-    :param count: m, how many neighbours are wanted.
+    :param count: m, the number of neighbours.
     :return: rows of X [B, m], int32, below the `places`; -1 for none. Not differentiable, nor
         inside a `tf.function`. Cost: B N D, or N log N for the indexes and B m log N for the
         search.

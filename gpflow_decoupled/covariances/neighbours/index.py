@@ -51,7 +51,7 @@ class RowIndex(abc.ABC):
         """The nearest rows to some inputs, in no particular order.
 
         :param queries: inputs [B, D].
-        :param count: m, how many rows are wanted.
+        :param count: m, the number of rows.
         :param first: [B], int: only rows 0 to first - 1 are searched; all if not given.
         :param itself: [B], int: a row to leave out, for instance the query itself.
         :return: row numbers [B, m], int32, -1 for none. Cost: B N D, or B m log N by a tree.

@@ -79,8 +79,8 @@ def joint_given_rows(
     :param kernel: of one latent function.
     :param Xnew: [B, D].
     :param rows: U observations, the same for all inputs.
-    :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost:
-        U^3 / 3 + U^2 B.
+    :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost: U^3
+        / 3 + U^2 B.
     """
     K = kernel(rows.X)
     prior = tf.linalg.diag_part(K)

@@ -34,8 +34,7 @@ def find_neighbours(
 ) -> np.ndarray:
     """Find the neighbours of rows of the data, for each group of outputs.
 
-    :param groups: G groups.
-    :param X: [N, D].
+    :param groups: G groups; X is [N, D].
     :param order: all rows [N] in the ordering.
     :param rows: B of the rows.
     :param count: m.

@@ -50,10 +50,7 @@ def has_closed_form(densities: Densities, power: float) -> bool:
 def tilted(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """Moments under cavities N(mean, variance), [N, L] each less the mean function.
-
-    :param power: alpha.
-    """
+    """Moments for power alpha of the labels and cavities N(mean, variance) of u, [N, L] each."""
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)
     plain = _probit(densities, mean, variance)

@@ -55,11 +55,11 @@ def climb(
 ) -> LBFGSRun:
     """Climb an objective over some variables of a model by L-BFGS.
 
-    :param model: its log prior density of the hyperparameters is added to the objective.
+    :param model: its log prior density of the hyperparameters is added.
     :param variables: for example `hyperparameters_of`.
     :param objective: returns nats [], for example `evidence_at` or `bound_at_sites`.
     :param evaluations: approximate number of evaluations with gradient.
-    :param deadline: a value of `time.perf_counter` after which no iteration begins.
+    :param deadline: no iteration begins after this value of `time.perf_counter`.
     :param stop: ends the climb, see `lbfgs_ascent`.
     :param keep: an interrupt ends the climb with its best point instead of raising.
     :param group: the workers; all use the first one's value and gradient.
@@ -148,7 +148,7 @@ def bound_at_sites(
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
     F the bound "elbo" of `evidence_bound` for observations y~. The function, in nats, is the first
-    two terms at fixed moments: a change of q changes the sites' terms only at second order. For any
+    two terms at fixed moments: a change of q changes the last two only at second order. For any
     likelihood, and outputs mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data, group)

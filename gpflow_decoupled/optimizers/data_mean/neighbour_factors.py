@@ -64,9 +64,8 @@ def neighbours_pay(
 ) -> bool:
     """Decide on some rows if neighbours promise fewer products than points.
 
-    :param kernel: of all latents.
+    :param kernel: of all latents; X is [N, D].
     :param beta: the inducing points.
-    :param X: inputs [N, D].
     :param noise: the noise variance [].
     :param rank: R, as in `preconditioner_rank`.
     """

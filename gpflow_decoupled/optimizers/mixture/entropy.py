@@ -44,12 +44,7 @@ def _log_det(roots: tf.Tensor) -> tf.Tensor:
 
 
 def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
-    """The lower bound (A30) in nats, a scalar; cost J^2 D^3.
-
-    :param log_weights: log pi [J], normalised.
-    :param means: m [J, D].
-    :param roots: lower triangular roots of S, [J, D, D].
-    """
+    """The lower bound (A30) in nats; arguments and cost as in `jensen_entropy`."""
     distance, log_det = _pairs(means, roots)
     own = _log_det(roots)
     overlap = -0.125 * distance - 0.5 * log_det + 0.25 * (own[:, None] + own[None])

@@ -194,8 +194,7 @@ def local_expansion(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """E [], dE/dmean and dE/dvariance [N, L], by one pass through the likelihood.
 
-    :param mean: of q(f) at the data [N, L], less the mean function.
-    :param variance: of q(f) at the data [N, L].
+    :param mean: of q(f) at the data [N, L], less the mean function; `variance` likewise.
     :param data: X [N, D], Y [N, P].
     :param scale: factor of the data term []; None computes it.
     """
