@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 _POLL = 0.2
 """Seconds between two looks at the workers."""
 _INTERRUPTED = 5.0
-"""Seconds that workers have after Ctrl-C, which those of a terminal have received too."""
+"""Seconds for workers to end after Ctrl-C, which a terminal sends to them too."""
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
@@ -139,9 +139,9 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:
-    """What makes a new process end when its parent is killed; None where Linux is not below.
+    """Return a hook that ends a new process when its parent is killed; None without Linux.
 
-    A launcher that is killed cannot end its workers, which would hold their devices for ever.
+    A killed launcher cannot end its workers, which would hold their devices for ever.
     """
     if not sys.platform.startswith("linux"):
         return None

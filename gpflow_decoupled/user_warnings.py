@@ -21,9 +21,9 @@ Those of a user's framework are not in the list, because the line there is the o
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line outside of this package and of those that it is built on.
 
-    `warnings.warn(..., stacklevel=n)` counts frames, so that each function between caller and
-    warning changes the line. Python 3.12 can skip files by their prefix; this serves 3.10 too.
-    Without such a line, for example in a thread of TensorFlow, the outermost frame is named.
+    `warnings.warn(..., stacklevel=n)` counts frames, so each function between caller and warning
+    changes the line; Python 3.12's `skip_file_prefixes` does not serve 3.10. Without such a line,
+    for example in a thread of TensorFlow, the outermost frame is named.
 
     :param message: complete sentences: what was found, and what to do.
     :param category: the class of the warning, by which users silence it.

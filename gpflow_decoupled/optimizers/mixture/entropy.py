@@ -44,7 +44,7 @@ def _log_det(roots: tf.Tensor) -> tf.Tensor:
 
 
 def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
-    """The lower bound (A30) in nats; arguments and cost as in `jensen_entropy`."""
+    """Lower bound (A30) in nats, for log weights [J], means [J, D], roots [J, D, D]; J^2 D^3."""
     distance, log_det = _pairs(means, roots)
     own = _log_det(roots)
     overlap = -0.125 * distance - 0.5 * log_det + 0.25 * (own[:, None] + own[None])
@@ -55,9 +55,7 @@ def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Te
 
 
 def jensen_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
-    """The lower bound (A31) in nats, for log weights [J], means [J, D], roots [J, D, D]; J^2
-    D^3.
-    """
+    """Lower bound (A31) in nats, for log weights [J], means [J, D], roots [J, D, D]; J^2 D^3."""
     distance, log_det = _pairs(means, roots)
     log_density = -0.25 * distance - 0.5 * (
         log_det + means.shape[1] * (math.log(2.0) + _LOG_TWO_PI)
