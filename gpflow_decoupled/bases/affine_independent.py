@@ -61,7 +61,7 @@ class AffineState(NamedTuple):
 
 
 class AffineIndependentBasis(Basis):
-    """q(f) through w = A v + b over whitened inducing values, for one latent function.
+    """q(f) through w = A v + b, w whitened, for one latent (Challis & Barber 2012).
 
     Cost: D^3, and N D^2 for N inputs.
 

@@ -53,7 +53,7 @@ class HybridState(NamedTuple):
 
 
 class HybridBasis(InducingBasis):
-    """q(f) with mean points gamma beside the inducing points beta.
+    """q(f) with mean points gamma beside the inducing points beta (Cheng & Boots 2017).
 
     As `OrthogonalBasis`, with the same q(f) in better coordinates, except that E_q f(beta) = m_h +
     K_bg a_gamma for `q_mu` = m_h.

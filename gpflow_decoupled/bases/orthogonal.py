@@ -23,7 +23,7 @@ from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
 
 class OrthogonalBasis(OrthogonalMeanBasis):
-    """q(f) with mean points gamma orthogonal to the inducing points beta.
+    """q(f) with mean points gamma orthogonal to beta (Salimbeni et al. 2018).
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.

@@ -47,7 +47,7 @@ class SiteState(NamedTuple):
 
 
 class SiteBasis(Basis):
-    """q(f) as the prior times a Gaussian site per observation and latent; the basis of `CVIGP`.
+    """q(f) as the prior times a site per observation and latent (Khan & Lin 2017); for `CVIGP`.
 
     Cost: 4/3 N^3 per latent, memory N^2 L.
 

@@ -56,7 +56,7 @@ class SolveState(NamedTuple):
 
 
 class SolveBasis(InducingBasis):
-    """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma.
+    """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma (Shi et al. 2020).
 
     Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
 

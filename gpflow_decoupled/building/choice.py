@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NUM_NEIGHBOURS, PREDICTION_NEIGHBOURS = 30, 256
 """Learning wants many rows with few neighbours, so that it meets rows that contradict each other;
 a prediction is made once and can afford more."""
-NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
+NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unless given
 _SCALES = ("X", "Y", "both", "neither")
 
 

@@ -24,7 +24,7 @@ from .conditions import check_level, stated_origin
 
 _ASYMMETRY = 1e-8
 """Asymmetry of a covariance, relative to its largest entry, that counts as round-off."""
-_PAIR = 2
+_PAIR = 2  # mean and covariance
 
 
 def certify_gaussian(

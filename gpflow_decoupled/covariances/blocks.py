@@ -234,6 +234,6 @@ def xla_works() -> bool:
     """Return True if this TensorFlow build compiles with XLA on this processor."""
     try:
         tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.zeros([]))
-    except tf.errors.OpError:
+    except tf.errors.OpError:  # a build without XLA, or a processor that it does not serve
         return False
     return True

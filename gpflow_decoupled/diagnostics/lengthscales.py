@@ -24,7 +24,7 @@ below 1e-3.
 """
 _LONG = 100.0
 """Lengthscale over range of a column at which the kernel does not see the column."""
-_QUERIES, _ROWS = 50, 50_000
+_QUERIES, _ROWS = 50, 50_000  # rows whose neighbours are sought; most rows to seek among
 _COMPOSITES = (Sum, Product, SeparateIndependent, LinearCoregionalization)
 
 

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
-_NODES = 96
+_NODES = 96  # normals that make up the characteristic function
 _DROP = 34.0
 """The integrand of the characteristic function is cut where it is e^-34 of its maximum."""
 

@@ -17,7 +17,7 @@ from .base_density import Base, Seed, Transform
 
 Maker = Callable[[tf.Tensor], tfp.distributions.Distribution]
 """theta [..., P] -> a distribution of batch shape [...]."""
-_TAIL = 1e-8
+_TAIL = 1e-8  # mass beyond `tail`
 _PADDING = 16
 """Refinement of the frequency grid beyond the density's Nyquist grid: accuracy for FFT length."""
 

@@ -18,7 +18,7 @@ from ..special.hermite import hermite_lookup
 from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions
-_LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02
+_LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02  # table in log k
 
 
 class VarianceGammaBase(Base):

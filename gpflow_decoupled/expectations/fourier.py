@@ -24,8 +24,8 @@ from .lattice import Cdf, lattice_expectation
 from .projections import Projections, Reach, Site
 from .spectral import Transform, spectral_expectation
 
-_DOUBLINGS = 6
-_MISSED = 1e-7
+_DOUBLINGS = 6  # of a lattice's range, at most
+_MISSED = 1e-7  # mass outside of a lattice that is small enough
 
 
 class Variables(NamedTuple):

@@ -29,7 +29,7 @@ CROSSOVER = 1.0
 _HERMITE = 40
 _LAST = 8.75
 """The largest u: e^(-u^2/2) u^2 is below 1e-15 there."""
-_FINE, _COARSE = 16, 7
+_FINE, _COARSE = 16, 7  # a product of two grids takes 23 waves for 112 nodes
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
 _SMALL = 1e-4

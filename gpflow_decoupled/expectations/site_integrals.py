@@ -29,7 +29,7 @@ from .fourier import Variables, choose_route, expectation
 from .projections import Projections, Site
 
 ROUTES = ("auto", *fourier.ROUTES)
-_LARGEST_SHIFT = 2.0
+_LARGEST_SHIFT = 2.0  # most standard deviations that a grid is widened by
 _FAR, _LEAST_RATE = 40.0, 0.2
 """Growth is measured between y = 40 and 80, where exp(y) is finite in single precision. Below the
 least rate it counts as a power, as abs(y)^8 does.

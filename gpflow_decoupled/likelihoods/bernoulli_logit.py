@@ -13,7 +13,7 @@ from ..errors import check_option
 from ..expectations.logit_integrals import log_sigmoid_mean, softplus_mean, softplus_moments
 from ..expectations.piecewise import piecewise_mean
 
-_LEAST_VARIANCE = 1e-16
+_LEAST_VARIANCE = 1e-16  # keeps the derivative of the root finite
 
 
 class BernoulliLogit(ScalarLikelihood):

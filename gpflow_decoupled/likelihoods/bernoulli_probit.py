@@ -11,7 +11,7 @@ from gpflow.quadrature import NDiagGHQuadrature
 
 from ..special.normal import log_normal_cdf
 
-_NODES = 40
+_NODES = 40  # twice GPflow's; accuracy in the docstring of the class
 
 
 class BernoulliProbit(ScalarLikelihood):

@@ -13,7 +13,7 @@ from gpflow.quadrature import NDiagGHQuadrature
 
 from .laplace import LEAST_DEVIATION, expected_laplace_loss
 
-_NODES = 100
+_NODES = 100  # of predictions, whose integrand has kinks
 
 
 class Hinge(ScalarLikelihood):

@@ -13,8 +13,8 @@ from gpflow.quadrature import NDiagGHQuadrature
 
 from .parameters import positive_parameter
 
-_NODES = 40
-_LIMIT = 80.0
+_NODES = 40  # twice GPflow's; accuracy in the docstring of the class
+_LIMIT = 80.0  # exp of more overflows in single precision
 
 
 class NegativeBinomial(ScalarLikelihood):

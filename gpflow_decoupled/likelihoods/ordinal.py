@@ -16,7 +16,7 @@ from ..special.normal import log_normal_cdf, normal_cdf
 from ..summaries import short_repr
 from .parameters import positive_parameter
 
-_NODES = 40
+_NODES = 40  # twice GPflow's; accuracy in the docstring of the class
 
 
 class Ordinal(gl.ScalarLikelihood):

@@ -122,6 +122,6 @@ def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:
     """The form "weight" for a linear kernel with at most N weights, X [N, D]; else "function"."""
     try:
         weights = count_weights(kernel, X)
-    except NotImplementedError:
+    except NotImplementedError:  # no linear kernel
         return "function"
     return "weight" if weights <= X.shape[0] else "function"

@@ -24,7 +24,7 @@ from .names import Names
 from .rebuild import rebuild
 from .replace import replaced
 
-_FORMAT = 2
+_FORMAT = 2  # one more whenever older files cannot be read
 _LIBRARIES = ("gpflow_decoupled", "gpflow", "tensorflow", "tensorflow_probability", "numpy")
 
 

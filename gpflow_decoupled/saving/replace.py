@@ -65,6 +65,7 @@ def _is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
+        # another user's, or not to be found out: keep its file
         return True
     return True
 

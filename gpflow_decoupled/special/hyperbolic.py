@@ -6,7 +6,7 @@ __all__ = ["x_over_sinh", "x_over_sinh_and_rest"]
 
 import tensorflow as tf
 
-_SMALL = 0.1
+_SMALL = 0.1  # below it, a series
 _SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
 """(1 - x / sinh x) / x^2 in powers of x^2, for |x| < 0.1."""
 

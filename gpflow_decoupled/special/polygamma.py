@@ -6,7 +6,7 @@ __all__ = ["polygammas"]
 
 import numpy as np
 
-_SHIFT = 8
+_SHIFT = 8  # the recurrence leads to x + 8, where the series has all digits
 _TRIGAMMA = (
     1 / 6,
     -1 / 30,

@@ -12,7 +12,7 @@ from .dirichlet_functions import fisher_solve, log_normalizer
 
 LEAST, MOST = 1e-4, 1e4
 """Bounds on learned priors: where documents do not determine one, the best may be 0 or infinite."""
-_STEPS, _TOLERANCE = 50, 1e-8
+_STEPS, _TOLERANCE = 50, 1e-8  # of Newton's method, in the logarithm
 
 
 def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:

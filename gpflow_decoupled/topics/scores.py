@@ -7,7 +7,7 @@ __all__ = ["completion"]
 import numpy as np
 import scipy.sparse as sp
 
-_CELLS = 1 << 14
+_CELLS = 1 << 14  # counts at a time
 
 
 def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_matrix) -> float:

@@ -30,7 +30,7 @@ from .schedules import Limits, Schedule, given
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
-DEFAULT_STEPS = 2000
+DEFAULT_STEPS = 2000  # without a limit of steps or seconds
 
 _EVERY, _OPTIMIZER = "all models", "models with hyperparameters"
 

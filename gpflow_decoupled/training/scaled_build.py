@@ -56,7 +56,7 @@ def build_scaled(
     try:
         model, Y = _built(build, inputs.transform(X).numpy(), tries)
         columns = _indices(model)
-    except DataError as refusal:
+    except DataError as refusal:  # it owns its data, and scaled indices are none
         try:
             columns = _indices(_built(build, X.astype(default_float()), tries)[0])
         except DataError:

@@ -22,7 +22,7 @@ def exact_bound(bound: Callable[[], tf.Tensor | None]) -> float | None:
     """Return a bound [] in nats as a float; NaN if it failed, None if there is none."""
     try:
         value = bound()
-    except UNSOUND:
+    except UNSOUND:  # a failed factorisation counts as NaN
         return float("nan")
     return None if value is None else float(value)
 

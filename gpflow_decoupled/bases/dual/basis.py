@@ -25,7 +25,7 @@ from .weight_space import WeightSpace
 
 
 class DualBasis(Basis):
-    """q(f) with mean -K alpha and covariance (K^-1 + diag lambda)^-1 at the observations.
+    """q(f) with mean -K alpha, covariance (K^-1 + diag lambda)^-1 at the data (Khan 2014).
 
     Cost per latent: 2/3 N^3 and N^2 memory, or with "weight" N p^2 + p^3 / 3 and N p memory.
 

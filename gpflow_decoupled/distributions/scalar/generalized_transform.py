@@ -17,11 +17,11 @@ import tensorflow as tf
 from ...special.hermite import hermite_lookup
 
 LEAST_POWER, LARGEST_POWER = 0.9, 6.0
-_LOW, _HIGH = math.log(0.87), math.log(6.2)
+_LOW, _HIGH = math.log(0.87), math.log(6.2)  # Chebyshev nodes reach a little beyond the powers
 _POWERS = 40
-_STEP, _LAST = 0.05, 60.0
-_TERMS = 6
-_PANEL = 16
+_STEP, _LAST = 0.05, 60.0  # grid of omega; beyond its end, the series (A7)
+_TERMS = 6  # of the series (A7)
+_PANEL = 16  # Gauss-Legendre nodes per panel
 
 
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:

@@ -36,7 +36,7 @@ from .stream_posterior import StreamBelief, best, divergence, expectation, momen
 
 _ROUND_OFF = 1e3
 """Decrease of the bound that counts as round-off, in units of its last place."""
-_SHORTEST = 2.0**-30
+_SHORTEST = 2.0**-30  # share of a step at which a climb gives up
 
 
 class StreamModel(Protocol):

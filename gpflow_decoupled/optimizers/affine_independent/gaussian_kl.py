@@ -19,8 +19,8 @@ from ...expectations.site_integrals import Integration, SiteGroup, integrate
 from .affine_climb import climb
 from .affine_result import StageRecord
 
-_STEPS = 40
-_HALVINGS = 8
+_STEPS = 40  # (C9), at most; L-BFGS goes on from there
+_HALVINGS = 8  # of one step
 _LEAST_DIAGONAL = 1e-10
 """Lower limit of L's diagonal."""
 

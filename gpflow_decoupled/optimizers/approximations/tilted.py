@@ -25,7 +25,7 @@ _REACH = 200.0
 """Standard deviations of the cavity that the first nodes cover, on either side."""
 _NEGLIGIBLE = 45.0
 """Nats below the largest weight at which a node no longer matters."""
-_ZOOMS = 2
+_ZOOMS = 2  # times that the nodes close in on the mass
 _FAR = -1e3
 """Below, phi / Phi is replaced by its expansion."""
 

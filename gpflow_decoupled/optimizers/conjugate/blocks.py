@@ -23,7 +23,7 @@ Batch = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
 Batches = Callable[[], Iterator[Batch]]
 """Starts a pass."""
-_SAMPLE = 2048
+_SAMPLE = 2048  # rows of the last block, by which the quadrature is judged
 
 
 class Blocks:

@@ -132,7 +132,7 @@ class DualDescent:
                     points.append(found)
                 if interrupted:
                     raise KeyboardInterrupt
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # the best point so far is the result
             reason = INTERRUPTED if points[-1].gap > self.tolerance else CONVERGED
         best = best_of(points, self.tolerance)
         gaps = [point.gap for point in points if point is not best] + [best.gap]

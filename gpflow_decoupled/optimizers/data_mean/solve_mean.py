@@ -168,7 +168,7 @@ class _Rounds:
         """
         try:
             residual = self.system.target - self._product(a, a.dtype)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # the recursion's gaps stand, uncertified
             self._interrupted()
             return None
         self.products += 1

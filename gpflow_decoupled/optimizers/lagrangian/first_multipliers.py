@@ -17,9 +17,9 @@ from .subproblem import EXCESS
 
 NOT_FINITE = "use a kernel with a smaller variance."
 """Advice for a start at which the bound is not finite."""
-_MAX_HALVINGS = 10
-_ISOLATED_STEPS = 25
-_ISOLATED_TOLERANCE = 0.02
+_MAX_HALVINGS = 10  # of a site fixed point
+_ISOLATED_STEPS = 25  # of Newton's method, at most
+_ISOLATED_TOLERANCE = 0.02  # relative change: a start need not be exact
 _MODERATE = 5.0
 """Start at the prior mean unless its loss is this much above the site's own, in nats."""
 _LEAST_SHARE = 0.05

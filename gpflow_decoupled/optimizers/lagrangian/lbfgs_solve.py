@@ -17,7 +17,7 @@ from .newton import Box
 from .site_maximiser import Subproblem
 
 _MAX_EVALUATIONS = 2000
-_VALUE_TOLERANCE = 1e-15
+_VALUE_TOLERANCE = 1e-15  # so small that `finished` decides
 
 
 def lbfgs_solve(

@@ -46,8 +46,8 @@ _REGULAR = 100.0
 """Falling changes are extrapolated once one is below this many tolerances."""
 _LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
 """Shortest step of the site fixed point, and the number of lengths tried."""
-_ROUND_OFF = 1e-12
-_MAX_REFUSALS = 12
+_ROUND_OFF = 1e-12  # relative fall of the bound that is no fall
+_MAX_REFUSALS = 12  # more cautious subproblems before a run is stuck
 
 
 class Prepared(NamedTuple):

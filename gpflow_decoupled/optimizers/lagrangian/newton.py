@@ -31,7 +31,7 @@ _NEAREST = 0.99
 """Largest share of the distance to a bound in one step."""
 _SUFFICIENT = 1e-4
 """Armijo's rule: share of the predicted decrease that a step must achieve."""
-_MAX_HALVINGS = 40
+_MAX_HALVINGS = 40  # in the line search
 
 Direction = Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 """Returns steps of alpha and lam [N, L], and whether the Hessian was positive definite []."""

@@ -16,7 +16,7 @@ from .dual import DualProblem, Marginals
 from .newton import MARGIN, Direction, box_of, newton_step
 from .subproblem import EXCESS
 
-_TRIALS = 3
+_TRIALS = 3  # steps of 1, 1/2 and 1/4
 
 
 def stationary_direction(

@@ -18,10 +18,10 @@ from ...errors import DataError
 from ...likelihoods import Expansion, Maximiser, SiteLoss
 from ...likelihoods.sites.site_loss import dual_objective, log_normaliser
 
-_MAX_STEPS = 60
+_MAX_STEPS = 60  # trial steps; about three are usual
 _DECREMENT = 1e-12
 """A site is done after a full Newton step with a decrement below this, relative to 1 + |value|."""
-_ROUND_OFF = 1e-13
+_ROUND_OFF = 1e-13  # relative decrease of (V15) that is none
 
 
 class Subproblem(NamedTuple):

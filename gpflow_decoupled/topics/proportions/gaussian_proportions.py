@@ -20,7 +20,7 @@ from .inverse_wishart import CovarianceMoments, CovariancePrior, moved
 from .lse import best_tilt, normal_points, tilted_bound
 from .proportions_ascent import ascend
 
-_POINTS, _DOCUMENTS = 128, 64
+_POINTS, _DOCUMENTS = 128, 64  # of E softmax; documents at a time
 
 
 class GaussianState(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from ..documents import PerDocument, chosen, copied, put_rows, rows_of
 from ..words import Words
 
-_LEAST_STEP = 1e-3
+_LEAST_STEP = 1e-3  # a document with shorter steps stays where it is
 
 
 class _Evaluation(PerDocument, Protocol):

@@ -92,7 +92,7 @@ class StateFolder:
         """States of the index, oldest first; None if it is missing or damaged."""
         try:
             state = tf.train.get_checkpoint_state(str(self.path))
-        except ValueError:
+        except ValueError:  # a damaged index
             return None
         if state is None:
             return None

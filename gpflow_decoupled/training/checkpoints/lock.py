@@ -53,7 +53,7 @@ def _take(handle: int, folder: Path) -> None:
                 f"Another run uses the folder {folder}, and two would overwrite each other's"
                 " states; wait until it ends, or use another folder."
             ) from error
-        except OSError as error:
+        except OSError as error:  # a file system without locks
             reason = str(error.strerror)
     warn_user(
         f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it."

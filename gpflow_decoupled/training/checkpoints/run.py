@@ -169,7 +169,7 @@ class RunCheckpoint:
                     np.load(file) as arrays,
                 ):
                     traces = dict(arrays)
-            except UNREADABLE as error:
+            except UNREADABLE as error:  # the state before it may be sound
                 problems.append(f"step {step}: {_cause(error)}")
                 continue
             self._compare(settings)

@@ -17,7 +17,7 @@ from ...optimizers.steps import MAX_HALVINGS
 from ..batches import Trackable
 from .stage import Budget, Report, Stage, StepOutput
 
-_SMALLEST = 0.5**MAX_HALVINGS
+_SMALLEST = 0.5**MAX_HALVINGS  # share of a step at which a run is stuck
 _TOLERANCE = 1e-10
 """A run has converged when the squared change of the messages is below this share of their squared
 length.
