@@ -2,8 +2,7 @@
 
 `posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, imported on
 use, helped by `axes` and `curves`. `sklearn` and `trieste` are imported by name only; `classes`
-(probabilities of classes) and `validation` (held-out rows) serve `sklearn`. Every file stands
-alone; no other sub-package imports them.
+(probabilities of classes) and `validation` (held-out rows) serve `sklearn`.
 """
 
 from .calibration import plot_calibration

@@ -1,4 +1,4 @@
-"""The axes of a plot; the only place that imports Matplotlib, which is optional."""
+"""The axes of a plot; the only module that imports Matplotlib, which is optional."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Predicted against observed frequencies.
-
-Matplotlib and, for binary labels, scikit-learn are imported when a plot is drawn.
-"""
+"""Predicted against observed frequencies."""
 
 from __future__ import annotations
 
@@ -47,8 +44,7 @@ def plot_calibration(
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of binary labels.
     :return: the axes.
-    :raises DataError: for more than one column of Y, masked or non-finite entries, and a number of
-        groups below 1.
+    :raises DataError: for more than one column of Y, masked or non-finite entries, and no groups.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
     Example::

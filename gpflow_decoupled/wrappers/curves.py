@@ -1,4 +1,4 @@
-"""The contents of a posterior's plot: curve, data and inducing points, in their units."""
+"""The contents of a posterior's plot: curve, data and inducing points."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def plot_posterior(
 ) -> Figure:
     """Draw the posterior of any model on the scale of the observations.
 
-    * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom and mean
+    * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom, mean
       points gamma at the top; dotted lines add Gaussian noise.
     * Two columns: contours of the mean with the data, and of the standard deviation of f with the
       points.

@@ -71,7 +71,7 @@ class _DecoupledGP(BaseEstimator):
         self.verbose = verbose
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
-        """Set `standardized_`, `model_`, scalers and `result_` from X [N, D], Y [N, P]."""
+        """Set the fitted attributes from X [N, D], Y [N, P]."""
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         X, Y, evaluation = self._hold_out(X, Y, rng)
@@ -161,14 +161,13 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression by an orthogonally decoupled posterior.
 
-    X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
-    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. Predictions are in the
-    units of y. Several targets are independent GPs with one kernel. Cost: N (M_beta + M_gamma)^2
-    once, then an `ODVGP` step each.
+    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. X may be a data frame, see
+    `training.tables.Column`. Predictions are in the units of y. Several targets are independent GPs
+    with one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
 
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
-        None: Matern 5/2 with one lengthscale per column. Without both, they start from an exact GP
-        on 500 rows, unless `fit_options={"initialize": None}`.
+        None: Matern 5/2 with one lengthscale per column. Without kernel and likelihood, both start
+        from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
     :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
         such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
     :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
@@ -179,9 +178,9 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
-        stops when their log density, computed every 100 steps, no longer improves, at the best
-        Parameters; see `result_.reason`. A `ConvergenceWarning` reports a run ended by a limit.
-        None: train on all rows for all steps.
+        stops at the best Parameters when their log density, computed every 100 steps, no longer
+        improves; a `ConvergenceWarning` reports a run ended by a limit. None: train on all rows for
+        all steps.
     :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.

@@ -42,9 +42,8 @@ class DecoupledVariational(
 ):
     """A model on inducing points with trieste's interface, trained by `fit`, with a cache.
 
-    `update` checks the data; `optimize` learns from them, starting where the last training ended.
-    The cache is updated in place, so trieste's graphs stay valid. A prediction costs N M^2, and
-    `optimize` as much as `fit`.
+    `update` checks the data; `optimize` learns from them, starting where the last training ended. A
+    prediction costs N M^2, and `optimize` as much as `fit`.
 
     :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the
         encoded search space, for example `search_space.sample_sobol(M)`; training moves them.

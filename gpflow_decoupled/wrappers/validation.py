@@ -1,4 +1,4 @@
-"""Held-out rows of an estimator, which decide when training stops."""
+"""Held-out rows of an estimator."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def held_out_rows(groups: np.ndarray, fraction: object, rng: np.random.RandomSta
 def how_to_go_on(result: FitResult) -> str:
     """Advise on a longer run if a limit ended one that still improved; else "".
 
-    Improved: the held-out mean log density at the end exceeds the best of the first three quarters
-    of the steps by at least 1e-3 nats per row.
+    It improved if the held-out mean log density at the end exceeds the best of the first three
+    quarters of the steps by at least 1e-3 nats per row.
 
     :param result: of a run with an `Evaluation`.
     """
