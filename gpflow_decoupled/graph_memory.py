@@ -1,16 +1,16 @@
-"""Memory of compiled functions: a graph goes when the function that was traced goes.
+"""Memory of compiled functions: a graph goes when the function that was traced goes."""
 
-Two tables keep every graph for the life of the process, without a public way to remove an entry:
-
-- TensorFlow's registry of gradients refers to tensors of the graph of each `tf.custom_gradient`.
-- TensorFlow Probability's cache of bijectors holds the input of each living output; in a graph the
-  input keeps the output alive.
-
-A process would grow by 22 MB for each `fit(model, data, steps=2)` of a new `ODVGP` with 20 points;
-with `tidy` after each trace it does not. `tidy` relies on private names of both libraries, in
-`_registry`, `_graph_of` and `_cache`. `untidied` tries them on a tiny graph at import, in 30 ms,
-and the package warns where a release has changed them: memory then grows, nothing else.
-"""
+# Two tables keep every graph for the life of the process, without a public way to remove an entry:
+#
+# - TensorFlow's registry of gradients refers to tensors of the graph of each `tf.custom_gradient`.
+# - TensorFlow Probability's cache of bijectors holds the input of each living output; in a graph
+#   the input keeps the output alive.
+#
+# A process would grow by 22 MB for each `fit(model, data, steps=2)` of a new `ODVGP` with 20
+# points; with `tidy` after each trace it does not. `tidy` relies on private names of both
+# libraries, in `_registry`, `_graph_of` and `_cache`. `untidied` tries them on a tiny graph at
+# import, in 30 ms, and the package warns where a release has changed them: memory then grows,
+# nothing else.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations.
+"""Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations."""
 
-Marlin, Khan & Murphy 2011. All pieces have the same gap above the function. The best bound, by
-Remez' algorithm, jumps at the knots, so its expectation (V5) is not convex. In the convex bound,
-(V28), each piece meets the function at both ends, with its slope at the outer one; the gap is about
-twice as large.
-"""
+# Marlin, Khan & Murphy 2011. All pieces have the same gap above the function. The best bound, by
+# Remez' algorithm, jumps at the knots, so its expectation (V5) is not convex. In the convex bound,
+# (V28), each piece meets the function at both ends, with its slope at the outer one; the gap is
+# about twice as large.
 
 from __future__ import annotations
 

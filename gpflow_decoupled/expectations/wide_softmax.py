@@ -1,10 +1,9 @@
-"""The expectation of a softmax for very wide Gaussians, by sums whose steps grow.
+"""The expectation of a softmax for very wide Gaussians, by sums whose steps grow."""
 
-(V34) of `softmax` for one row at a time; the integrand is zero below t_0 = max_k (m_k - 8 sigma_k)
-- 3.5, and its scale grows with the distance above t_0. So t = t_0 + A sinh(u / A) with equal steps
-of u: 512 points reach standard deviations of 1e5. F_k is a trapezoid sum over the Gumbel variable,
-or Gauss-Hermite quadrature over f_k.
-"""
+# (V34) of `softmax` for one row at a time; the integrand is zero below t_0, the largest of
+# m_k - 8 sigma_k, less 3.5, and its scale grows with the distance above t_0. So t = t_0 +
+# A sinh(u / A) with equal steps of u: 512 points reach standard deviations of 1e5. F_k is a
+# trapezoid sum over the Gumbel variable, or Gauss-Hermite quadrature over f_k.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site.
+"""A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site."""
 
-Site n is exp(nu_n f - tau_n f^2 / 2), W = diag(tau). Positive tau enter through the factor L_B of B
-= I + W^1/2 K W^1/2 (C10), negative ones I afterwards through C = I - n V_II n, n = |tau|^1/2,
-positive definite exactly if K^-1 + W is. K may be singular.
-"""
+# Site n is exp(nu_n f - tau_n f^2 / 2), W = diag(tau). Positive tau enter through the factor L_B of
+# B = I + W^1/2 K W^1/2 (C10), negative ones I afterwards through C = I - n V_II n, n = |tau|^1/2,
+# positive definite exactly if K^-1 + W is. K may be singular.
 
 from __future__ import annotations
 

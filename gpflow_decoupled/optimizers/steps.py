@@ -1,11 +1,10 @@
-"""Step sizes, policies for negative precisions, and the report of a step.
+"""Step sizes, policies for negative precisions, and the report of a step."""
 
-Where a log likelihood is not concave a full step may not end at a covariance. Policies:
-
-- "damp": halve the step until it ends at a covariance; negative precisions are allowed.
-- "clip": replace negative precisions by zero. Every step succeeds, but the optimum is lower.
-- "raise": refuse the step with a `NumericalError`.
-"""
+# Where a log likelihood is not concave a full step may not end at a covariance. Policies:
+#
+# - "damp": halve the step until it ends at a covariance; negative precisions are allowed.
+# - "clip": replace negative precisions by zero. Every step succeeds, but the optimum is lower.
+# - "raise": refuse the step with a `NumericalError`.
 
 from __future__ import annotations
 

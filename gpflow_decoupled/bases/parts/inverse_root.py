@@ -1,8 +1,7 @@
-"""A root C of B = C C^T of the inverse form, from the coupled form.
+"""A root C of B = C C^T of the inverse form, from the coupled form."""
 
-With K_b = L L^T and S~^-1 = I + E, (D8) is B = L^-T E L^-1, which may lose positivity to round-off.
-So E = R R^T by its eigenvalues, and the triangular factor of (L^-T R)^T is C^T.
-"""
+# With K_b = L L^T and S~^-1 = I + E, (D8) is B = L^-T E L^-1, which may lose positivity to
+# round-off. So E = R R^T by its eigenvalues, and the triangular factor of (L^-T R)^T is C^T.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Moments of tilted distributions: a Gaussian times a power of a label's density (C51).
+"""Moments of tilted distributions: a Gaussian times a power of a label's density (C51)."""
 
-With log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance are m_c + v_c d1 and v_c +
-v_c^2 d2, d1 and d2 the derivatives of log Z^ in m_c.
-"""
+# With log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance are m_c + v_c d1 and v_c
+# + v_c^2 d2, d1 and d2 the derivatives of log Z^ in m_c.
 
 from __future__ import annotations
 

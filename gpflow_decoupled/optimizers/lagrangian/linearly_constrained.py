@@ -1,8 +1,7 @@
-"""Outer iterations of the linearly constrained Lagrangian: Khan 2014, Algorithm 1.
+"""Outer iterations of the linearly constrained Lagrangian: Khan 2014, Algorithm 1."""
 
-The solution of a subproblem (V13), which touches the bound from below, raises the bound from any
-start for a log-concave likelihood, and with the terms (V20) for others.
-"""
+# The solution of a subproblem (V13), which touches the bound from below, raises the bound from any
+# start for a log-concave likelihood, and with the terms (V20) for others.
 
 from __future__ import annotations
 

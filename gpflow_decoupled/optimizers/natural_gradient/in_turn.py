@@ -1,10 +1,9 @@
-"""A training step in which q moves first, and all else by its gradient at the new q.
+"""A training step in which q moves first, and all else by its gradient at the new q."""
 
-At the old q the gradient of kernel and likelihood is mostly noise of the batch: on houses, with 90
-points and batches of 256, that costs 230 nats after 1,500 steps. Both evaluations share A = L^-1
-k(beta, x): the mean moves by A^T (m~_new - m~_old), and the variance uses R_new^T A with the new
-root.
-"""
+# At the old q the gradient of kernel and likelihood is mostly noise of the batch: on houses, with
+# 90 points and batches of 256, that costs 230 nats after 1,500 steps. Both evaluations share A =
+# L^-1 k(beta, x): the mean moves by A^T (m~_new - m~_old), and the variance uses R_new^T A with the
+# new root.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Mean and hyperparameters on all data, in turns.
+"""Mean and hyperparameters on all data, in turns."""
 
-A round climbs a bound of the evidence by L-BFGS at the present mean, then solves for the mean. The
-bound is the "diagonal" one of `evidence_bound` for Gaussian noise, else the ELBO at the sites of
-q(f); then a round that lowers it is undone and ends the run.
-
-Solves are rough: hyperparameters do not notice a mean `_ROUGH` nats per observation below its best.
-A climb ends when another solve like the last would no longer fit.
-"""
+# A round climbs a bound of the evidence by L-BFGS at the present mean, then solves for the mean.
+# The bound is the "diagonal" one of `evidence_bound` for Gaussian noise, else the ELBO at the sites
+# of q(f); then a round that lowers it is undone and ends the run.
+#
+# Solves are rough: hyperparameters do not notice a mean `_ROUGH` nats per observation below its
+# best. A climb ends when another solve like the last would no longer fit.
 
 from __future__ import annotations
 
