@@ -58,17 +58,17 @@ def kernel_product(
     cost. Run eagerly, Ctrl-C ends it within some tenths of a second.
 
     :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others are called on
-        strips of rows in their own dtype.
+        strips of rows.
     :param X: [N, D].
     :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
     :param whole: store the whole matrix, in the dtype of X.
     :param dtype: tf.float32 for two to three times faster fused blocks, at a relative error of
-        about 1e-6; sums keep the dtype of V. Default: the dtype of X.
-    :param block: rows and columns of a block (rows only if Z is None). Default: the fastest
-        measured, or a stored matrix below a million entries.
+        about 1e-6; sums keep the dtype of V.
+    :param block: rows and columns of a block (rows only if Z is None); by default the fastest
+        measured.
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
-    :param xla: compile the blocks with XLA. Default: if eager and XLA works.
+    :param xla: compile the blocks with XLA; by default if eager and XLA works.
     :param group: if eager, replicas that share the matrix and its gradient, with bitwise equal
         results. A product sends 8 N R bytes, its gradient 8 N (D + R), or other kernels' Parameter
         gradients.

@@ -55,8 +55,8 @@ def select(
 
     `method` is one of
 
-    * "greedy_variance": rows of X, each with the largest prior variance given the rows before; the
-      first m rows are the choice for m points. Time N M^2, memory N M.
+    * "greedy_variance": rows of X, each with the largest prior variance given the rows before. Time
+      N M^2, memory N M.
     * "kmeans": centres of clusters in Euclidean distance; scale the columns of X alike first. Time
       10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.

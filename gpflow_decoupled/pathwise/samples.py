@@ -126,15 +126,15 @@ def pathwise_samples(
     `predict_f_samples` is exact, at N^3.
 
     Without `data` the draws are of q(f), too wide where the mean is on all data. With `data` they
-    are draws of f given all data, with the model's mean; their covariance is exact for Gaussian
-    noise, otherwise given q(f)'s sites of positive precision. Mixed latents are independent, as in
-    q(f).
+    are of f given all data, with the model's mean; their covariance is exact for Gaussian noise,
+    otherwise given q(f)'s sites of positive precision.
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
     :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` trained on them.
-    :param solver: settings of the solve for `data`; values are within sqrt(2 `tolerance`) prior
-        standard deviations of an exact solve. Default: `ConjugateGradients(tolerance=1e-3)`.
+    :param solver: settings of the solve for `data`, by default
+        `ConjugateGradients(tolerance=1e-3)`; values are within sqrt(2 `tolerance`) prior standard
+        deviations of an exact solve.
     :param num_frequencies: F, for a stationary kernel.
     :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data`: N S F, N R^2 for

@@ -21,9 +21,9 @@ _KNOTS = 500
 class NormalScores(tf.Module):
     """Columns by their ranks: rank r among N becomes the normal quantile of (r - 1/2) / N.
 
-    For columns with heavy tails or clusters, whose values ranks spread evenly, as the splits of
-    trees do. Each map is increasing and piecewise linear, through equal values at their mean rank,
-    and linear beyond the data.
+    For columns with heavy tails or clusters, whose values ranks spread evenly. Each map is
+    increasing and piecewise linear, through equal values at their mean rank, and linear beyond the
+    data.
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.

@@ -30,9 +30,9 @@ class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
     Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, with exact
-    derivatives. They are too sparse where sigma is several times the likelihood's width: with
-    `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian and likelihood, for
-    errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a width.
+    derivatives. With `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian
+    and likelihood instead, for errors near 1e-9 nats at every sigma. Cost: N L Q evaluations of l;
+    Q = 128 with a width.
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].

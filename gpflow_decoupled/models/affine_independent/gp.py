@@ -55,8 +55,7 @@ class AffineIndependentGP(FullGP):
 
     Inducing values are u = L w, w ~ N(0, I) a priori and w = A v + b a posteriori, with independent
     v_d of a standardised base distribution. `optimizers.AffineIndependentAscent` finds A, b and the
-    shapes. A bound costs M^3 + N M^2 + N k T for T frequencies. XLA (`jit_compile=True`) refuses
-    it.
+    shapes. A bound costs M^3 + N M^2 + N k T for T frequencies; not with XLA.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -70,7 +69,7 @@ class AffineIndependentGP(FullGP):
     :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
         default M.
     :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
-        likelihoods), "spectral" or "lattice"; "auto" takes the best possible.
+        likelihoods), "spectral" or "lattice"; "auto" takes the first possible.
     :param frequencies: their number T for "frequency_sum"; the default depends on the base.
     :param points: grid points for the other routes, a power of two.
     :param memory: bytes for the bound and its gradient, computed in blocks.

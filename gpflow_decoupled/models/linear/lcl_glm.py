@@ -39,7 +39,7 @@ def LCLGLM(
 ) -> LCLGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
 
-    The posterior is Gaussian under a Laplace prior too, and not sparse. The Laplace scale
+    The posterior is Gaussian under a Laplace prior too, and not sparse; its scale
     `model.weight_prior.scale` is trained only after `gpflow.set_trainable`. An evaluation costs N
     p^2 + p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
 

@@ -81,10 +81,9 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
     `noise_at_floor` says where that matters.
 
     Nearest is by distance in inputs divided by lengthscales for stationary kernels, else by prior
-    correlation. `training_loss` keeps the neighbours of its first call until `refresh_neighbours`,
-    so that an optimizer sees one function. Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 +
-    m^2 D for a prediction, and the search: N D a row, or some m log N by a tree in up to eight
-    columns. Example::
+    correlation. `training_loss` keeps the neighbours of its first call until `refresh_neighbours`.
+    Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 + m^2 D for a prediction, and the search:
+    N D a row, or some m log N by a tree in up to eight columns. Example::
 
         kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
         model = NNGP((X, Y), kernel, num_neighbours=50)

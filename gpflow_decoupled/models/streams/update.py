@@ -73,7 +73,7 @@ def update(
 
     At fixed kernel and points, q and `bound` are exact for Gaussian noise on unmixed latents; for
     other likelihoods old sites stay. Once kernel or points have moved, `bound` is for log int p(f)
-    l(u) p(y_new | f) df, with the factor l for the old data. Cost: N M^2 + M^3 per latent and step;
+    l(u) p(y_new | f) df, l the factor of the old data. Cost: N M^2 + M^3 per latent and step;
     memory L M^2. Compile functions again after a change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.

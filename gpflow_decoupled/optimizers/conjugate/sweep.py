@@ -70,7 +70,7 @@ def sweep(
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
         `strategy.scope()`. All workers pass the same arrays, or a function of
-        `tf.distribute.InputContext` that returns a worker's dataset.
+        `tf.distribute.InputContext`.
     :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.

@@ -22,8 +22,7 @@ class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
     The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian
-    noise. K is never stored. The gap is a certified upper bound of how far the bound is below its
-    maximum over the mean.
+    noise. K is never stored. The gap bounds how far the bound is below its maximum over the mean.
 
     For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
     updates of the sites until a step gains less than `tolerance`; the gap is then the last solve's.

@@ -51,13 +51,11 @@ def solve_mean(
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
     A round of products in `dtype` ends with one in full precision, which certifies the gap and
-    starts the next round from the highest bound so far. Gaps within a round come from the
-    recursion's residual, enlarged by its drift. All products have full precision where errors of
-    `dtype` could outweigh the system, and after a round that left most of the gap.
+    starts the next round from the highest bound so far. All products have full precision where
+    errors of `dtype` could outweigh the system, and after a round that left most of the gap.
 
     An interrupt ends a round, followed by the certificate; in that product, it returns the
-    recursion's result. With several workers, who share products and follow the first one's
-    decisions, it is raised.
+    recursion's result. With several workers it is raised.
 
     :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L], if
         known.

@@ -82,10 +82,9 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
-    Let t_n = +-1 be the direction in which observation n pulls its latent. If all pulled equally,
-    c_n = t_n (K t)_n would be the effective prior variance for its mean; r_n = sum_j K_nj^2 /
-    K_nn^2 counts the neighbours that narrow the posterior. With k = K_nn, each observation
-    maximises
+    If all observations pulled their latent by t_n = +-1 equally, c_n = t_n (K t)_n would be the
+    prior variance for the mean at n; r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow
+    the posterior. With k = K_nn, each observation maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 

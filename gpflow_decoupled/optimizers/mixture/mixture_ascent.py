@@ -34,7 +34,7 @@ class MixtureAscent:
     From the best Gaussian q, L-BFGS climbs over weights, means and covariances: once from
     components of different widths near the Gaussian's mean, then from narrower ones at random
     places. The best end is kept; with the entropy "bhattacharyya" the Gaussian, if its bound is
-    greater. The model's own q is neither used nor changed.
+    greater. The model's own q does not change.
 
     Expectations are exact (A33), so the bound has no sampling noise (Bishop et al. 1998; Bouchard &
     Zoeter 2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
