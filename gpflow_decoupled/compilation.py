@@ -19,13 +19,13 @@ Outcome = TypeVar("Outcome")
 class Compiled(Generic[Arguments, Result]):
     """A `tf.function` that uses AutoGraph only if kernel, likelihood or mean function need it.
 
-    AutoGraph takes five of the six seconds of a first training step, and matters only where
-    Python's `if`, `while`, `for` or `assert` is applied to a tensor. TensorFlow refuses such a
-    statement while tracing; the function is then traced again with AutoGraph.
-
     :param function: of tensors, without side effects, because it may be traced twice.
     :param options: of `tf.function`, for example `reduce_retracing` or `input_signature`.
     """
+
+    # AutoGraph takes five of the six seconds of a first training step, and matters only where
+    # Python's `if`, `while`, `for` or `assert` is applied to a tensor. TensorFlow refuses such a
+    # statement while tracing; the function is then traced again with AutoGraph.
 
     def __init__(self, function: Callable[Arguments, Result], **options: object) -> None:
         self._function, self._options = function, options
@@ -43,11 +43,10 @@ class Compiled(Generic[Arguments, Result]):
         return self._use(lambda graph: graph.get_concrete_function(*arguments))
 
     def bind(self, *arguments: tf.Tensor) -> None:
-        """Trace the graph for these tensors; calls with the same shapes and types then go straight
-        to it.
-
-        TensorFlow's search takes 0.1 to 0.2 ms a call, a sixth of a small training step.
+        """Trace the graph for these tensors; calls with their shapes and types go straight to
+        it.
         """
+        # TensorFlow's search takes 0.1 to 0.2 ms a call, a sixth of a small training step.
         graph = self.get_concrete_function(*arguments)
         if not self._options.get("jit_compile"):
             self._bound = _kinds_of(arguments), graph
@@ -87,11 +86,10 @@ def _kinds_of(tensors: tuple) -> list:
 def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     """A branch of `tf.cond` that is hardly ever taken, as a single call in the graph.
 
-    TensorFlow writes branches in line and hands dead values through their operations: three took a
-    fifth of a small training step.
-
     :param branch: a function without arguments that returns tensors; it may write to variables.
     """
+    # TensorFlow writes branches in line and hands dead values through their operations: three took
+    # a fifth of a small training step.
     if tf.executing_eagerly() or traced_for_xla():
         return branch
     return tf.function(branch, autograph=False, experimental_attributes={"_noinline": True})

@@ -88,11 +88,9 @@ def _cache() -> MutableMapping:
 
 
 def _keep_with_graphs(name: str) -> None:
-    """Let a registered gradient live as long as the graph it was made in, or one around it.
-
-    The graph may outlive the function traced: `tfp.math.lbeta` is itself a `tf.function`, traced by
-    its first user and used by all later ones.
-    """
+    """Let a registered gradient live as long as the graph it was made in, or one around it."""
+    # The graph may outlive the function traced: `tfp.math.lbeta` is itself a `tf.function`, traced
+    # by its first user and used by all later ones.
     entry = _registry()[name]
     gradient = entry.get("type")
     graphs = list(_and_those_around(_graph_of(gradient)))

@@ -139,10 +139,8 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:
-    """Return a hook that ends a new process when its parent is killed; None without Linux.
-
-    A killed launcher cannot end its workers, which would hold their devices for ever.
-    """
+    """Return a hook that ends a new process when its parent is killed; None without Linux."""
+    # A killed launcher cannot end its workers, which would hold their devices for ever.
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)  # found here: after the fork nothing may be imported

@@ -175,9 +175,7 @@ class _Watched:
 
 
 def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
-    """Gain of a Newton step along `gradient` [n], by the curvature in L-BFGS's memory.
-
-    It is tiny at a maximum, where round-off makes a line search fail, but not where values and
-    gradients disagree.
-    """
+    """Gain of a Newton step along `gradient` [n], by the curvature in L-BFGS's memory."""
+    # It is tiny at a maximum, where round-off makes a line search fail, but not where values and
+    # gradients disagree.
     return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

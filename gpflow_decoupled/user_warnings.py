@@ -21,13 +21,12 @@ Those of a user's framework are not in the list, because the line there is the o
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line outside of this package and of those that it is built on.
 
-    `warnings.warn(..., stacklevel=n)` counts frames, so each function between caller and warning
-    changes the line; Python 3.12's `skip_file_prefixes` does not serve 3.10. Without such a line,
-    for example in a thread of TensorFlow, the outermost frame is named.
-
     :param message: complete sentences: what was found, and what to do.
     :param category: the class of the warning, by which users silence it.
     """
+    # `warnings.warn(..., stacklevel=n)` counts frames, so each function between caller and warning
+    # changes the line; Python 3.12's `skip_file_prefixes` does not serve 3.10. Without such a line,
+    # for example in a thread of TensorFlow, the outermost frame is named.
     frame = _users_frame(sys._getframe(1))
     warnings.warn_explicit(
         message,

@@ -216,10 +216,8 @@ def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """s [D], F and S [D, k] with diag(s) + F S^T near A, by alternating projections.
-
-    For a nearly diagonal A, F and S are kept away from zero, where both gradients vanish.
-    """
+    """s [D], F and S [D, k] with diag(s) + F S^T near A, by alternating projections."""
+    # For a nearly diagonal A, F and S are kept away from zero, where both gradients vanish.
     s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
     for _ in range(_TURNS):
         s = np.where(np.abs(s) < floor, floor, s)

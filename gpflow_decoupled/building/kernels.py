@@ -127,11 +127,9 @@ def _short_run(
 
 
 def _in_sight(model: NNGP) -> Kernel:
-    """Copy the kernel so that training can start from it.
-
-    The lengthscale of an irrelevant column may be orders of magnitude beyond its range; at 50
-    ranges a gradient can still bring it back.
-    """
+    """Copy the kernel so that training can start from it."""
+    # The lengthscale of an irrelevant column may be orders of magnitude beyond its range; at 50
+    # ranges a gradient can still bring it back.
     kernel = gpflow.utilities.deepcopy(model.kernel)
     ranges = np.ptp(model.data[0].numpy(), axis=0)
     longest = _LONGEST * np.where(ranges > 0.0, ranges, 1.0)

@@ -219,10 +219,8 @@ def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> 
 
 
 def number_of_threads() -> int:
-    """Return TensorFlow's threads per operation: as configured, from its environment, or all cores.
-
-    One where there is a GPU, because one thread feeds it.
-    """
+    """TensorFlow's threads per operation: as configured, from its environment, or all cores."""
+    # One where there is a GPU, because one thread feeds it.
     if tf.config.list_logical_devices("GPU"):
         return 1
     configured = tf.config.threading.get_intra_op_parallelism_threads()

@@ -49,10 +49,8 @@ def is_centred(kernel: Kernel) -> bool:
 
 
 def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Subtract the first row of Z (or X if Z is None) from X [..., N, D] and Z [..., M, D].
-
-    A mean would overflow for inputs of order 1e308.
-    """
+    """Subtract the first row of Z (or X if Z is None) from X [..., N, D] and Z [..., M, D]."""
+    # A mean would overflow for inputs of order 1e308.
     of = X if Z is None else Z
     origin = tf.stop_gradient(tf.reduce_sum(of[..., :1, :], axis=-2, keepdims=True))
     if Z is not None and origin.shape.rank != 2:  # each of several batches of X meets all of Z

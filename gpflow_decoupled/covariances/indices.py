@@ -42,12 +42,11 @@ def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
 def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likelihood | None) -> None:
     """Refuse entries that are no index where one is read, as far as known when tracing.
 
-    TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.
-
     :param X: inputs [..., N, D].
     :param name: its name in messages.
     :param parts: of the model, see `indices_of`.
     """
+    # TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.
     found = indices_of(*parts)
     values = X if isinstance(X, np.ndarray) else tf.get_static_value(X) if found else None
     if not found or values is None or values.ndim < 2:

@@ -75,10 +75,8 @@ def positive_gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 
 def positive_variances(variances: tf.Tensor) -> tf.Tensor:
-    """Raise vanishing prior variances [G, N] to 1e-4 machine epsilons of the largest one.
-
-    A linear kernel has zero variance at the origin, and derivatives are divided by the deviation.
-    """
+    """Raise vanishing prior variances [G, N] to 1e-4 machine epsilons of the largest one."""
+    # A linear kernel has zero variance at the origin, and derivatives are divided by the deviation.
     largest = tf.reduce_max(tf.stop_gradient(variances), axis=-1, keepdims=True)
     least = (
         tf.constant(_LEAST * np.finfo(variances.dtype.as_numpy_dtype).eps, variances.dtype)
@@ -88,10 +86,8 @@ def positive_variances(variances: tf.Tensor) -> tf.Tensor:
 
 
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`.
-
-    `inducing.Weights` needs none; jitter would add noise to every prediction.
-    """
+    """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`."""
+    # `inducing.Weights` needs none; jitter would add noise to every prediction.
     K = gram(kernel, points)
     needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
     return add_jitter(K) if needed else K

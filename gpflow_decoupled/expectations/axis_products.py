@@ -10,10 +10,8 @@ import tensorflow as tf
 
 
 def product(factors: tf.Tensor) -> tf.Tensor:
-    """Product over axis 1 of [N, D, T], real or complex: [N, T].
-
-    The gradient (A16) is right at zeros, unlike `tf.math.cumprod`'s.
-    """
+    """Product over axis 1 of [N, D, T], real or complex: [N, T]."""
+    # The gradient (A16) is right at zeros, unlike `tf.math.cumprod`'s.
 
     @tf.custom_gradient
     def multiplied(factors: tf.Tensor) -> tuple:

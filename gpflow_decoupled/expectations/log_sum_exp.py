@@ -37,10 +37,8 @@ def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """Return the a [..., C] of the lowest bound for m, v [..., C]; no gradient.
-
-    Newton's method for A from max_k (m_k - v_k / 2), where no step overshoots.
-    """
+    """Return the a [..., C] of the lowest bound for m, v [..., C]; no gradient."""
+    # Newton's method for A from max_k (m_k - v_k / 2), where no step overshoots.
     mean, variance = tf.stop_gradient(mean), tf.stop_gradient(variance)
     v = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype))
     shifted = mean + 0.5 * v + tf.math.log(v)

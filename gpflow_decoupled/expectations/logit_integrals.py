@@ -81,11 +81,9 @@ def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """Return log E s(eta), s the logistic function, at h and sigma > 0 [...], to all digits.
-
-    For small probabilities e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it. If
-    still small, eta is tilted to mean 0.
-    """
+    """Return log E s(eta), s the logistic function, at h and sigma > 0 [...], to all digits."""
+    # For small probabilities e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it.
+    # If still small, eta is tilted to mean 0.
     reflected = h < -0.5 * tf.square(sigma)
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
     h = tf.where(reflected, -h - tf.square(sigma), h)

@@ -56,10 +56,8 @@ def as_inducing(
 
 
 def fixed_points(X: ArrayLike) -> InducingPoints:
-    """Return inputs [N, D] as points that are never trained, even by `gpflow.set_trainable`.
-
-    With moved inputs the posterior would be of other data.
-    """
+    """Return inputs [N, D] as points that are never trained, even by `gpflow.set_trainable`."""
+    # With moved inputs the posterior would be of other data.
     values = tf.constant(np.asarray(X, default_float()))
     points = InducingPoints(
         tf.zeros([1, values.shape[1]], values.dtype)

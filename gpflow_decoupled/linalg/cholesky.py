@@ -65,10 +65,9 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
 def cholesky(matrix: tf.Tensor) -> CholeskyFactor:
     """Factorise a symmetric matrix, and report whether it was positive definite.
 
-    The gradient takes two triangular solves; TensorFlow's forms an inverse.
-
     Only the lower triangle of the matrix [..., M, M] is read; M^3 / 3 each.
     """
+    # The gradient takes two triangular solves; TensorFlow's forms an inverse.
     chol = _cholesky(matrix)
     return CholeskyFactor(
         chol, tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(tf.stop_gradient(chol))))

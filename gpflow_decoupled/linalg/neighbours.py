@@ -92,9 +92,7 @@ def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf
 
 
 def vacuous_noise(dtype: tf.DType) -> tf.Tensor:
-    """The noise variance [] of an observation without information, in units of its prior variance.
-
-    It fills rows of variables with fewer than m neighbours; moments change by machine epsilon
-    squared, and no mask is needed.
-    """
+    """The noise variance [] of an observation without information, in prior variances."""
+    # It fills rows of variables with fewer than m neighbours; moments change by machine epsilon
+    # squared, and no mask is needed.
     return tf.constant(np.finfo(dtype.as_numpy_dtype).eps ** -2.0, dtype)

@@ -71,10 +71,8 @@ def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosteri
 
 
 def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """Diagonal of V [L, N] of the positive sites: (1 - diag B^-1) / tau, at half the cost of (C11).
-
-    (C11) takes over where tau v is small and the difference cancels.
-    """
+    """Diagonal of V [L, N] of the positive sites, (1 - diag B^-1) / tau, at half (C11)'s cost."""
+    # (C11) takes over where tau v is small and the difference cancels.
     share = 1.0 - tf.reduce_sum(tf.square(root), axis=-2)  # tau v
     fit = (share > SMALL) & (scale > 0.0)
     variance = tf.where(fit, share, 0.0) / tf.square(tf.where(fit, scale, tf.ones_like(scale)))
@@ -124,10 +122,8 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 
 
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
-    """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N].
-
-    nu - tau u cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
-    """
+    """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N]."""
+    # nu - tau u cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))
     rest = tf.where(large, tf.zeros_like(nu), nu)[..., None]

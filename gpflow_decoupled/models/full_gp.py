@@ -144,11 +144,9 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
 
 
 def _refuse_untouched_sites(model: GPModel) -> None:
-    """Raise `ModelError` for a q that is still the prior and that no gradient moves.
-
-    Otherwise `Scipy().minimize(model.training_loss, ...)` shrinks the kernel's variance to zero and
-    reports success. Values are read outside of the graph.
-    """
+    """Raise `ModelError` for a q that is still the prior and that no gradient moves."""
+    # Otherwise `Scipy().minimize(model.training_loss, ...)` shrinks the kernel's variance to zero
+    # and reports success. Values are read outside of the graph.
     basis = getattr(model, "basis", None)
     names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())
     if not names:

@@ -93,10 +93,8 @@ def refuse_elsewhere(
 
 
 def apply_trainable(variables: Iterable[tf.Variable]) -> None:
-    """Let `gpflow.set_trainable` take effect on mirrored variables of any shapes [...].
-
-    GPflow writes the flag to the mirrored variable, but TensorFlow reads it from the first copy.
-    """
+    """Let `gpflow.set_trainable` take effect on mirrored variables of any shapes [...]."""
+    # GPflow writes the flag to the mirrored variable, but TensorFlow reads it from the first copy.
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
             flag = getattr(variable, "_trainable", variable.trainable)

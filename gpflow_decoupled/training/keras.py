@@ -72,10 +72,8 @@ class KerasAscent:
         self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Move each variable up its gradient, of the same shape, if any.
-
-        On several replicas gradients are already sums; the optimizer must not sum again.
-        """
+        """Move each variable up its gradient, of the same shape, if any."""
+        # On several replicas gradients are already sums; the optimizer must not sum again.
         pairs = [
             (-gradient, variable)
             for gradient, variable in zip(gradients, self.moved)

@@ -99,9 +99,8 @@ class Rates:
 def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
     """Log-linear from `initial` to `final` over `steps` steps (Salimbeni et al. 2018,
     arXiv:1803.09151).
-
-    From a poor q, a natural gradient may otherwise leave the likelihood's domain.
     """
+    # From a poor q, a natural gradient may otherwise leave the likelihood's domain.
     if step >= steps or initial >= final:
         return final
     return initial * (final / initial) ** (step / steps)

@@ -75,11 +75,10 @@ def metrics_of_all(
 def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
     """Copy the first replica's values to all if they differ by a bit, with a warning.
 
-    Different processors, and kernels that add in no fixed order, may drift. One message of one
-    number per replica, and one per variable to repair.
-
     :param variables: all that a step writes, of any shapes [...].
     """
+    # Different processors, and kernels that add in no fixed order, may drift. One message of one
+    # number per replica, and one per variable to repair.
     if group.strategy is None or group.replicas == 1:
         return False
     digests = group.gather(np.array([checksum(copies) for copies in group.copies(variables)]))

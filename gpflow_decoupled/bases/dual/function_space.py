@@ -170,11 +170,9 @@ class FunctionSpace(Geometry):
         return stationary_solve(V, tf.transpose(state.lam), curvatures, *right)  # (V27)
 
     def _covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
-        """V [L, N, N] to six digits, enough for a Newton step.
-
-        Lambda^1/2 V Lambda^1/2 = I - B^-1 costs a quarter of `covariance`, but loses digits for
-        tiny lambda v.
-        """
+        """V [L, N, N] to six digits, enough for a Newton step."""
+        # Lambda^1/2 V Lambda^1/2 = I - B^-1 costs a quarter of `covariance`, but loses digits for
+        # tiny lambda v.
 
         def from_inverse() -> tf.Tensor:
             scale = 1.0 / state.scale

@@ -92,10 +92,8 @@ def refuse_streams(data: object) -> None:
 
 
 def refuse_white(kernel: Kernel) -> None:
-    """Raise `ModelError` for a kernel with a `White` part.
-
-    K a would contain its variance at training rows, k(x, X) a nowhere else.
-    """
+    """Raise `ModelError` for a kernel with a `White` part."""
+    # K a would contain its variance at training rows, k(x, X) a nowhere else.
     if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
         raise ModelError(
             'gamma="data" takes no White kernel, which the mean would have at the training rows and'

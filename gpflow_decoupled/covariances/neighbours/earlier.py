@@ -16,9 +16,6 @@ def earlier_neighbours(
 ) -> np.ndarray:
     """The rows nearest to each query, among those before its place in an ordering.
 
-    Queries at places i with 2^k <= i < 2^(k+1) are searched for among the first 2^(k+1) rows, at
-    least half of which come before them.
-
     :param kernel: of one latent function.
     :param X: inputs [N, D] in the ordering.
     :param queries: inputs [B, D], usually rows of X.
@@ -28,6 +25,8 @@ def earlier_neighbours(
         inside a `tf.function`. Cost: B N D, or N log N for the indexes and B m log N for the
         search.
     """
+    # Queries at places i with 2^k <= i < 2^(k+1) are searched for among the first 2^(k+1) rows, at
+    # least half of which come before them.
     found = np.full((len(places), count), NOBODY, np.int32)
     octave = np.frexp(np.maximum(places, 1).astype(float))[1]  # 2^(octave - 1) <= i < 2^octave
     for power in np.unique(octave):

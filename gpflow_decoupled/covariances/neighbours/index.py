@@ -93,10 +93,10 @@ def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
 
 
 class _ScaledIndex(RowIndex):
-    """Rows by the distance in scaled inputs.
+    """Rows by the distance in scaled inputs."""
 
-    Ranked in single precision by |b|^2 - 2 a^T b about the mean; the best few are compared in full.
-    """
+    # Ranked in single precision by |b|^2 - 2 a^T b about the mean; the best few are compared in
+    # full.
 
     def __init__(self, kernel: IsotropicStationary, X: tf.Tensor) -> None:
         scaled = _scaled(kernel, X)

@@ -141,10 +141,8 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
 
 
 def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Refuse a user's likelihood whose log density grows without bound, as with a wrong sign.
-
-    Three rows are tried, 100 and 10,000 times as far from zero as their labels.
-    """
+    """Refuse a user's likelihood whose log density grows without bound, as with a wrong sign."""
+    # Three rows are tried, 100 and 10,000 times as far from zero as their labels.
     own = type(likelihood).__module__.partition(".")[0] not in ("gpflow", __package__.split(".")[0])
     if not own or not isinstance(likelihood, ScalarLikelihood) or not tf.executing_eagerly():
         return

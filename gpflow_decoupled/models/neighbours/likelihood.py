@@ -107,10 +107,8 @@ def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:
 def _recomputed(
     of_block: Callable[..., RowMoments], rows: tf.Tensor, neighbours: tf.Tensor
 ) -> RowMoments:
-    """A block whose matrices the gradient computes again instead of keeping.
-
-    TensorFlow cannot do this inside of a loop, so blocks are unrolled.
-    """
+    """A block whose matrices the gradient computes again instead of keeping."""
+    # TensorFlow cannot do this inside of a loop, so blocks are unrolled.
     # whole numbers have no gradient; as an argument they would be watched in vain
     run = tf.recompute_grad(lambda _: tuple(of_block(rows, neighbours)))
     return RowMoments(*run(tf.zeros([], tf.float32)))

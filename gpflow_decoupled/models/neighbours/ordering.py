@@ -12,10 +12,8 @@ from .groups import Group
 
 
 def random_order(num_rows: int, seed: int) -> np.ndarray:
-    """All rows [N] in a random order.
-
-    Early rows then have far neighbours, which inform about long lengthscales.
-    """
+    """All rows [N] in a random order."""
+    # Early rows then have far neighbours, which inform about long lengthscales.
     return np.random.default_rng(seed).permutation(num_rows).astype(np.int32)
 
 

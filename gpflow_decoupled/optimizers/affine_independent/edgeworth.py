@@ -115,10 +115,8 @@ def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
 def _derivatives(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N].
-
-    By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, He the Hermite polynomial.
-    """
+    """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N]."""
+    # By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, He the Hermite polynomial.
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
     rule = np.exp(-0.5 * z**2) * hermite * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
@@ -155,11 +153,8 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 
 
 def _rotation(expansion: _Expansion) -> np.ndarray:
-    """Return the orthogonal Q [D, D] with the greatest gain (A19) in the first k columns of alpha
-    Q.
-
-    Repeats singular value decompositions from several starts, because of local maxima.
-    """
+    """Return the orthogonal Q [D, D] with the greatest gain (A19) in k columns of alpha Q."""
+    # Repeats singular value decompositions from several starts, because of local maxima.
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
     best, best_value = np.eye(D), -np.inf

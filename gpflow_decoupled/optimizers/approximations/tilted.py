@@ -82,11 +82,9 @@ def _with_floor(plain: Tilted) -> Tilted:
 def _by_quadrature(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """Trapezoidal rule, on nodes that zoom in on the tilted mass.
-
-    Gauss-Hermite nodes would miss a narrow or distant density. With a declared bend, nodes are even
-    in t, u = place + distance sinh t.
-    """
+    """Trapezoidal rule, on nodes that zoom in on the tilted mass."""
+    # Gauss-Hermite nodes would miss a narrow or distant density. With a declared bend, nodes are
+    # even in t, u = place + distance sinh t.
     deviation = tf.sqrt(variance)
 
     def log_weights(z: tf.Tensor) -> tf.Tensor:

@@ -169,10 +169,8 @@ def bound_at_sites(
 def _useful(
     dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
 ) -> tf.DType | None:
-    """Return `dtype`, or None where its errors in I + W^1/2 K W^1/2 could outweigh the identity.
-
-    The trace decides, an upper bound of all eigenvalues.
-    """
+    """Return `dtype`, or None where its errors in I + W^1/2 K W^1/2 could outweigh the identity."""
+    # The trace decides, an upper bound of all eigenvalues.
     if dtype is None:
         return None
     prior = prior_variance(model.kernel, X, full_cov=False)  # [L, N]

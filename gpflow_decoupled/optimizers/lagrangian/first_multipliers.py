@@ -118,10 +118,8 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First h and sigma [N, L]: prior mean and a share of the prior deviation.
-
-    Where the loss there far exceeds the site's least, its preferred point and sigma at most 1.
-    """
+    """First h and sigma [N, L]: prior mean and a share of the prior deviation."""
+    # Where the loss there far exceeds the site's least, its preferred point and sigma at most 1.
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
     own = problem.loss.start(tf.clip_by_value(tf.zeros_like(mean), low, high))

@@ -94,11 +94,9 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
 
 
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
-    """Marginals at multipliers inside the box, with the weights' means kept as in `at`.
-
-    For losses that subtract Gaussians, else unchanged: beta = alpha + c (h_k - mu) of (V31) is
-    scaled by one number, which keeps the weights' means.
-    """
+    """Marginals at multipliers inside the box, with the weights' means kept as in `at`."""
+    # For losses that subtract Gaussians, else unchanged: beta = alpha + c (h_k - mu) of (V31) is
+    # scaled by one number, which keeps the weights' means.
     if sub.precision is None or sub.centre is None:
         return at
     shift = sub.precision * (sub.h - sub.centre)

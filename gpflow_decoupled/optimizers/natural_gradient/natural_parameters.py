@@ -56,13 +56,12 @@ def natural_step(
 ) -> tuple[Natural, tf.Tensor]:
     """Move natural parameters towards a target, halving the step until P is positive definite.
 
-    A halved step is halved once more: the first feasible one may end at the edge of the positive
-    definite matrices; half of it keeps at least half of the old precision in every direction.
-
     Theta is [M, L], P is [L, M, M], `step_size` []; `max_halvings` of 0 takes the step unchecked.
 
     :return: the new parameters, `ok` false if no step was feasible, and the halvings [], int.
     """
+    # A halved step is halved once more: the first feasible one may end at the edge of the positive
+    # definite matrices; half of it keeps at least half of the old precision in every direction.
 
     def at(step: tf.Tensor) -> Natural:
         new = (1.0 - step) * theta + step * target_theta  # (D46), (C25)

@@ -17,11 +17,10 @@ Reference = Hashable
 
 
 class PrecisionMemory(tf.Module):
-    """S^-1 of each whitened Gaussian part [L, M, M], next to the root it was computed from.
+    """S^-1 of each whitened Gaussian part [L, M, M], next to the root it was computed from."""
 
-    Used only while the root is bitwise equal, so an assigned or restored q gets a new precision.
-    Saves M^3 (1/3 to 1) multiply-adds per step.
-    """
+    # Used only while the root is bitwise equal, so an assigned or restored q gets a new precision.
+    # Saves M^3 (1/3 to 1) multiply-adds per step.
 
     def __init__(self) -> None:
         super().__init__()

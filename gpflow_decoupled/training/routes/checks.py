@@ -143,12 +143,10 @@ def warn_of_sizes(model: BasisGP, num_data: int) -> None:
 
 
 def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) -> None:
-    """Check that a kernel has gradients in its trainable Parameters; NumPy code has none.
-
-    Tries covariances and variances, since noise kernels have no covariances, at the model's data or
-    inducing points. A Parameter without a gradient is shifted and put back: one without effect may
-    stay.
-    """
+    """Check that a kernel has gradients in its trainable Parameters; NumPy code has none."""
+    # Tries covariances and variances, since noise kernels have no covariances, at the model's data
+    # or inducing points. A Parameter without a gradient is shifted and put back: one without effect
+    # may stay.
     inputs = _inputs_of(model)
     if isinstance(model, FactorGraph) or inputs is None:
         return
@@ -226,20 +224,16 @@ def natural_rule(
 
 
 def natural_step(rows: int, points: int, num_data: int) -> float:
-    """Return the step size rho of q(u): 1/2, or less on small minibatches.
-
-    Steps of rho average q over (2 - rho) / rho batches: at least 3,000 rows, or 10 per point if
-    more, and at most 3 N.
-    """
+    """Return the step size rho of q(u): 1/2, or less on small minibatches."""
+    # Steps of rho average q over (2 - rho) / rho batches: at least 3,000 rows, or 10 per point if
+    # more, and at most 3 N.
     averaged = min(max(_AVERAGED_ROWS, _ROWS_PER_POINT * points), 3 * num_data)
     return min(_LARGEST_STEP, 2.0 * rows / (rows + averaged))
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
-    """True if a batch has at least 2 L M rows or all data; then sites repay their L M^3 operations.
-
-    Gradients at fixed sites are noisier with fewer rows per point.
-    """
+    """True if a batch has 2 L M rows or is all data; then sites repay their L M^3 operations."""
+    # Gradients at fixed sites are noisier with fewer rows per point.
     roots = [
         parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
     ]
@@ -250,10 +244,8 @@ def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
 
 
 def is_small(model: BasisGP, batches: Batches) -> bool:
-    """True if several steps fit one call: L M^2 (M + B) below 10 million, on arrays.
-
-    Not for models that sample f: a failed call would change their random state.
-    """
+    """True if several steps fit one call: L M^2 (M + B) below 10 million, on arrays."""
+    # Not for models that sample f: a failed call would change their random state.
     draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
     if draws or not isinstance(batches, ArrayBatches):
         return False

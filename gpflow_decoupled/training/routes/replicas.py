@@ -27,10 +27,9 @@ def check_on_replicas(
 ) -> None:
     """Refuse models, solvers and workers that a strategy cannot train together.
 
-    Differing workers would wait for messages that others do not send.
-
     :raises DataError: for variables created outside of the strategy's scope, and differing workers.
     """
+    # Differing workers would wait for messages that others do not send.
     if asked.get("compile") == "xla":
         raise UnknownOptionError(
             'compile="xla" compiles a step for one device; use compile=True with strategy.'

@@ -235,10 +235,8 @@ def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], t
 
 
 def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return a function of X [B, D], Y [B, P] and a seed [2] with the bound of these rows.
-
-    A sampled bound is replaced by the sum of moments, to use up no random numbers.
-    """
+    """Return a function of X [B, D], Y [B, P] and a seed [2] with the bound of these rows."""
+    # A sampled bound is replaced by the sum of moments, to use up no random numbers.
     samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
 
     def probe(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -255,10 +253,8 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
 
 
 def _ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """Return options of `tf.function` for batches of these shapes and types.
-
-    A worker that traced again for a longer batch would not send the messages others wait for.
-    """
+    """Return options of `tf.function` for batches of these shapes and types."""
+    # A worker that traced again for a longer batch would not send the messages others wait for.
     if shards is None:
         return {"reduce_retracing": True}
     return {"input_signature": [*shards, tf.TensorSpec([2], tf.int32)]}

@@ -135,10 +135,8 @@ class Sites(Stage):
         step: tf.Tensor,
         elbo: tf.Tensor,
     ) -> tf.Tensor:
-        """Return the step size [], halved until the bound does not fall; zero if no step raises it.
-
-        Only a likelihood that is not log-concave (h > 0) can lower it; costs a factorisation.
-        """
+        """Return the step size [], halved until the bound does not fall; zero if none raises it."""
+        # Only a likelihood that is not log-concave (h > 0) can lower it; costs a factorisation.
         model, basis = self.model, self.model.basis
         lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
 
