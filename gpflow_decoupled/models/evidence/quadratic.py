@@ -93,8 +93,8 @@ def bound_quadratic(
 ) -> Quadratic:
     """Solve (K + D) a = y by conjugate gradients until the two bounds are close.
 
-    Products in single precision come first, where the data are in double; then one in full, which
-    certifies. If that is not good enough, more in full precision follow, from there.
+    Products in single precision come first, then one in full, which certifies; if that is not good
+    enough, more in full precision follow.
 
     :param product: with K + D.
     :param precondition: an approximate inverse of K + D, applied to [N, R].

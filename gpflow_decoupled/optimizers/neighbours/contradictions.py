@@ -1,4 +1,4 @@
-"""Rows that contradict others: they alone tell that there is noise."""
+"""Rows that contradict others: only they show that there is noise."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ __all__ = ["contradictions"]
 import numpy as np
 
 _CONTRADICTIONS = 500
-"""At most so many rows that contradict others are in each sample. On a set with 66 among 41,000,
-without them the noise ended anywhere between 1e-3 and 2e-2."""
+"""Most rows in each sample that contradict others. On a set with 66 among 41,000, without them the
+noise ended anywhere between 1e-3 and 2e-2.
+"""
 
 
 def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The rows whose inputs stand earlier in an order with another output.
+    """Return rows whose inputs stand earlier in an order with another output.
 
     :param X: inputs [N, D].
     :param Y: outputs [N, P], NaN where missing.
     :param order: row numbers [N].
-    :return: row numbers, at most 500, those with the largest differences first. Cost: N log N.
+    :return: at most 500 row numbers, those with the largest differences first. Cost: N log N.
     """
     _, group = np.unique(X, axis=0, return_inverse=True)
     rank = np.empty(len(order), np.int64)

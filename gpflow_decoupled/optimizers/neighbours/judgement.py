@@ -39,16 +39,16 @@ class Judged(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The mean of the scores, in nats: rounds and kernels are compared by it."""
+        """The mean of the scores in nats, by which rounds and kernels are compared."""
         return float(np.mean(self.scores))
 
     def is_worse(self, scores: np.ndarray) -> bool:
-        """Whether the score is lower than the mean of other scores [B] of the same rows, beyond
+        """True if the score is below the mean of other scores [B] of the same rows, beyond
         chance.
-
-        A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees many
-        more rows than judge it, so without such evidence the later round is the better guess.
         """
+        # A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees
+        # many more rows than judge it, so without such evidence the later round is the better
+        # guess.
         differences = self.scores - scores
         error = np.std(differences) / np.sqrt(len(differences))
         return bool(np.mean(differences) < -CERTAIN * error)
@@ -61,8 +61,8 @@ def judge(
 
     :param model: at its present hyperparameters.
     :param rows: row numbers [B].
-    :param calibrated: whether variances count as multiplied by the spread.
-    :param num_neighbours: of each row; by default those of predictions.
+    :param calibrated: multiply variances by the spread, as calibration would.
+    :param num_neighbours: of each row; by default the predictions'.
     """
     found = model.leave_one_out(rows, num_neighbours=num_neighbours)
     Y = tf.gather(model.data[1], rows).numpy()

@@ -1,8 +1,7 @@
 """Data frames as matrices of numbers.
 
-`column.py` has the rule for each kind of column, `encoding.py` applies the rules by scikit-learn's
-`ColumnTransformer`, and `table.py` remembers columns, target and classes by name. Read `table.py`
-first.
+`column` has the rule for each kind of column, `encoding` applies the rules by scikit-learn's
+`ColumnTransformer`, `table` remembers columns, target and classes by name. Read `table` first.
 """
 
 from .column import Column

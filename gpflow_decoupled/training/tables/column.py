@@ -33,7 +33,7 @@ _FEW = 20
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a data frame: its kind, and what training has taught of it.
+    """One column of a data frame: its kind, and what was learned in training.
 
     | kind | columns of X |
     |---|---|
@@ -44,8 +44,8 @@ class Column:
     | category (words, categories) | one for each category: 1 in its rows, else 0 |
 
     Missing numbers, truths, dates and durations take the median, and where training had some,
-    another column is 1 in their rows. Missing words are a category. A category that training did
-    not have is none of the known ones: 0 in all their columns.
+    another column is 1 in their rows. Missing words are a category. A new category is 0 in all
+    columns.
     """
 
     name: object
@@ -64,8 +64,8 @@ class Column:
         """Learn the rule of a column of training data.
 
         :param series: the column, [N].
-        :raises DataError: for entries of mixed kinds, no entries at all, infinite numbers, and
-            words of which most rows have their own.
+        :raises DataError: for entries of mixed kinds, no entries, infinite numbers, and words that
+            hardly repeat.
         """
         import pandas as pd
 
@@ -133,7 +133,7 @@ class Column:
 
     @property
     def measured(self) -> list[bool]:
-        """For each of its columns of X, whether it has a scale; others are 0 and 1."""
+        """True for each of its columns of X with a scale; others are 0 and 1."""
         scaled = [False] * len(self.names)
         scaled[0] = self.kind in ("number", "date", "duration")
         return scaled
@@ -172,7 +172,9 @@ def _words(series: pd.Series) -> np.ndarray:
 
 
 def _categories(series: pd.Series) -> tuple[str, ...]:
-    """The different words of a column, sorted; of a categorical one, those that occur, in order."""
+    """The different words of a column, sorted; for a categorical one, those that occur, in
+    order.
+    """
     found = set(_words(series))
     if len(found) > max(_FEW, _REPEATED * len(series)):
         raise DataError(
