@@ -114,6 +114,7 @@ class TopicModel(Estimator):
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
+        :raises DataError: for invalid counts, and held-out words of other documents.
         """
         if held_out is None:
             counts = check_counts(X, self._shared().components.shape[1], empty=True)
@@ -148,6 +149,7 @@ class TopicModel(Estimator):
 
         :param vocabulary: the V words by column, or columns by word: `get_feature_names_out()` or
             `vocabulary_` of scikit-learn's `CountVectorizer`.
+        :raises DataError: for another vocabulary or columns, and an `n` out of range.
         """
         topics = self.topics_
         if isinstance(vocabulary, str):

@@ -31,7 +31,7 @@ class QuadratureLoss(SiteLoss):
 
     Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, with exact
     derivatives. With `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian
-    and likelihood instead, for errors near 1e-9 nats at every sigma. Cost: N L Q evaluations of l;
+    and likelihood instead, for errors near 1e-9 nats. Cost: N L Q evaluations of l;
     Q = 128 with a width.
 
     :param likelihood: with one latent function per observation and constant Parameters.

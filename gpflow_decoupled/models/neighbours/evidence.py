@@ -39,7 +39,7 @@ class EvidenceOfOwnData:
 
         :param num_neighbours: m of the lower end, which rises with it.
         :param tolerance: largest part of the interval from the quadratic term, in nats.
-        :param probes: None gives a certain, wide upper end; this number of random vectors, say 16,
+        :param probes: 0 gives a certain, wide upper end; this number of random vectors, say 16,
             an estimate plus two standard errors.
         :param seed: of an ordering, points and vectors.
         :raises ModelError: for another likelihood, and for mixed outputs.
@@ -47,7 +47,10 @@ class EvidenceOfOwnData:
         :raises NumericalError: if a covariance cannot be factorised.
 
         Cost: N (m^3 / 3 + m^2 D + M^2) for M = 1,000 points, and some twenty products with the
-        kernel matrix, N^2 D each; for S probes ten to forty more, N^2 (D + S).
+        kernel matrix, N^2 D each; for S probes ten to forty more, N^2 (D + S). Example::
+
+            model = gpflow_decoupled.models.NNGP((X, Y), kernel, num_neighbours=30)
+            print(model.evidence(probes=16))
         """
         settings = EvidenceSettings(num_neighbours, tolerance, probes, seed)
         return evidence_of(cast(GPModel, self), self.data, settings)

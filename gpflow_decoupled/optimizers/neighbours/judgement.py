@@ -43,9 +43,7 @@ class Judged(NamedTuple):
         return float(np.mean(self.scores))
 
     def is_worse(self, scores: np.ndarray) -> bool:
-        """True if the score is below the mean of other scores [B] of the same rows, beyond
-        chance.
-        """
+        """True if the score is below the mean of others [B] of the same rows, beyond chance."""
         # A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees
         # many more rows than judge it, so without such evidence the later round is the better
         # guess.

@@ -172,9 +172,7 @@ def _words(series: pd.Series) -> np.ndarray:
 
 
 def _categories(series: pd.Series) -> tuple[str, ...]:
-    """The different words of a column, sorted; for a categorical one, those that occur, in
-    order.
-    """
+    """The different words of a column, sorted; for a categorical one, in its order."""
     found = set(_words(series))
     if len(found) > max(_FEW, _REPEATED * len(series)):
         raise DataError(
