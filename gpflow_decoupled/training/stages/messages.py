@@ -29,6 +29,8 @@ class Messages(Stage):
 
     A sweep that lowers the bound is undone and the next one halved; each success doubles the step.
     With sampled factors only steps that are not finite are undone.
+
+    :param step_size: in (0, 1], before annealing.
     """
 
     def __init__(self, graph: FactorGraph, step_size: float, compile: bool = True) -> None:
