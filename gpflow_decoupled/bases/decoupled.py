@@ -160,7 +160,7 @@ class DecoupledBasis(InducingBasis):
             root = whitened_root(chol, tangent, self.q_sqrt, self.whiten)
         else:
             chol, ok = cholesky(self._H(K_b))
-            tangent = None  # (D7) has the determinant of H: its factor is differentiated as it is
+            tangent = None  # (D7) has the determinant of H: differentiate its factor itself
             root = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         a = self.kernel_mean.raw()
         norm = None

@@ -156,7 +156,7 @@ class InducingBasis(Basis):
         """
         return None
 
-    # --- the part of the mean that has points of its own
+    # --- the mean on further points
 
     def mean_coefficients(self, state: State) -> tf.Tensor:
         """The raw coefficients [M, L] of the mean points, in no scaled coordinates."""

@@ -4,7 +4,7 @@
 #
 #   E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
 #
-# The best a is the softmax of its own t: w_k = v_k a_k is Wright's omega function of log v_k + m_k
+# The best a is the softmax of its t: w_k = v_k a_k is Wright's omega function of log v_k + m_k
 # + v_k / 2 - A, where A, the root of a decreasing convex function, makes the a_k sum to one.
 
 from __future__ import annotations

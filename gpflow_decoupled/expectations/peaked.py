@@ -64,7 +64,7 @@ def peaked_rule(
     )
     w_wide /= tf.reduce_sum(w_wide, axis=0)
 
-    # 3) for each Gaussian those that fit
+    # 3) for each Gaussian the nodes that fit
     narrow = size < tf.maximum(_NARROW * width, tf.abs(m - centre) / _FAR)
     sign = tf.where(spread < 0.0, -tf.ones_like(spread), tf.ones_like(spread))
     z, w = tf.where(narrow, z_narrow, z_wide), tf.where(narrow, w_narrow, w_wide)

@@ -128,7 +128,7 @@ def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Te
     Minus infinity where it does not exist, as for Poisson sites under heavy tails.
     """
     if base.name == "normal" and how.route == "auto":
-        # y is normal: closed form where the site has one, else one variable in the place of D
+        # y is normal: closed form where the site has one, else one variable instead of D
         if site.gauss is not None:
             return site.gauss(y.beta, tf.square(y.spread), *site.parameters)
         y = Projections(y.spread[:, None], y.beta, tf.zeros([1, 0], y.alpha.dtype))

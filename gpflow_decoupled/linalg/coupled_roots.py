@@ -58,7 +58,7 @@ def coupled_solve_of_roots(
         top = tf.linalg.matvec(A, tf.linalg.matvec(A, x, transpose_a=True)) + a * x + cross * y
         return top, 0.5 * scale_y * squared_gram_product(T, scale_y * y) + b * y + cross * x
 
-    # 2) Precondition with a unit diagonal in the place of the second block: y = s - cross x, and a
+    # 2) Precondition with a unit diagonal as the second block: y = s - cross x, and a
     # low-rank system in x.
     schur = woodbury_factor(A, a - tf.square(cross))
 

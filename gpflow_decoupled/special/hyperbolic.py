@@ -22,8 +22,7 @@ def x_over_sinh(x: tf.Tensor) -> tf.Tensor:
 def x_over_sinh_and_rest(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """k = x / sinh x and (1 - k) / x^2 (1/6 at zero), of the shape of x, without cancellation."""
     small = tf.abs(x) < _SMALL
-    # each branch has an argument of its own that is harmless where the other branch is taken, for
-    # the sake of gradients
+    # each branch has its argument, harmless where the other is taken, for the sake of gradients
     safe = tf.where(small, tf.ones_like(x), tf.abs(x))
     decay = tf.exp(-safe)
     far = 2.0 * safe * decay / (1.0 - tf.square(decay))

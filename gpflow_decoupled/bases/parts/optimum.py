@@ -217,7 +217,7 @@ def _coefficients(
         cross -= tf.matmul(operator.projection, A, transpose_a=True)  # C_gx
     scaled = cross / noise
     inner, weighted = tf.matmul(cross, scaled, transpose_b=True), y / noise
-    # both summands are differences, whose round-off is that of what is subtracted from
+    # both summands are differences, with the round-off of their minuends
     ridge = jitter(tf.linalg.diag_part(operator.gram) + tf.linalg.diag_part(inner))
     if A is not None:  # W^-1 = (I - A^T (s2 I + A A^T)^-1 A) / s2
         half = solve(

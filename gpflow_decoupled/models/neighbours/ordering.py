@@ -42,7 +42,7 @@ def find_neighbours(
     found: dict[tuple, np.ndarray] = {}
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=order.dtype)
-    # latents with kernels of their own, or missing entries, have neighbours of their own
+    # latents with different kernels or missing entries have different neighbours
     keys = [(id(g.kernel), None if g.rows is None else g.columns) for g in groups]
     for key, group in zip(keys, groups):
         if key not in found:

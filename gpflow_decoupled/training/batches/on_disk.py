@@ -54,7 +54,7 @@ class DiskBatches:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes and a checksum of all rows, equal to those of the same arrays in memory."""
+        """Sizes and a checksum of all rows, the same as for arrays in memory."""
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():

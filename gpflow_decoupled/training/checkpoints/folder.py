@@ -49,9 +49,7 @@ class StateFolder:
         return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
-        """Steps of the index, oldest first; without a sound index those of all files, with a
-        warning.
-        """
+        """Steps of the index, oldest first; without a sound index, with a warning, of all files."""
         listed = self._listed()
         if listed is not None:
             return listed

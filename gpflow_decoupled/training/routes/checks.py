@@ -100,7 +100,7 @@ def check_mean_on_data(model: BasisGP, solver: object, name: str) -> None:
 
 def check_own_bound(model: BasisGP | SVGP) -> None:
     """Raise `ModelError` for a class that overrides the bound, which steps would not climb."""
-    # GPflow's bound calls predict_f, too, and that of this package does not
+    # GPflow's bound calls predict_f, too; this package's does not
     for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
         method = getattr(type(model), name, None)
         if method is not None and method.__module__.split(".")[0] not in _KNOWN:

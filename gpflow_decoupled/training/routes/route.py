@@ -55,7 +55,7 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def plan(self, model: Any, data: Data, options: Options) -> Plan:
-        """Return the stages of a run; changes must be those that `undo` reverts.
+        """Return the stages of a run; `undo` must revert all changes made here.
 
         :raises DataError: for unusable data, and if nothing is trainable.
         """
