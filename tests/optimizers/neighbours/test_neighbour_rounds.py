@@ -12,8 +12,13 @@ import tensorflow as tf
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.neighbours import Judged, NeighbourRounds, contradictions
-from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of
+from gpflow_decoupled.optimizers.neighbours import (
+    Judged,
+    NeighbourRounds,
+    contradictions,
+    neighbour_rounds,
+)
+from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
 from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
 
 RNG = np.random.default_rng(5)
@@ -171,7 +176,8 @@ def test_good_values_survive_the_start():
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("factor", [0.3, 4.0])
-def test_calibration_makes_variances_right_and_moves_no_mean(factor):
+def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch):
+    monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)  # by the judging rows alone
     one = model()
     NeighbourRounds(one, rows=400).start()
     for part in (one.kernel.variance, one.likelihood.variance):
@@ -181,9 +187,29 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor):
     (before, done), after = rounds.calibrate(), rounds.judge()
     assert done
     assert abs(np.log(before.spread)) > 0.5
-    assert after.spread == pytest.approx(1.0, abs=1e-3)
+    assert after.spread == pytest.approx(1.0, abs=0.05)  # less than chance explains stays
     assert after.log_density == pytest.approx(before.score, abs=1e-3)
     np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("uncertain, judges", [(1.0, 120), (0.01, 600)])
+def test_more_rows_calibrate_where_the_judges_are_uncertain(uncertain, judges, monkeypatch):
+    one, asked = model(), []
+    found = one.leave_one_out
+    monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", uncertain)
+    monkeypatch.setattr(
+        one, "leave_one_out", lambda rows, **_: asked.append(len(np.unique(rows))) or found(rows)
+    )
+    NeighbourRounds(one).calibrate()
+    assert asked[-1] == judges
+
+
+def test_a_spread_loses_what_chance_explains():
+    assert shrunk(1.1, 0.1) == shrunk(0.95, 0.1) == 1.0
+    assert shrunk(9.0, 0.01) == pytest.approx(9.0, rel=1e-3)
+    narrow, wide = shrunk(1.2, 0.1), shrunk(1.0 / 1.2, 0.1)
+    assert 1.1 < narrow < 1.2 and narrow * wide == pytest.approx(1.0)
+    assert narrow == pytest.approx(np.exp(np.log(1.2) - 0.01 / np.log(1.2)))
 
 
 def test_sums_and_products_are_calibrated_as_a_whole():
@@ -204,7 +230,7 @@ def test_a_variance_that_parts_share_is_multiplied_once():
     judged, done = rounds.calibrate()
     assert done
     after = float(kernel.kernels[0].variance.numpy())
-    assert after == pytest.approx(before * judged.spread, rel=1e-9)
+    assert after == pytest.approx(before * shrunk(judged.spread, judged.error), rel=1e-9)
 
 
 def test_a_prediction_that_is_not_finite_scores_least(monkeypatch):
@@ -294,9 +320,12 @@ def test_fine_rounds_have_twice_the_neighbours(monkeypatch):
 
 def test_long_lengthscales_of_the_start_are_bounded():
     kernel = gpflow.kernels.Matern52(lengthscales=[1e6, 0.5]) + gpflow.kernels.Linear()
-    _shorten(kernel, tf.constant(X[:, :2]))
+    plain = gpflow.kernels.Matern52(lengthscales=[1e6, 0.5])
+    for one in (kernel, plain):
+        _shorten(one, tf.constant(X[:, :2]))
     longest = np.exp(2.0) * np.sqrt(2.0) * np.std(X[:, 0])
-    np.testing.assert_allclose(kernel.kernels[0].lengthscales.numpy(), [longest, 0.5], rtol=1e-9)
+    for one in (kernel.kernels[0], plain):
+        np.testing.assert_allclose(one.lengthscales.numpy(), [longest, 0.5], rtol=1e-9)
 
 
 @pytest.mark.exhaustive
