@@ -30,7 +30,7 @@ from ..models.checks import check_kernel
 from ..training import Standardized
 from ..training.stages.evidence_climb import has_evidence
 from ..training.tables import Table
-from .kernels import AUTO, KernelChoice, choose_kernel
+from .kernels import AUTO, PREDICTION_NEIGHBOURS, KernelChoice, choose_kernel
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean, takes_classes
 from .report import EXACT_ROWS, FULL_ROWS, report
 from .sparse import ON_DATA, default_kernel, sparse_model
@@ -38,9 +38,9 @@ from .sparse import ON_DATA, default_kernel, sparse_model
 if TYPE_CHECKING:
     import pandas as pd
 
-NUM_NEIGHBOURS, PREDICTION_NEIGHBOURS = 30, 256
-"""Learning wants many rows with few neighbours, so that it meets rows that contradict each other;
-a prediction is made once and can afford more."""
+NUM_NEIGHBOURS = 30
+"""Learning wants many rows with few neighbours, so that it meets rows that contradict each other.
+"""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unless given
 _SCALES = ("X", "Y", "both", "neither")
 
@@ -130,7 +130,8 @@ def build(
         part = _kernel(given, X.shape[1], len(table.columns) or X.shape[1])
         mean = prior_mean(likelihood, Y)
         if not chosen_points:
-            without = _without_points((X, Y), part, density, mean, seed)
+            predicting = choices[0].prediction_neighbours if choices else PREDICTION_NEIGHBOURS
+            without = _without_points((X, Y), part, density, mean, seed, predicting)
             if without is not None:
                 return without
         return sparse_model(
@@ -162,6 +163,7 @@ def _without_points(
     likelihood: Likelihood,
     mean: MeanFunction | None,
     seed: int,
+    prediction_neighbours: int,
 ) -> GPModel | None:
     """Return the model without inducing points for standardised data; None if there is none."""
     rows = len(data[0])
@@ -177,7 +179,7 @@ def _without_points(
             kernel,
             likelihood,
             num_neighbours=NUM_NEIGHBOURS,
-            prediction_neighbours=PREDICTION_NEIGHBOURS,
+            prediction_neighbours=prediction_neighbours,
             mean_function=mean,
             seed=seed,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gpflow
 import numpy as np
 import pytest
@@ -54,6 +56,20 @@ def test_a_kernel_without_use_for_a_column_is_handed_on_within_sight_of_it():
     assert kernel.lengthscales.numpy()[1] == pytest.approx(1e6)
 
 
+@pytest.mark.parametrize("gain, neighbours", [(0.06, 400), (0.04, 256)])
+def test_more_rows_predict_where_twice_the_rows_tell_more(gain, neighbours):
+    model = NNGP((X[:40], SMOOTH[:40]), gpflow.kernels.Matern32(), num_neighbours=5)
+    model.prediction_neighbours = 64
+
+    def judge() -> SimpleNamespace:
+        return SimpleNamespace(score={64: 1.0, 128: 1.0 + gain}[model.prediction_neighbours])
+
+    rounds = SimpleNamespace(model=model, judge=judge)
+    assert kernels._prediction_neighbours(rounds) == neighbours
+    choice = KernelChoice("Matern 3/2", model.kernel, 0.1, {}, prediction_neighbours=neighbours)
+    assert choice.prediction_neighbours == neighbours
+
+
 def test_a_limit_of_seconds_ends_the_comparison(monkeypatch):
     monkeypatch.setattr(kernels, "_ROWS", 100)
     monkeypatch.setattr(kernels, "_EVALUATIONS", 3)
@@ -102,14 +118,17 @@ def test_build_says_what_it_chose(no_search, capsys):
 
 
 def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
-    fixed = KernelChoice("Matern 3/2", gpflow.kernels.Matern32(), 0.02, {"Matern 3/2": 1.0}, True)
+    kernel = gpflow.kernels.Matern32()
+    fixed = KernelChoice("Matern 3/2", kernel, 0.02, {"Matern 3/2": 1.0}, True, 77)
     asked: list[dict] = []
     monkeypatch.setattr(
         choice, "choose_kernel", lambda *_, **options: asked.append(options) or fixed
     )
+    monkeypatch.setattr(choice, "EXACT_ROWS", 1000)
     model = gd.build(X, SMOOTH, kernel="auto", seconds=9.0)
     assert len(asked) == 1 and asked[0]["seconds"] == 9.0
     assert isinstance(model.inputs, NormalScores)
+    assert model.model.prediction_neighbours == 77
     np.testing.assert_allclose(model.model.data[0], NormalScores(X).transform(X))
     said = capsys.readouterr().out
     assert "kernel Matern 3/2 of inputs by their ranks, by the leave" in said
@@ -154,6 +173,11 @@ class _NoNoise:
 
     def __init__(self, model: NNGP, **options: object) -> None:
         model.likelihood.variance.unconstrained_variable.assign(-100.0)
+        self.model = model
+
+    def judge(self) -> SimpleNamespace:
+        """As good with any neighbours."""
+        return SimpleNamespace(score=self.best)
 
     def start(self, deadline: float) -> None:
         """Do nothing."""
