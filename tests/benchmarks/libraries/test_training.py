@@ -19,7 +19,7 @@ from benchmarks.libraries.models import Settings, parse
 from benchmarks.libraries.training import installed, missing, train
 from gpflow_decoupled.building.kernels import KernelChoice
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.training import NormalScores, Standardized
 
 
 @pytest.mark.parametrize("name", ["gpytorch-20", "gpytorch-20+10"])
@@ -56,13 +56,16 @@ def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
     """`fit` starts from the choice and is given what is left; the record counts both."""
     given: list[float] = []
 
-    def choose(X: np.ndarray, Y: np.ndarray, *, seed: int) -> KernelChoice:
+    def choose(X: np.ndarray, Y: np.ndarray, *, seed: int, seconds: float) -> KernelChoice:
+        assert seconds == pytest.approx(0.4 * 9.0)
         time.sleep(0.4)
         kernel = gpflow.kernels.Matern12(lengthscales=np.full(X.shape[1], 3.0))
-        return KernelChoice("Matern 1/2", kernel, 0.5, {"Matern 1/2": -1.0})
+        return KernelChoice("Matern 1/2", kernel, 0.5, {"Matern 1/2": -1.0}, True, 50)
 
-    def fit(model: NNGP, *, seconds: float, steps: None, **options: object) -> SimpleNamespace:
-        assert isinstance(model.kernel, gpflow.kernels.Matern12) and steps is None
+    def fit(model: Standardized, *, seconds: float, steps: None, **_: object) -> SimpleNamespace:
+        assert isinstance(model.model.kernel, gpflow.kernels.Matern12) and steps is None
+        assert isinstance(model.inputs, NormalScores)
+        assert model.model.sizes["prediction_neighbours"] == 50
         assert float(model.likelihood.variance.numpy()) == pytest.approx(0.5)
         given.append(seconds)
         result = SimpleNamespace(steps=1)
@@ -77,7 +80,7 @@ def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
     record = train(parse("neighbours-10-auto"), load("diabetes"), [9.0], Settings(budgets=(9.0,)))
     (end,) = record.snapshots
     assert 0.0 < given[0] <= 8.6 and end.seconds > 0.4
-    assert record.note.startswith("Matern 1/2; ")
+    assert record.note.startswith("Matern 1/2 of ranks; ")
     assert ("failed in step 2" in record.note) == fails == (not end.metrics)
 
 
