@@ -22,9 +22,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from ..building import EXACT_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
+from ..building import build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
+from ..models import FullGP
 from ..summaries import short_repr
 from ..training import Evaluation, FitResult
 from ..training.tables import is_frame
@@ -81,7 +82,8 @@ class _DecoupledGP(BaseEstimator):
             likelihood,
             self.kernel,
             scale=self.scale,
-            **self._points(len(Y)),
+            num_inducing=self.num_inducing,
+            num_mean_points=self.num_mean_points,
             seed=seed,
             verbose=bool(self.verbose),
         )
@@ -93,22 +95,13 @@ class _DecoupledGP(BaseEstimator):
             "progress": bool(self.verbose),
         }
         # nothing in a step of a full GP is random
-        options |= {} if hasattr(self.model_, "data") else {"seed": seed}
+        options |= {} if isinstance(self.model_, FullGP) else {"seed": seed}
         options |= {} if evaluation is None else {"evaluation": evaluation}
         unchosen = self.kernel is None and not isinstance(self.likelihood, Likelihood)
         options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
             warn_user(advice, ConvergenceWarning)
-
-    def _points(self, rows: int) -> dict[str, Any]:
-        """Numbers of points for `build`, which chooses a model without any for few rows."""
-        few = rows <= EXACT_ROWS and self.num_inducing is None and self.num_mean_points is None
-        beta, gamma = (None, None) if few else (NUM_INDUCING, NUM_MEAN_POINTS)
-        return {
-            "num_inducing": beta if self.num_inducing is None else self.num_inducing,
-            "num_mean_points": gamma if self.num_mean_points is None else self.num_mean_points,
-        }
 
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
@@ -159,23 +152,26 @@ class _DecoupledGP(BaseEstimator):
 
 
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
-    """Gaussian process regression by an orthogonally decoupled posterior.
+    """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
-    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. X may be a data frame, see
-    `training.tables.Column`. Predictions are in the units of y. Several targets are independent GPs
-    with one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
+    The model is the one that `gpflow_decoupled.build` chooses: with Gaussian noise an exact GP for
+    up to 2,000 rows and nearest neighbours (`NNGP`) for more; inducing points (`ODVGP`) for other
+    noise, or if a number of them is given. Cost: see `build`.
+
+    X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
+    Predictions are in the units of y. Several targets are independent GPs with one kernel.
 
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
-        None: Matern 5/2 with one lengthscale per column. Without kernel and likelihood, both start
-        from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
+        None: Matern 5/2 with one lengthscale per column. Without both, models with inducing points
+        start from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
     :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
         such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
     :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
-    :param num_inducing: M_beta, points of mean and covariance; 300 if not given. Up to 2,000 rows
-        without this and the next one are an exact GP, see `build`.
-    :param num_mean_points: M_gamma, further points of the mean, 1,000 if not given; "data" for a
-        mean on all rows.
-    :param steps: training steps; None leaves the limit to `seconds`.
+    :param num_inducing: M_beta, points of mean and covariance; 300 if the next one alone is given.
+    :param num_mean_points: M_gamma, further points of the mean, 1,000 if the last one alone is
+        given; "data" for a mean on all rows.
+    :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
+        end by themselves.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
         stops at the best Parameters when their log density, computed every 100 steps, no longer

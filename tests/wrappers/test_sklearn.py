@@ -16,7 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.models import NNGP, BasisGP
 from gpflow_decoupled.training import FitResult, Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
 from gpflow_decoupled.wrappers.validation import held_out_rows, how_to_go_on
@@ -56,6 +57,24 @@ def regressor(data) -> DecoupledGPRegressor:
     return DecoupledGPRegressor(
         steps=12, num_inducing=20, num_mean_points=15, fit_options=EAGER
     ).fit(*data)
+
+
+@pytest.mark.filterwarnings("ignore:The mean squared standardised")  # the start is far off
+def test_many_rows_with_gaussian_noise_have_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(10.0, 30.0, (2001, 1))
+    y = 500.0 + 100.0 * np.sin(X[:, 0] / 3.0) + rng.standard_normal(2001)
+    # no time to learn: the kernel and the noise at the start will do for these data
+    regressor = DecoupledGPRegressor(steps=None, seconds=1e-3).fit(X, y)
+    assert isinstance(regressor.model_, NNGP)
+    new = np.linspace(10.0, 30.0, 20)[:, None]
+    mean, std = regressor.predict(new, return_std=True)
+    np.testing.assert_allclose(mean, 500.0 + 100.0 * np.sin(new[:, 0] / 3.0), atol=3.0)
+    np.testing.assert_allclose(regressor.predict(new, return_cov=True)[1].diagonal(), std**2)
+    with pytest.raises(UnknownOptionError, match="batch_size"):
+        DecoupledGPRegressor(fit_options={"batch_size": 100}).fit(X, y)
+    points = DecoupledGPRegressor(num_inducing=5, steps=1, fit_options=EAGER).fit(X, y)
+    assert isinstance(points.model_, BasisGP)
 
 
 def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -> None:
