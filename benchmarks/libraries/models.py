@@ -91,6 +91,8 @@ class Spec(NamedTuple):
     """whether our `fit` starts from values that suit the data, written FAMILY-M-start"""
     auto: bool = False
     """whether the kernel is chosen by leave-one-out scores first, written neighbours-M-auto"""
+    bound: str = "classical"
+    """of `BasisGP`; "tight" is written FAMILY-M-tight"""
 
     @property
     def name(self) -> str:
@@ -100,6 +102,7 @@ class Spec(NamedTuple):
             + ("" if self.natural else "-adam")
             + ("-start" if self.start else "")
             + ("-auto" if self.auto else "")
+            + ("-tight" if self.bound == "tight" else "")
         )
 
     @property
@@ -152,6 +155,9 @@ ON_DATA = ("data", "descent")
 NEIGHBOURS = "neighbours"
 """The family of nearest-neighbour GPs."""
 
+TIGHT = (*COUPLED, *ON_DATA, "hybrid", "orthogonal")
+"""Families with a choice of the bound."""
+
 _LBFGS_AND_TREES = ("cglb", "gpr", "sgpr", "trees")
 
 _ONE_WAY = (*ON_DATA, NEIGHBOURS, "gpytorch", "vecchia", *_LBFGS_AND_TREES)
@@ -167,15 +173,16 @@ def parse(name: str) -> Spec:
 
     :raises ValueError: if the name is no declaration; the message says how to write one.
     """
-    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?(-auto)?", name)
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?(-auto)?(-tight)?", name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise ValueError(
             f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam,"
-            f" -start or -auto after it, with {families}."
+            f" -start, -auto or -tight after it, with {families}."
         )
     natural, start, auto = match[4] is None, match[5] is not None, match[6] is not None
-    spec = Spec(match[1], int(match[2]), int(match[3] or 0), natural, start, auto)
+    bound = "classical" if match[7] is None else "tight"
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0), natural, start, auto, bound)
     _check(spec, name)
     return spec
 
@@ -186,6 +193,8 @@ def _check(spec: Spec, name: str) -> None:
         raise ValueError(
             f"Model {name!r}: -auto chooses the kernel of {NEIGHBOURS} alone; leave it out."
         )
+    if spec.bound == "tight" and spec.family not in TIGHT:
+        raise ValueError(f"Model {name!r}: {spec.family} has one bound; leave out -tight.")
     if spec.start and (spec.library != "gpflow_decoupled" or spec.family == NEIGHBOURS):
         raise ValueError(
             f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.family}."
@@ -255,14 +264,15 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
             kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data
         )
     if spec.family in COUPLED:
-        return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
-    if spec.family in ON_DATA:
-        return models.ODVGP(kernel, likelihood, "data", beta, num_latent_gps=L, num_data=num_data)
+        basis = bases.CoupledBasis(beta, L)
+        return models.BasisGP(kernel, likelihood, basis, num_data=num_data, bound=spec.bound)
     options = {"num_latent_gps": L, "num_data": num_data}
+    if spec.family in ON_DATA:
+        return models.ODVGP(kernel, likelihood, "data", beta, bound=spec.bound, **options)
     if spec.family == "solve":
         return models.SOLVEGP(kernel, likelihood, gamma, beta, **options)
     options["mean_subsample"] = None if spec.num_gamma < FEW_MEAN_POINTS else MEAN_SUBSAMPLE
     if spec.family == "decoupled":
         return models.DVGP(kernel, likelihood, np.concatenate([gamma, beta]), beta, **options)
     constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP}[spec.family]
-    return constructor(kernel, likelihood, gamma, beta, **options)
+    return constructor(kernel, likelihood, gamma, beta, bound=spec.bound, **options)

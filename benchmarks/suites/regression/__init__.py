@@ -30,7 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help=(
             "FAMILY-M or FAMILY-M+MEAN_POINTS, -adam: all by Adam, -start: a start from the data,"
-            " -auto: a kernel chosen for neighbours"
+            " -auto: a kernel chosen for neighbours, -tight: the tighter bound"
         ),
     )
     parser.add_argument(
