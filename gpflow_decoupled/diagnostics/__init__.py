@@ -3,19 +3,20 @@
 Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel, and `start`
 finds hyperparameters. During: `failure` explains a failed step, `unusable_observation` names the
 row that makes a bound infinite. After: `fall` warns of a bound that fell, `accuracy` of inaccurate
-expected log densities, with `integrals`. Models need `moments(data)` and
-`expected_log_densities(moments, data)` only.
+expected log densities, with `integrals`; `final_evidence` is the log evidence where that is cheap.
+Models need `moments(data)` and `expected_log_densities(moments, data)` only.
 """
 
 from .accuracy import warn_of_quadrature
 from .failure import explain, restored
 from .fall import warn_of_fall
+from .final_evidence import final_evidence
 from .scales import check_digits, has_scale, noise_variance, warn_of_scales
 from .start import Start, initialize
 from .unusable_observation import naming_observation, unusable_observation
 
 __all__ = [
-    "Start", "check_digits", "explain", "has_scale", "initialize", "naming_observation",
-    "noise_variance", "restored", "unusable_observation", "warn_of_fall", "warn_of_quadrature",
-    "warn_of_scales",
+    "Start", "check_digits", "explain", "final_evidence", "has_scale", "initialize",
+    "naming_observation", "noise_variance", "restored", "unusable_observation", "warn_of_fall",
+    "warn_of_quadrature", "warn_of_scales",
 ]  # fmt: skip

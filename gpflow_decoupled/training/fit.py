@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import SupportsFloat
@@ -12,6 +13,7 @@ from typing import SupportsFloat
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.monitor import Monitor
+from tqdm.auto import tqdm
 
 from ..errors import DataError, NumericalError, WorkerError
 from ..optimizers import ConjugateGradients, StochasticDualDescent
@@ -167,7 +169,10 @@ every 20 steps and at the end | `optimizer` |
             if isinstance(error.result, FitResult):
                 error.result = in_units(error.result)
             raise
-        return in_units(result)
+        result = in_units(result)
+        if result.evidence is not None and options.progress and group.is_first:
+            tqdm.write(str(result.evidence), file=sys.stderr)
+        return result
 
 
 def _unchanged(result: FitResult) -> FitResult:

@@ -15,6 +15,7 @@ from gpflow.models import GPModel
 
 from ..diagnostics import (
     explain,
+    final_evidence,
     restored,
     unusable_observation,
     warn_of_fall,
@@ -24,7 +25,7 @@ from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..models import FactorGraph
 from ..optimizers.ascent import INTERRUPTED
 from ..user_warnings import warn_user
-from .batches import Batch
+from .batches import ArrayBatches, Batch
 from .beginning import Beginning
 from .checkpoints import RunCheckpoint
 from .options import Options
@@ -278,6 +279,10 @@ class Run:
         if last is not None or self._restored_step is not None:
             exact = self._exact_bound()
         result.elbo = result.elbo if exact is None or not done else exact
+        if reason != INTERRUPTED and self.group.strategy is None:
+            batches, spent = self.plan.batches, result.seconds + result.compile_seconds
+            data = (batches.X, batches.Y) if isinstance(batches, ArrayBatches) else None
+            result.evidence = final_evidence(self.model, data, spent)
         self._warn(result, exact is not None)
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Evidence", "EvidenceSettings"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import DataError
 from ...inputs import check_rate, check_whole
@@ -39,6 +39,10 @@ class Evidence:
         """Whether `upper` is a bound rather than an estimate."""
         return self.upper_by != "Lanczos"
 
+    def shifted(self, nats: float) -> Evidence:
+        """The interval in other units of Y: both ends `nats` higher."""
+        return replace(self, lower=self.lower + nats, upper=self.upper + nats)
+
     def __str__(self) -> str:
         """One line: the number if it is exact, else both ends, and how they were had."""
         if self.lower_by == "exact":
@@ -46,8 +50,8 @@ class Evidence:
         upper = self.upper_by if self.certain else "an estimate, Lanczos"
         width = (self.upper - self.lower) / self.num_data
         return (
-            f"log evidence {self.lower:.6g} (certified, {self.lower_by}) to {self.upper:.6g}"
-            f" ({upper}) nats, {width:.2g} nats per row apart"
+            f"log evidence between {self.lower:.6g} (certified, {self.lower_by}) and"
+            f" {self.upper:.6g} ({upper}) nats, {width:.2g} nats per row apart"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EvidenceOfOwnData", "evidence_of"]
+__all__ = ["EvidenceOfOwnData", "evidence_of", "has_evidence"]
 
 from typing import cast
 
@@ -82,6 +82,13 @@ def evidence_of(
         arrays = X, y, noise[:, group.columns[0]]
         parts.append(Observed(group.kernel, *(tf.gather(array, rows) for array in arrays)))
     return evidence_interval([part for part in parts if len(part.X)], settings)
+
+
+def has_evidence(model: GPModel) -> bool:
+    """Whether `evidence_of` takes the model: Gaussian noise, and outputs that are not mixed."""
+    return isinstance(model.likelihood, Gaussian) and not isinstance(
+        model.kernel, LinearCoregionalization
+    )
 
 
 def _check(model: GPModel) -> None:

@@ -59,4 +59,6 @@ def result_in_units(result: FitResult, shift: float) -> FitResult:
     result.elbo -= shift
     if "elbo" in result.history:
         result.history["elbo"] = result.history["elbo"] - shift
+    if result.evidence is not None:
+        result.evidence = result.evidence.shifted(-shift)
     return result
