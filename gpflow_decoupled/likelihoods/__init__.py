@@ -4,8 +4,8 @@ Each class has its file (`bernoulli_logit`, `bernoulli_probit`, `hinge`, `laplac
 `negative_binomial`, `ordinal`, `categorical_logit`). `sites` describes the site of every
 likelihood, GPflow's included: expected losses, Fourier transforms, valid labels; `lookup` finds
 them and `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
-`nodes` changes the nodes of a quadrature, `moments` has predictive moments. Read `laplace`, then
-`sites`.
+`nodes` changes the nodes of a quadrature, `moments` has predictive moments, `log_concave` tells
+which are log-concave. Read `laplace`, then `sites`.
 """
 
 from ..expectations.projections import Site

@@ -40,7 +40,13 @@ from .evidence import Evidence, EvidenceSettings
 from .expectations import Resolution, check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
 from .neighbours.evidence import evidence_of
-from .residual_bound import check_bound, row_gains
+from .residual_bound import (
+    check_bound,
+    gains_are_constant,
+    left_variances,
+    row_gains,
+    shrunk_expectations,
+)
 from .streams import StreamMemory, StreamUpdate, remember, update
 
 
@@ -55,10 +61,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
     :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :param bound: "classical", or "tight" (Titsias 2025): -log(1 + d_n / s2) / 2 in place of -d_n /
-        (2 s2) in each row's term, d_n the variance of f_n given u; never lower. For Gaussian noise.
-    :raises ModelError: for a "tight" bound with another likelihood, mixed outputs, or a basis that
-        changes the covariance of f given u.
+    :param bound: "classical", or "tight" (Titsias 2025), where the variance d_n of f_n given u
+        shrinks at the data, never lower: for Gaussian noise -log(1 + d_n / s2) / 2 in place of
+        -d_n / (2 s2) in each row's term. For log-concave likelihoods.
+    :raises ModelError: for a "tight" bound with another likelihood, with `expectations`, or with a
+        basis that changes the covariance of f given u.
     :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
         draws from a likelihood without gradients.
 
@@ -95,12 +102,13 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
             )
         if expectations is not None:
             check_draws(likelihood)
-        check_bound(bound, kernel, likelihood, basis)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
         check_num_data(num_data)
         check_kernel(kernel, input_dims(basis.beta))
         for points in point_values(basis.beta):
             check_indices(np.asarray(points), "inducing points", kernel)
+        constant = gains_are_constant(kernel, likelihood)
+        check_bound(bound, likelihood, basis, expectations is not None and not constant)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data
@@ -192,22 +200,31 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
         L].
 
-        With `expectations` an unbiased estimate, from new draws at every call; bound="tight" adds
-        its gain. X is [N, D], Y [N, P].
+        With `expectations` an unbiased estimate, from new draws at every call. With bound="tight"
+        at smaller variances and less their price, see `residual_bound`. X is [N, D], Y [N, P].
         """
-        if self.expectations is None:
-            found = variational_expectations(self, mean, variance, data)
-        else:
+
+        def expected(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+            if self.expectations is None:
+                return variational_expectations(self, mean, variance, data)
             draws = self.expectations.draw(mean)
-            found = sampled_expectations(self, mean, variance, data, draws)
-        return found if self.bound == "classical" else found + self.row_gains(data[0])
+            return sampled_expectations(self, mean, variance, data, draws)
+
+        if self.bound == "classical":
+            return expected(mean, variance)
+        if gains_are_constant(self.kernel, self.likelihood):
+            return expected(mean, variance) + self.row_gains(data[0])
+        left = tf.cast(left_variances(self.kernel, self.basis, data[0]), variance.dtype)
+        return shrunk_expectations(expected, mean, variance, left)
 
     def row_gains(self, X: tf.Tensor) -> tf.Tensor:
-        """The gain of bound="tight" for each row X [N, D]: [N] nats, else zeros."""
+        """What bound="tight" adds to each row X [N, D] for Gaussian noise of one variance: [N]
+        nats, or zeros.
+        """
         noise = single_noise_variance(self.likelihood)
         if self.bound == "classical" or noise is None:
             return tf.zeros(tf.shape(X)[:1], X.dtype)
-        return row_gains(self.kernel, self.basis, noise, X, self.num_latent_gps)
+        return row_gains(left_variances(self.kernel, self.basis, X), noise, self.num_latent_gps)
 
     @property
     def resolution(self) -> Resolution | None:

@@ -1,0 +1,32 @@
+"""Which likelihoods are log-concave in f."""
+
+from __future__ import annotations
+
+__all__ = ["is_log_concave"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.likelihoods import Gaussian, Likelihood
+
+from .categorical_logit import CategoricalLogit
+from .ordinal import Ordinal
+from .sites.registry import site_description
+
+_WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal)
+"""Log-concave likelihoods whose sites have no loss, or none for a noise function of the inputs."""
+
+
+def is_log_concave(likelihood: Likelihood) -> bool:
+    """Return whether log p(y | f) is known to be concave in f, for every y.
+
+    False for a likelihood that has declared no sites, see `declare_site`, and for GPflow's
+    `Bernoulli()`, whose probabilities end at 0.001 and 0.999.
+    """
+    if type(likelihood) in _WITHOUT_LOSS:
+        return True
+    loss = site_description(likelihood).loss
+    if loss is None:
+        return False
+    label = tf.ones([1, 1], default_float())  # valid for all of them
+    return not np.any(np.asarray(loss(likelihood, label).curvature) > 0.0)
