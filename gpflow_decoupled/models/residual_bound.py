@@ -1,7 +1,7 @@
 """The tighter bound: the variance of f given u shrinks where data are.
 
-In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row of Gaussian
-noise w d_n / 2, w = 1 / s2. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n) / 2,
+In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row w d_n / 2,
+w = 1 / s2, for Gaussian noise. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n) / 2,
 (N6), without change of q(u) or predictions (Titsias 2025, arXiv:2502.08730; Bui, Ashman & Turner
 2025, arXiv:2502.04750).
 
