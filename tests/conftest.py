@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.seeds import seed_tensorflow
 from tests.selection import left_out
 
 if sys.version_info < (3, 12):
@@ -79,10 +80,9 @@ def _modules_are_no_garbage() -> None:
 def _fresh_state() -> Iterator[None]:
     """Seed NumPy and TensorFlow, and undo what a test does to GPflow's configuration."""
     import gpflow
-    import tensorflow as tf
 
     np.random.seed(0)
-    tf.random.set_seed(0)
+    seed_tensorflow(0)
     with gpflow.config.as_context(gpflow.config.Config()):
         yield
 
