@@ -7,6 +7,8 @@ CONSTRAINTS ?= constraints.txt
 # plain `=`: the shell variable SECONDS must not leak in; `make demo SECONDS=60` still sets it
 SECONDS = 20
 OUTPUT ?= demo_output
+EXTRAS ?= demo,benchmark,test
+SPHINX_ARGS ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCHMARK_ARGS ?=
@@ -25,7 +27,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks notebooks-site docs docs-install clean
+.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks notebooks-site docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -37,12 +39,12 @@ $(CREATED):
 	"$(PYTHON)" -m venv --clear "$(VENV)"
 	@touch $@
 
-# pip compiles on one core, compileall on all of them; what it cannot compile are templates and tests of other packages
+# pip compiles on one core, compileall on all of them; what it cannot compile are templates
 $(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(CONSTRAINTS) \
-	  --editable ".[demo,benchmark,test]"
-	@$(BIN)/python -W ignore -m compileall -qq -j 0 "$(VENV)/lib" || true
-	@touch $@
+	  --editable ".[$(EXTRAS)]"
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/(tests|substrates)/' "$(VENV)/lib" || true
+	@touch $@ $(if $(findstring docs,$(EXTRAS)),$(DOCS))
 
 install: $(INSTALLED) ## create .venv; install the package and what demo, benchmarks and tests need
 
@@ -104,9 +106,7 @@ notebooks-site: $(DOCS) ## execute what changed in the notebooks for the site; N
 	$(BIN)/python docs/execute.py $(NOTEBOOKS)
 
 docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
-
-docs-install: $(DOCS) ## what the documentation needs, in .venv
+	$(BIN)/python -m sphinx -W --keep-going -b html $(SPHINX_ARGS) docs docs/_build/html
 
 release-check: $(CREATED) ## wheel and sdist, `twine check`, and the quick start of README.md from the wheel, outside of the checkout
 	$(BIN)/python .ci/release_check.py --constraint $(CONSTRAINTS)
