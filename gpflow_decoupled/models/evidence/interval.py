@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def certain(self) -> bool:
-        """Whether `upper` is a bound rather than an estimate."""
+        """True if `upper` is a bound rather than an estimate."""
         return self.upper_by != "Lanczos"
 
     def shifted(self, nats: float) -> Evidence:

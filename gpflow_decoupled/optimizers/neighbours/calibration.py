@@ -26,15 +26,15 @@ class Calibration(NamedTuple):
     judged: Judged
     """Before it."""
     done: bool
-    """Whether the variances were changed."""
+    """True if the variances were changed."""
 
 
 def calibrate(model: NNGP, judged: Judged) -> Calibration:
     """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
-    Predictive variances are then right on average, and means do not move (Allison et al. 2023).
-    The spread is shrunk towards 1 by what chance explains of it, see `shrunk`. Left out where that
-    is all of it, or where kernel or noise has no trainable variance of its own.
+    Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its standard
+    error, see `shrunk`. Skipped where nothing is left, or kernel or noise has no trainable
+    variance.
 
     :param model: whose variances change.
     :param judged: at its present hyperparameters.
@@ -50,7 +50,7 @@ def calibrate(model: NNGP, judged: Judged) -> Calibration:
 
 
 def shrunk(spread: float, error: float) -> float:
-    """A spread without what chance explains of it: 1 within a standard error, itself far from 1.
+    """Shrink a spread by its standard error: 1 within one error, itself far from 1.
 
         log s -> (1 - (e / log s)^2)_+ log s
 
@@ -67,7 +67,7 @@ def shrunk(spread: float, error: float) -> float:
 
 
 def scales_of(model: NNGP) -> list[gpflow.Parameter] | None:
-    """The trainable variances of kernel and noise; None where they do not scale both."""
+    """The trainable variances of kernel and noise; None unless they scale both."""
     noise = model.likelihood.variance
     if not isinstance(noise, gpflow.Parameter) or int(tf.size(noise)) != 1:
         return None
@@ -79,7 +79,7 @@ def scales_of(model: NNGP) -> list[gpflow.Parameter] | None:
 
 
 def _variances_of(kernel: Kernel) -> list[gpflow.Parameter] | None:
-    """The variances that scale the whole kernel when multiplied; None if there are none."""
+    """Variances whose multiplication scales the whole kernel; None if there are none."""
     if isinstance(kernel, Sum):
         parts = [_variances_of(one) for one in kernel.kernels]
         return None if None in parts else [one for part in parts for one in part or ()]

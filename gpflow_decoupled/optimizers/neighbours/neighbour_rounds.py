@@ -1,18 +1,15 @@
-"""Hyperparameters of a nearest-neighbour GP by L-BFGS on the likelihood of random rows.
+"""Hyperparameters of a nearest-neighbour GP by L-BFGS on the likelihood of random rows."""
 
-The log likelihood of neighbours is a sum over rows, and a few thousand random ones tell as much of
-a few dozen hyperparameters as all do. So the cost of learning does not depend on N. Three things go
-wrong without care, and decide the schedule:
-
-1. Neighbours are found in inputs divided by the lengthscales. Before lengthscales are known, and
-   with many irrelevant inputs, they are random rows. The first climb therefore needs none: it is on
-   the exact log density of a few hundred rows.
-2. Rows that contradict each other are what tells of noise, and a small sample may hold none. So
-   rows whose inputs stand earlier with another output belong to each sample, and the rest are
-   drawn afresh in each round, many with few neighbours rather than few with many.
-3. A round may still end at hyperparameters that predict badly. So it is undone where it lowers the
-   leave-one-out score of rows that no round has seen, beyond chance.
-"""
+# A few thousand random rows tell as much of a few dozen hyperparameters as all rows do, so the
+# cost of learning does not depend on N. Three dangers decide the schedule:
+#
+# 1. Neighbours are found in inputs divided by the lengthscales; before these are known, they are
+#    random rows. So the first climb needs none: it is on the exact density of a few hundred rows.
+# 2. A small sample may hold no rows that contradict each other, which alone show the noise. So
+#    such rows are in each sample, and the rest are drawn afresh in each round, many with few
+#    neighbours rather than few with many.
+# 3. A round may end at hyperparameters that predict badly. So it is undone where it lowers the
+#    leave-one-out score of rows that no round has seen, beyond chance.
 
 from __future__ import annotations
 
@@ -68,13 +65,7 @@ Show = Callable[[str], object]
 
 
 class RoundOutcome(NamedTuple):
-    """The end of a round.
-
-    Example::
-
-        outcome = NeighbourRounds(model).run(0)
-        print(outcome.judged, outcome.kept)
-    """
+    """The end of a round."""
 
     climbed: LBFGSRun
     """The climb; its values are estimates of the log likelihood of all rows, in nats."""
@@ -90,18 +81,17 @@ class NeighbourRounds:
         log p(y) ~ sum_{i in C} l_i + (N - |C|) / (B - |C|) sum_{i of B - |C| random rows} l_i
         l_i = log N(y_i; b_i^T y_c(i), tau_i)
 
-    C are rows that contradict others, see above. The estimate is unbiased, but for the judging
-    rows, which the others stand for.
+    C are rows that contradict others: only they show the noise. The estimate is unbiased, except
+    for the judging rows.
 
     :param model: the model, whose trainable hyperparameters move.
-    :param rows: B of the first round; later ones draw twice as many, afresh. All but the judging
-        rows where there are fewer.
+    :param rows: B of the first round; later ones draw twice as many, afresh.
     :param evaluations: of value and gradient in a round.
     :param seed: of the rows.
     :param compile: False evaluates eagerly.
-    :raises DataError: for numbers that count nothing.
+    :raises DataError: for numbers below 1.
 
-    Cost of an evaluation: B (m^3 / 3 + m^2 D), whatever N is, and one search a round. Example::
+    Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round. Example::
 
         rounds = NeighbourRounds(model)
         rounds.start()
@@ -132,8 +122,7 @@ class NeighbourRounds:
         """C, rows of every sample."""
         none = np.full(len(self.judges), _NONE)
         self.scores = tf.Variable(none, trainable=False, dtype=tf.float64)
-        """Of the judging rows, which the next round must not lower: those of the last round that
-        was kept, and before it those of the values that were given."""
+        """Scores of the judging rows after the last round kept; the next must not lower them."""
         self._coordinates = LogCoordinates(model.trainable_parameters)
         self._densities = RowDensities(model, self._coordinates, compile)
 
@@ -147,11 +136,10 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
-        It is undone unless its score is better than that of the values given, which may be good
-        ones of an earlier run. The first round is compared with these values again: few rows may
-        suit the judging ones by chance.
+        Undone unless its score is better than at the given values, with which the first round is
+        compared again: few rows may suit the judging ones by chance.
 
-        :param deadline: a value of `time.perf_counter` after which no iteration begins.
+        :param deadline: no iteration begins after this value of `time.perf_counter`.
         :param show: shows a line after each iteration.
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
         :raises NumericalError: if the density is not finite at the start.
@@ -186,12 +174,12 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Draw rows, find their neighbours at the present kernel, climb, and judge.
 
-        From the second round on the mean of start and end is a candidate too, in logarithms: each
-        end fits its own rows, so the mean of two is nearer to what all rows say. The better
-        candidate is kept, unless it is worse than the last round beyond chance.
+        From the second round on the mean of start and end, in logarithms, is a candidate too: each
+        end fits its own rows. The better candidate is kept, unless it is worse than the last round
+        beyond chance.
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
-        :param deadline: a value of `time.perf_counter` after which no iteration begins.
+        :param deadline: no iteration begins after this value of `time.perf_counter`.
         :param show: shows a line after each iteration.
         :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
         :param shift: nats by which shown values are less, for data in other units.
@@ -239,21 +227,19 @@ class NeighbourRounds:
 
     @property
     def draws_fresh_rows(self) -> bool:
-        """Whether a further round sees other rows than the last one."""
+        """True if a further round sees other rows than the last one."""
         return len(self.others) > self.rows
 
     @staticmethod
     def wants_fine(spread: float) -> bool:
-        """Whether variances are so wide that a round with more neighbours pays."""
+        """True if variances are so wide that a round with more neighbours pays."""
         return spread < _TOO_WIDE
 
     def calibrate(self) -> Calibration:
-        """Multiply variances of kernel and noise by the spread of the leave-one-out errors, with
-        the neighbours of predictions.
+        """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
-        Predictive variances are then right on average, and means do not move (Allison et al. 2023).
-        The spread is shrunk towards 1 by what chance explains of it. Left out where the kernel or
-        noise has no trainable variance of its own.
+        Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its
+        standard error. Skipped where kernel or noise has no trainable variance.
 
         :return: the judgement before, and whether anything was changed.
         """
@@ -266,16 +252,14 @@ class NeighbourRounds:
         return calibrate(self.model, judged)
 
     def _sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers [B] and weights [B] of round `number`: of C one, of the others their share of
-        the rows that C leaves.
-        """
+        """Row numbers and weights [B] of a round: 1 for C, equal shares of the rest for others."""
         N, C = self._num_data, len(self.certain)
         drawn = self._draw(count - C, number + 1)
         chosen = np.concatenate([self.certain, drawn])
         return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
     def _draw(self, count: int, number: int) -> np.ndarray:
-        """Row numbers, other ones for each `number`, without judging and contradicting rows."""
+        """Row numbers for each `number`, without judging and contradicting rows."""
         rng = np.random.default_rng([self.seed, 1 + number])
         free = np.setdiff1d(self.others, self.certain)
         return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
@@ -301,7 +285,7 @@ class NeighbourRounds:
 
     @property
     def _calibrates(self) -> bool:
-        """Whether `calibrate` can change variances; else scores are with the variances found."""
+        """True if `calibrate` can change variances; else scores use the variances found."""
         return scales_of(self.model) is not None
 
     @property

@@ -14,7 +14,7 @@ from ..result import FitResult
 
 
 class _Units(Protocol):
-    """What a posterior asks of its `Standardized` model."""
+    """The interface of a `Standardized` model for its posterior."""
 
     def encoded(self, Xnew: object) -> tf.Tensor:
         """Inputs [..., N, D] as the model inside sees them."""
@@ -41,7 +41,7 @@ class StandardizedPosterior(tf.Module):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of f at Xnew [..., N, D], as those of `Standardized.predict_f`."""
+        """Moments of f at Xnew [..., N, D], as `Standardized.predict_f`."""
         X = self.model.encoded(Xnew)
         moments = self.inside.predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
         return self.model.in_units(moments, full_cov, full_output_cov)

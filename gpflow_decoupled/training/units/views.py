@@ -23,9 +23,10 @@ Part = TypeVar("Part", bound=tf.Module)
 
 
 class ParameterView(gpflow.Parameter):
-    """A Parameter times a factor, whose value, flag and variable are those of the Parameter.
+    """A Parameter times a factor, sharing value, flag and variable with the Parameter.
 
-    Assigning to it, or setting its flag by `gpflow.set_trainable`, acts on what trains.
+    Assigning to it, or setting its flag by `gpflow.set_trainable`, acts on the Parameter that
+    trains.
 
     :param inside: the Parameter that trains.
     :param factor: positive; a scalar `inside` and a factor [D] make a view [D], to which D equal
@@ -105,13 +106,13 @@ class ParameterView(gpflow.Parameter):
 
 
 def view_of(part: Part, attributes: Mapping[str, object]) -> Part:
-    """A kernel or likelihood that shares everything with `part` but some attributes.
+    """A kernel or likelihood that shares everything with `part` except some attributes.
 
     It refuses to have attributes replaced, which would not reach `part`; deep copies are plain
     ones, independent of it.
 
     :param part: stays unchanged.
-    :param attributes: by name, in place of those of `part`.
+    :param attributes: by name, replacing the attributes of `part`.
     """
     # not by setattr: the lists by which TensorFlow tracks variables are shared with `part`
     kind: Any = type(part)
