@@ -71,26 +71,26 @@ every 20 steps and at the end | `optimizer` |
     | `FactorGraph` | `MeanFieldCVI` | |
 
     Only trainable Parameters move; if only q is trainable, the Lagrangian and the ascent run once,
-    to their end. A warning before the first step says if data and model are on different scales.
+    to their end.
 
-    :param model: is trained in place.
-    :param data: (X [N, D], Y [N, P]), also on disk (`numpy.memmap`, or another array with a shape,
-        a dtype and slices); a `tf.data.Dataset` of such batches, which is repeated; or a function
-        without arguments that returns an iterator of batches, called per pass. The last two need
-        the model's `num_data`. With several workers, a function of `tf.distribute.InputContext`
-        that returns a worker's dataset. None for a model that owns its data. In original units for
-        a `Standardized` model; None is then the data it was built from.
+    :param model: trained in place.
+    :param data: (X [N, D], Y [N, P]), also on disk (`numpy.memmap`, or arrays with a shape, a dtype
+        and slices); a `tf.data.Dataset` of such batches, repeated; or a function without arguments
+        that returns an iterator of batches, called per pass. Streams need the model's `num_data`;
+        with several workers, use a function of `tf.distribute.InputContext` that returns a worker's
+        dataset. None for a model that owns its data. A `Standardized` model takes data in original
+        units; None uses the data it was built from.
     :param steps: number of steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps, without compilation and evaluations.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
-    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or 2 B /
-        (B + R) with batches of B rows if less, R the larger of 3,000 and 10 M up to 3 N; 0.5 for
-        sites, 1 for messages. None leaves q(u) to `optimizer` (the default with GPflow's
+    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or less
+        on small batches: 2 B / (B + R) with B rows, R the larger of 3,000 and 10 M up to 3 N; 0.5
+        for sites, 1 for messages. None leaves q(u) to `optimizer` (the default with GPflow's
         `MultiClass`), and sites and multipliers unchanged.
     :param hold: fixed part of q while kernel and inducing points move. "sites" needs fewer steps
         than "whitened" (mean and root, as in GPflow), which are longer by 15 % with 300 points, by
-        half with 1,000. "auto" holds sites where a batch has at least 2 L M rows for L latents of M
+        half with 1,000. "auto" holds sites if a batch has at least 2 L M rows for L latents of M
         points, or is all data. For a `CVIGP`, "sites" or the "moments" of q(f); for an `LCLGP`,
         "sites" or "multipliers".
     :param negative_precision: "damp" (the default), "clip" or "raise", see
@@ -102,19 +102,19 @@ every 20 steps and at the end | `optimizer` |
         size. For `gamma="data"`, "conjugate_gradients" (the default there), a `ConjugateGradients`
         or a `StochasticDualDescent`; the first 70 % of such a run train on beta alone.
     :param learning_rate: of `optimizer`; 0.03 for Adam.
-    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; Adam if not given. "lbfgs",
+    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs",
         for Gaussian noise and arrays with N M up to 30 million, climbs the bound at the best q(u)
-        on all rows after a quarter of the run by Adam. That counts as one step, of N M^2 per
-        evaluation and 7 N M numbers of memory. A `CVIGP` with
-        Gaussian noise climbs the evidence from the start, in one step of at most `steps`
-        evaluations of 4/3 N^3 each; `build` chooses that unless an option asks for steps.
+        on all rows after a quarter of the run by Adam, as one step of N M^2 per evaluation and 7 N
+        M numbers of memory. A `CVIGP` with Gaussian noise climbs the evidence from the start, in
+        one step of at most `steps` evaluations of 4/3 N^3 each; `build` chooses that unless an
+        option asks for steps.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.
     :param checkpoint: a folder, where the state is saved every 500 steps and a run resumes; or a
         `Checkpoints`.
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
-    :param seed: fixes shuffling and subsampling; 0 if not given. `MonteCarlo` has a seed too, and
+    :param seed: of shuffling and subsampling, by default 0. `MonteCarlo` has a seed too;
         likelihoods that sample (`Softmax`) need `tf.random.set_seed`.
     :param initialize: "auto" first fits kernel, noise and mean function to the data, see
         `training.initialize`, for a `Gaussian` likelihood and arrays; a tenth of `seconds` at most.
