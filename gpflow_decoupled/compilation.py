@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Compiled", "rarely", "traced_for_xla"]
 
+import functools
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
@@ -28,8 +29,8 @@ class Compiled(Generic[Arguments, Result]):
     # statement while tracing; the function is then traced again with AutoGraph.
 
     def __init__(self, function: Callable[Arguments, Result], **options: object) -> None:
-        self._function, self._options = function, options
-        self._graph = tf.function(function, autograph=False, **options)
+        self._function, self._options = _counted_alone(function), options
+        self._graph = tf.function(self._function, autograph=False, **options)
         self._may_need_autograph = True
         self._bound: tuple[list, tf.types.experimental.ConcreteFunction] | None = None
 
@@ -74,6 +75,15 @@ class Compiled(Generic[Arguments, Result]):
         return outcome
 
 
+def _counted_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The same function with its own count of traces.
+
+    TensorFlow counts by code object, so a method that is traced once for each of five models looks
+    like one function that is retraced five times, and it warns. A partial has no code object.
+    """
+    return functools.partial(function)
+
+
 def _kinds_of(tensors: tuple) -> list:
     return [
         (tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None
@@ -90,7 +100,8 @@ def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     # a fifth of a small training step.
     if tf.executing_eagerly() or traced_for_xla():
         return branch
-    return tf.function(branch, autograph=False, experimental_attributes={"_noinline": True})
+    attributes = {"_noinline": True}
+    return tf.function(_counted_alone(branch), autograph=False, experimental_attributes=attributes)
 
 
 def traced_for_xla() -> bool:

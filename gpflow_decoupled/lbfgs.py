@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from .errors import NumericalError
+from .interrupts import raise_swallowed
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """A value and its gradient [n] at a point [n]."""
@@ -159,6 +160,7 @@ class _Watched:
     def after_iteration(self, _: np.ndarray) -> None:
         self.values.append(self.value)
         self.report()
+        raise_swallowed()
         self.stopped = self.stop(self.values)
         if self.stopped:
             raise StopIteration

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
 import weakref
+from collections.abc import Iterator
 
 import gpflow
 import numpy as np
@@ -89,6 +91,54 @@ def test_a_rare_branch_is_one_operation_and_does_the_same() -> None:
         )
         assert float(written) == -1.0
         written.assign(0.0)
+
+
+@pytest.fixture
+def warnings_of_retraces() -> Iterator[list[str]]:
+    """What TensorFlow logs of functions that were traced too often."""
+    found = list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    tf.get_logger().addHandler(handler)
+    yield found
+    tf.get_logger().removeHandler(handler)
+
+
+class Scaled:
+    """A method that is compiled anew for each object, and a branch in it."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.compiled = Compiled(self.of)
+
+    def of(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.cond(x > 0.0, lambda: self.factor * x, rarely(lambda: -x))
+
+
+def test_the_same_method_of_many_objects_is_no_retrace(warnings_of_retraces: list[str]) -> None:
+    for factor in range(8):
+        assert float(Scaled(float(factor)).compiled(tf.constant(2.0))) == 2.0 * factor
+    assert warnings_of_retraces == []
+
+
+def test_a_function_that_is_retraced_is_named(warnings_of_retraces: list[str]) -> None:
+    compiled = Compiled(lambda x: 2.0 * x)
+    for size in range(1, 9):
+        compiled(tf.ones(size))
+    assert compiled.traces == 8
+    assert "triggered tf.function retracing" in warnings_of_retraces[0]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("likelihood", [gl.Poisson, gl.StudentT])
+def test_repeated_fits_warn_of_no_retraces(
+    likelihood: type[gl.Likelihood], warnings_of_retraces: list[str]
+) -> None:
+    X = np.linspace(-1.0, 1.0, 6)[:, None]
+    for _ in range(6):
+        model = gd.models.LCLGP((X, np.round(2.0 + X)), gpflow.kernels.Matern32(), likelihood())
+        gd.fit(model, steps=1, progress=False)
+    assert warnings_of_retraces == []
 
 
 def test_other_errors_arrive_as_they_are() -> None:

@@ -37,7 +37,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"inputs"},
     {"replicas"},
     {"lbfgs"},
-    {"compilation", "errors"},
+    {"compilation", "errors", "interrupts"},
     {"graph_memory"},
     {"summaries", "user_warnings"},
 ]

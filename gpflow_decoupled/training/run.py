@@ -22,6 +22,7 @@ from ..diagnostics import (
     warn_of_quadrature,
 )
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
+from ..interrupts import noted, raise_swallowed
 from ..models import FactorGraph
 from ..optimizers.ascent import INTERRUPTED
 from ..user_warnings import warn_user
@@ -91,7 +92,7 @@ class Run:
             done = self._resume()
             self.totals.seconds += self._begin(done)
             shown = self.options.progress and self.group.is_first
-            with closing(self._line(shown)) as line:
+            with closing(self._line(shown)) as line, noted():
                 return self._train(done, line)
 
     def _line(self, shown: bool) -> ProgressLine:
@@ -101,6 +102,7 @@ class Run:
         try:
             self._prepare(done)
             while (reason := self._reason_to_stop(done)) is None:
+                raise_swallowed()
                 began, before = time.perf_counter(), self.totals.seconds
                 clock = self._clock(done, line)
                 taken = self._turns.take(self._part(clock.share), done, clock, before)
