@@ -1,0 +1,134 @@
+"""GPflow's own tests of models, with models of this package where they build GPflow's.
+
+`python -m campaign.gpflow_suite` runs the tests that the installed GPflow ships, in a process where
+`gpflow.models.SVGP` is a `BasisGP` on a `CoupledBasis` and `gpflow.models.VGP` is a `CVIGP`, and
+prints how many passed among those that built one. More arguments go to pytest, say `-k predict`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Substitution", "main", "where_tests_are"]
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import pytest
+
+from gpflow_decoupled.bases import CoupledBasis
+from gpflow_decoupled.models import CVIGP, BasisGP
+
+FOLDERS = ("models", "posteriors/test_bo_integration.py", "optimizers/test_natural_gradient.py")
+"""Of GPflow's tests, those that build models."""
+OWN = (BasisGP, CVIGP)
+
+
+def where_tests_are() -> Path:
+    """The folder of GPflow's tests in the installed distribution.
+
+    :raises FileNotFoundError: if it ships none.
+    """
+    found = distribution("gpflow")
+    for file in found.files or ():
+        if file.as_posix() == "tests/gpflow/models/test_svgp.py":
+            return Path(str(found.locate_file(file))).parents[1]
+    raise FileNotFoundError(f"GPflow {found.version} ships no tests: install its wheel.")
+
+
+def sparse_model(
+    kernel: Any,
+    likelihood: Any,
+    inducing_variable: Any,
+    *,
+    mean_function: Any = None,
+    num_latent_gps: int = 1,
+    q_diag: bool = False,
+    q_mu: Any = None,
+    q_sqrt: Any = None,
+    whiten: bool = True,
+    num_data: Any = None,
+) -> BasisGP:
+    """A `BasisGP` with the arguments of `gpflow.models.SVGP`."""
+    if q_diag:
+        pytest.skip("q(u) of independent variables is GPflow's alone")
+    basis = CoupledBasis(inducing_variable, num_latent_gps, whiten=whiten, q_mu=q_mu, q_sqrt=q_sqrt)
+    return BasisGP(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+
+
+def full_model(
+    data: Any,
+    kernel: Any,
+    likelihood: Any,
+    mean_function: Any = None,
+    num_latent_gps: int | None = None,
+) -> CVIGP:
+    """A `CVIGP` with the arguments of `gpflow.models.VGP`."""
+    return CVIGP(
+        data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
+    )
+
+
+class Substitution:
+    """A plugin of pytest that substitutes the models, and counts what became of the tests."""
+
+    def __init__(self) -> None:
+        self.built = 0
+        self.outcomes: dict[str, str] = {}
+        self.of_own: set[str] = set()
+
+    def put(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Replace GPflow's constructors, in its packages and before any test is imported."""
+        for name, make in {"SVGP": sparse_model, "VGP": full_model}.items():
+            counted = self._counted(make, name)
+            for module in (gpflow.models, getattr(gpflow.models, name.lower())):
+                monkeypatch.setattr(module, name, counted)
+
+    def _counted(self, make: Any, name: str) -> Any:
+        def built(*arguments: Any, **options: Any) -> Any:
+            self.built += 1
+            return make(*arguments, **options)
+
+        built.__name__ = name
+        return built
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        before = self.built
+        yield
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        given = any(isinstance(value, OWN) for value in parameters.values())
+        if given or self.built > before:
+            self.of_own.add(item.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes[report.nodeid] = report.outcome
+
+    def counts(self) -> dict[str, int]:
+        """How many of the tests that had a model of this package passed, failed, were skipped."""
+        found = [self.outcomes.get(name, "passed") for name in self.of_own]
+        return {kind: found.count(kind) for kind in ("passed", "failed", "skipped")}
+
+
+def main(words: list[str]) -> int:
+    """Run the tests; 1 if any that built a model of this package failed."""
+    folder, plugin = where_tests_are(), Substitution()
+    options = ["-q", "-p", "no:cacheprovider", "-c", str(folder / "none.ini")]
+    options += [f"--rootdir={folder}", "-W", "ignore", "--tb=line", *words]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        plugin.put(patch)
+        pytest.main([*options, *FOLDERS], plugins=[plugin])
+    counts = plugin.counts()
+    print(f"{len(plugin.outcomes)} tests of GPflow {gpflow.__version__}; with our models: {counts}")
+    for name in sorted(plugin.of_own):
+        if plugin.outcomes.get(name) == "failed":
+            print(f"failed: {name}")
+    return int(counts["failed"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
