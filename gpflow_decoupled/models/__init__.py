@@ -10,16 +10,17 @@
 | `NNGP` | exact given the nearest neighbours (Gaussian noise) | `fit` |
 | `AffineIndependentGP` | affine map of independent variables | `fit`; `AffineIndependentAscent` |
 | `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | linear models, by functions | as the result |
+| `GMRF` | prior with a sparse precision times a site per observation | `ConjugateComputation` |
 | `FactorGraph` | independent exponential families | `fit`; `MeanFieldCVI` |
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
 them, as `gpflow.models.VGP`. Read `basis_gp`, `full_gp` and `conjugate` first. Inducing points:
 `decoupled`, `sparse_conjugate`, `dtc`, and `streams` for their updates. All data: `lcl`,
-`affine_independent`, `neighbours`. `linear` (with `linear_parts`) has linear models, `factor_graph`
-with `factors` factor graphs. `checks` validates data, `expectations` and `monte_carlo` compute the
-data term, `residual_bound` a tighter one, `basis_predictions` predictions; `evidence` has an
-interval for the log evidence, `families` errors for the wrong model.
+`affine_independent`, `neighbours`. `linear` (with `linear_parts`) has linear models, `gmrf` sparse
+precisions, `factor_graph` with `factors` factor graphs. `checks` validates data, `expectations` and
+`monte_carlo` compute the data term, `residual_bound` a tighter one, `basis_predictions`
+predictions; `evidence` has an interval for the log evidence, `families` errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP
@@ -31,6 +32,7 @@ from .evidence import Evidence
 from .factor_graph import FactorGraph
 from .factors import Factor, SampledFactor, prior_factor
 from .full_gp import FullGP
+from .gmrf import GMRF
 from .lcl import LCLGP
 from .linear.affine_glm import AffineIndependentGLM
 from .linear.glm import CVIGLM, weights_posterior
@@ -43,9 +45,9 @@ from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
-    "Evidence", "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "LeaveOneOut",
-    "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "StreamMemory",
-    "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
+    "Evidence", "Factor", "FactorGraph", "FullGP", "GMRF", "HDVGP", "LCLGLM", "LCLGP",
+    "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
+    "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

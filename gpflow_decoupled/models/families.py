@@ -13,6 +13,7 @@ from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .dtc import DTC
 from .factor_graph import FactorGraph
+from .gmrf import GMRF
 from .lcl import LCLGP
 from .neighbours import NNGP
 
@@ -50,6 +51,7 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         (NNGP,),
         "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
+    ((GMRF,), "optimizers.ConjugateComputation().run(model)"),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
     ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)"),
 )

@@ -24,12 +24,10 @@ from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
-from ...models import CVIGP
+from ...models import CVIGP, GMRF
 from ...models.families import require_model
 from ...posteriors import mix_outputs
 from ...summaries import settings_line, short_repr
-from ...user_warnings import warn_user
-from ..ascent import INTERRUPTED
 from ..steps import (
     POLICIES,
     StepReport,
@@ -38,14 +36,14 @@ from ..steps import (
     largest_feasible_step,
     step_size_at,
 )
-from .conjugate_result import ConjugateResult
+from .conjugate_result import ConjugateResult, warn_of_steps
+from .field_sites import field_probe
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .site_runs import Probe, run_batches, run_whole, step_failure
 from .site_updates import all_finite, checked_rows, write_sites
 
-_STEPS, _RISE = 200, 1e-3
-"""Most steps of a run, by default, and the rise in nats of the last one that is worth a warning.
-Whoever asks for fewer steps knows that the run may end before the sites have converged."""
+_STEPS = 200
+"""Most steps of a run, by default; a run of fewer does not warn where it ends early."""
 _NEGATIVE = 1e-3
 """A negative variance above this share of the prior's is no round-off, even in float32."""
 
@@ -162,7 +160,7 @@ class ConjugateComputation(tf.Module):
 
     def run(
         self,
-        model: CVIGP,
+        model: CVIGP | GMRF,
         *,
         steps: int = _STEPS,
         tolerance: float = 1e-10,
@@ -175,6 +173,7 @@ class ConjugateComputation(tf.Module):
         minibatches or sampled expectations the bound is not watched: use a step size below 1, or a
         decaying one.
 
+        :param model: for a `GMRF` all data are used, and expectations by quadrature.
         :param steps: most steps, undone ones included. A run of 200 or more on all data warns if it
             ends while the bound rises.
         :param tolerance: stop when the squared distance of a full step is below this share of the
@@ -187,25 +186,36 @@ class ConjugateComputation(tf.Module):
         :raises NumericalError: if the posterior does not exist at the start, a step fails, or the
             kernel is not positive semi-definite.
         """
-        require_model("ConjugateComputation.run", model, CVIGP)
+        require_model("ConjugateComputation.run", model, CVIGP, GMRF)
         check_whole(1, steps=steps)
         if tolerance != 0.0:  # zero: all steps are taken
             check_rate(tolerance=tolerance)
-        if batch_size is None:
+        if isinstance(model, GMRF) and not (batch_size is None and self.samples is None):
+            raise DataError(
+                "A GMRF takes steps on all data with expectations by quadrature: leave out"
+                " batch_size and samples."
+            )
+        if batch_size is None or isinstance(model, GMRF):
             result = run_whole(self, model, steps, tolerance, progress)
         else:
             result = run_batches(self, model, steps, batch_size, progress)
         if batch_size is None and self.samples is None and steps >= _STEPS:
-            _warn_of_steps(result)
-        _check_kernel(model)
-        warn_of_quadrature(model, result.elbo)
+            warn_of_steps(result)
+        if isinstance(model, CVIGP):
+            _check_kernel(model)
+            warn_of_quadrature(model, result.elbo)
         return result
 
-    def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """Return a compiled function (nu, tau [N, L], seed [2]) -> the bound and the next targets.
+    def compiled_probe(
+        self, model: CVIGP | GMRF
+    ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
+        """Return a function (nu, tau [N, L], seed [2]) -> the bound and the next targets; compiled
+        but for a `GMRF`.
 
         The kernel matrix is computed once, here, at the present hyperparameters.
         """
+        if isinstance(model, GMRF):
+            return field_probe(self.targets, model)
         basis = model.basis
         K = basis.prior(model.kernel)
 
@@ -343,19 +353,6 @@ class ConjugateComputation(tf.Module):
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
         return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
-
-
-def _warn_of_steps(result: ConjugateResult) -> None:
-    bounds = result.history["elbo"]
-    if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
-        return
-    rise = float(bounds[-1] - bounds[-2])
-    if rise > _RISE:
-        warn_user(
-            f"The sites have not converged: the last of {result.steps} steps raised the bound by"
-            f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
-            " the optimizer again, which goes on from here, or give it more steps."
-        )
 
 
 def _check_kernel(model: CVIGP) -> None:

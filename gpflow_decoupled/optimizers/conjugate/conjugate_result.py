@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["ConjugateRecorder", "ConjugateResult"]
+__all__ = ["ConjugateRecorder", "ConjugateResult", "warn_of_steps"]
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...user_warnings import warn_user
+from ..ascent import INTERRUPTED
 from ..results import Recorder, RunResult
+
+_RISE = 1e-3
+"""Nats by which the last step of a run has to raise the bound for a warning."""
 
 
 @dataclass(kw_only=True, repr=False)
@@ -62,4 +67,18 @@ class ConjugateRecorder(Recorder):
             reason,
             shortened_steps=self.shortened,
             clipped_sites=self.clipped,
+        )
+
+
+def warn_of_steps(result: ConjugateResult) -> None:
+    """Warn if a run has used up its steps while the bound was still rising."""
+    bounds = result.history["elbo"]
+    if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
+        return
+    rise = float(bounds[-1] - bounds[-2])
+    if rise > _RISE:
+        warn_user(
+            f"The sites have not converged: the last of {result.steps} steps raised the bound by"
+            f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
+            " the optimizer again, which goes on from here, or give it more steps."
         )

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError
 from ...inputs import is_whole
-from ...models import CVIGP
+from ...models import CVIGP, GMRF
 from ...summaries import short_repr
 from ..ascent import ascend, has_fallen, round_off
 from ..steps import StepReport
@@ -47,7 +47,9 @@ class SiteRule(Protocol):
     def step_size_at(self, step: int) -> float:
         """The step size of step 0, 1 and so on."""
 
-    def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
+    def compiled_probe(
+        self, model: CVIGP | GMRF
+    ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """Return nu, tau [N, L], seed [2] -> `Probe`."""
 
     def minimize(
@@ -68,7 +70,7 @@ class _Point(NamedTuple):
 
 
 class _SiteClimber:
-    def __init__(self, rule: SiteRule, model: CVIGP, tolerance: float, bar: tqdm) -> None:
+    def __init__(self, rule: SiteRule, model: CVIGP | GMRF, tolerance: float, bar: tqdm) -> None:
         self.rule, self.model, self.tolerance, self.bar = rule, model, tolerance, bar
         self.record = ConjugateRecorder()
         self.probe = rule.compiled_probe(model)
@@ -110,14 +112,15 @@ class _SiteClimber:
 
 
 def run_whole(
-    rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progress: bool
+    rule: SiteRule, model: CVIGP | GMRF, steps: int, tolerance: float, progress: bool
 ) -> ConjugateResult:
     """Run steps of `rule` on all data, halved where they lower the bound."""
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
     if not start.probe.ok:
-        raise unusable_observation(model, None) or step_failure()
+        cause = unusable_observation(model, None) if isinstance(model, CVIGP) else None
+        raise cause or step_failure()
     end = ascend(climber, start, bar)
     return climber.record.result(end.reason, float(end.now.probe.elbo))
 
