@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST_DEVIATION", "Laplace", "expected_laplace_loss"]
+__all__ = ["LEAST_DEVIATION", "Laplace", "expected_laplace_loss", "log_side"]
 
 import math
 
@@ -65,7 +65,7 @@ class Laplace(ScalarLikelihood):
         scale = tf.convert_to_tensor(self.scale)
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
         t, ratio = tf.abs(Y - Fmu) / sigma, sigma / scale
-        near, far = _log_side(-t, ratio), _log_side(t, ratio)
+        near, far = log_side(-t, ratio), log_side(t, ratio)
         density = tf.reduce_logsumexp(tf.stack([near, far]), axis=0) - tf.math.log(2.0 * scale)
         return tf.reduce_sum(density, axis=-1)
 
@@ -78,7 +78,7 @@ class Laplace(ScalarLikelihood):
         )
 
 
-def _log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
+def log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
     """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast.
 
     Above t = -ratio: -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], without cancellation.

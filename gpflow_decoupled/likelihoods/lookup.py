@@ -15,6 +15,7 @@ from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
 from ..errors import DataError
 from ..expectations.peaked import peaked_rule
 from ..expectations.projections import Site
+from .categorical_logit import CategoricalLogit
 from .labels import check_labels
 from .sites.description import SiteLossBuilder, check_one_latent
 from .sites.logit_site import LOGIT
@@ -26,7 +27,8 @@ from .sites.student_t_site import STUDENT_T
 def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     """Return the expected losses -E log p(y | f) of all labels under a Gaussian f.
 
-    :param likelihood: with one latent function per observation, and a declared loss.
+    :param likelihood: with a declared loss: one latent function per observation, or a
+        `CategoricalLogit`, whose loss is the bound (V33).
     :param Y: labels [N, L].
     :raises DataError: for labels outside of the support, Parameters that are functions of the
         inputs or not positive, and likelihoods without a declared loss.
@@ -37,7 +39,8 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
         loss.value(h, sigma)  # [N, L], nats, at means and standard deviations [N, L]
     """
     labels = site_labels(Y)
-    check_one_latent(likelihood)
+    if not isinstance(likelihood, CategoricalLogit):
+        check_one_latent(likelihood)
     builder = site_description(likelihood).loss
     if builder is None:
         raise DataError(_not_declared(likelihood))

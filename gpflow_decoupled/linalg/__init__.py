@@ -4,8 +4,8 @@ Read `triangular` and `cholesky` (the only factorisation in graphs) first. `whit
 differentiates cheaply through a factor, `gaussians` has divergences and parametrisations, `sites` a
 Gaussian prior times sites, `pivoted` low-rank factors, `woodbury` and `conjugate_gradients`
 solvers, `normal_density` a log density by LAPACK, `neighbours` many small conditionals, `blocks`
-functions of rows. `coupled`, `coupled_roots` and `newton_systems` solve the Newton systems of the
-models.
+functions of rows, `sparse_precision` SciPy's sparse factors. `coupled`, `coupled_roots`,
+`newton_systems` and `class_systems` solve the Newton systems of the models.
 """
 
 from .cholesky import CholeskyFactor, add_jitter, cholesky, diagnose

@@ -30,12 +30,13 @@ class LCLGP(FullGP):
 
     :param data: X [N, D], Y [N, L].
     :param kernel: any GPflow kernel but linear coregionalisation.
-    :param likelihood: one with a site loss, see `likelihoods.site_loss`.
+    :param likelihood: one with a site loss, see `likelihoods.site_loss`: one latent per
+        observation, or `CategoricalLogit` with one per class and Y [N, 1].
     :param mean_function: m_0(x) [N, L]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param form: "function" computes with K [N, N], for any kernel; "weight" with the p weights of a
-        linear kernel; "auto" with the smaller.
-    :raises DataError: for unusable data, or a likelihood without a site loss.
+        linear kernel; "auto" with the smaller. Classes need "function".
+    :raises DataError: for unusable data, a likelihood without a site loss, or classes by weights.
     :raises UnknownOptionError: for another form.
 
     Example::
@@ -71,8 +72,14 @@ class LCLGP(FullGP):
         super().__init__(
             data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
         )
+        couples = self.observation_loss().couples
         if form == "auto":
-            form = _smaller_form(kernel, self.data[0])
+            form = "function" if couples else _smaller_form(kernel, self.data[0])
+        if couples and form == "weight":
+            raise DataError(
+                f"{type(likelihood).__name__} couples the latents of an observation, and"
+                ' form="weight" computes each by itself: use form="function", or CVIGLM.'
+            )
         self.basis = self._make_basis(form)
         self.site_loss()
 

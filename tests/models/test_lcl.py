@@ -207,7 +207,8 @@ def test_what_is_refused(rng):
     with pytest.raises(DataError, match="outside the support of Poisson"):
         LCLGP((X, Y - 0.5), matern(1.0, 1.0), gl.Poisson())
     with pytest.raises(DataError, match="site loss|declare"):
-        LCLGP((X, np.ones((6, 1)) * [0.5] + 0.1 * Y / (1 + Y.max())), matern(1.0, 1.0), gl.Beta())
+        rates = np.ones((6, 1)) * [0.5] + 0.1 * Y / (1 + Y.max())
+        LCLGP((X, rates), matern(1.0, 1.0), gl.Beta(invlink=tf.sigmoid))
     with pytest.raises(DataError, match="Y\\[:, None\\]"):
         LCLGP((X, Y[:, 0]), matern(1.0, 1.0), gl.Poisson())
     with pytest.raises(UnknownOptionError, match="form='both'"):

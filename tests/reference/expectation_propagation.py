@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.integrate import quad
 from scipy.stats import norm
 
 from .conjugate import Sites, log_partition, marginals, no_sites
@@ -23,6 +24,7 @@ __all__ = [
     "Tilted",
     "cavities",
     "integrate",
+    "integrate_with_kink",
     "power_ep",
     "probit_ep",
     "tilted_moments",
@@ -169,3 +171,37 @@ def _probit_evidence(K: Array, labels: Array, sites: Sites, mean: Array, varianc
     evidence = -0.5 * np.linalg.slogdet(total)[1] - 0.5 * mu @ np.linalg.solve(total, mu)
     evidence += np.sum(norm.logcdf(labels * m / np.sqrt(1.0 + v)))
     return float(evidence + 0.5 * np.sum(np.log(v + s)) + np.sum((m - mu) ** 2 / (2.0 * (v + s))))
+
+
+def integrate_with_kink(
+    log_density: Callable[[float], float], kink: float, mean: float, variance: float, width: float
+) -> tuple[float, float, float]:
+    """Log mass, mean and variance of a density with a kink times N(mean, variance), by `quad` on
+    both sides of the kink and of the mode.
+    """
+
+    def log_product(u: float) -> float:
+        normal = -0.5 * (u - mean) ** 2 / variance - 0.5 * np.log(2.0 * np.pi * variance)
+        return log_density(u) + normal
+
+    shift = variance / width
+    modes = [kink, *(u for u in (mean - shift, mean + shift) if (u - kink) * (u - mean) < 0.0)]
+    mode = max(modes, key=log_product)
+    top, reach = log_product(mode), min(np.sqrt(variance), width)
+    steps = np.array([-2000.0, -200.0, -40.0, -10.0, -3.0, 0.0, 3.0, 10.0, 40.0, 200.0, 2000.0])
+    ends = np.unique([*(mode + reach * steps), kink])
+
+    def weight(u: float, power: int) -> float:
+        return float((u - mode) ** power * np.exp(log_product(u) - top))
+
+    pieces = list(zip(ends[:-1], ends[1:]))
+    moments = [
+        sum(quad(weight, *piece, args=(power,), epsrel=1e-12)[0] for piece in pieces)
+        for power in range(3)
+    ]
+    centre = moments[1] / moments[0]
+    return (
+        top + float(np.log(moments[0])),
+        mode + centre,
+        moments[2] / moments[0] - centre**2,
+    )

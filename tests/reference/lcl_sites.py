@@ -16,12 +16,15 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, log_expit
 
 from .grams import Array
+from .likelihoods import tilted_bound
 
 __all__ = [
     "Loss",
     "SiteFunction",
     "bernoulli_logit",
     "bernoulli_probit",
+    "class_bound",
+    "class_loss",
     "dual_objective",
     "exponential",
     "gamma",
@@ -202,3 +205,21 @@ def maximise(
         if previous - value <= 1e-10:
             break
     return float(best[0]), float(best[1]), -float(value)
+
+
+def class_loss(label: int, mean: Array, variance: Array) -> float:
+    """The upper bound (V33) of -E log softmax(f)_label, f_c ~ N(mean_c, variance_c), [C] each."""
+    return tilted_bound(mean, variance) - mean[label]
+
+
+def class_bound(grams: Array, labels: Array, alpha: Array, lam: Array) -> float:
+    """(V10) of C latents with priors N(0, grams [C, N, N]), of labels [N], alpha and lam [N, C]."""
+    means, variances, divergence = np.zeros(alpha.shape), np.zeros(alpha.shape), 0.0
+    for c, K in enumerate(grams):
+        V = np.linalg.inv(np.linalg.inv(K) + np.diag(lam[:, c]))
+        means[:, c], variances[:, c] = -K @ alpha[:, c], np.diag(V)
+        ratio = np.linalg.solve(K, V)
+        fit = alpha[:, c] @ K @ alpha[:, c]
+        divergence += 0.5 * (np.trace(ratio) + fit - len(K) - np.linalg.slogdet(ratio)[1])
+    losses = [class_loss(int(y), m, v) for y, m, v in zip(labels, means, variances)]
+    return -float(np.sum(losses)) - divergence

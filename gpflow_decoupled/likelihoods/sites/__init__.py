@@ -3,7 +3,8 @@
 Read `site_loss.py` (expectations under a Gaussian), `description.py` (`SiteDescription`),
 `laplace_site.py` as an example, and `registry.py` (class of likelihoods -> description). Each
 family is one file (`gaussian_site`, `laplace_site`, `logit_site`, `probit_site`, `student_t_site`,
-`log_linear_site`, `negative_binomial_site`); `quadrature_loss.py` serves likelihoods without closed
+`log_linear_site`, `negative_binomial_site`, `ordinal_site`, `beta_site`; `categorical_site` couples
+the latents of an observation); `quadrature_loss.py` serves likelihoods without closed
 forms, `prior_sites.py` priors of weights.
 
 Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md):

@@ -18,13 +18,16 @@ from ..hinge import Hinge
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
 from ..ordinal import Ordinal
-from ..support import UNIT_INTERVAL, Support, classes
+from ..support import Support, classes
+from .beta_site import beta_sites
+from .categorical_site import categorical_sites
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian_site import GAUSSIAN
 from .laplace_site import HINGE, LAPLACE
 from .log_linear_site import exponential_sites, gamma_sites, poisson_sites
 from .logit_site import logit_sites
 from .negative_binomial_site import NEGATIVE_BINOMIAL
+from .ordinal_site import ordinal_sites
 from .probit_site import PROBIT, bernoulli_sites
 from .student_t_site import STUDENT_T
 
@@ -40,17 +43,17 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Poisson: poisson_sites,
     gl.Exponential: exponential_sites,
     gl.Gamma: gamma_sites,
-    gl.Beta: lambda _: SiteDescription(support=UNIT_INTERVAL),
+    gl.Beta: beta_sites,
     gl.Ordinal: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_bins))),
     gl.MultiClass: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     BernoulliLogit: logit_sites,
     BernoulliProbit: lambda _: PROBIT,
-    CategoricalLogit: lambda likelihood: SiteDescription(support=classes(likelihood.num_classes)),
+    CategoricalLogit: categorical_sites,
     Hinge: lambda _: HINGE,
     Laplace: lambda _: LAPLACE,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
-    Ordinal: lambda likelihood: SiteDescription(support=classes(likelihood.num_bins)),
+    Ordinal: ordinal_sites,
 }
 
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.likelihoods.utils import inv_probit
 
-from ...likelihoods import BernoulliProbit
+from ...likelihoods import BernoulliProbit, Laplace
+from ...likelihoods.laplace import log_side
 from ...likelihoods.sites.probit_site import JITTER
 from ...special.normal import inverse_mills, log_normal_cdf
 from .densities import Densities
@@ -25,6 +26,8 @@ _REACH = 200.0
 _NEGLIGIBLE = 45.0
 """Nats below the largest weight at which a node no longer matters."""
 _ZOOMS = 2  # times that the nodes close in on the mass
+_TAIL = 100.0
+"""Beyond, the variance of a Gaussian's tail is three terms of its series, to 5e-10 of itself."""
 _FAR = -1e3
 """Below, phi / Phi is replaced by its expansion."""
 
@@ -41,8 +44,10 @@ class Tilted(NamedTuple):
 
 
 def has_closed_form(densities: Densities, power: float) -> bool:
-    """True if `tilted` needs no nodes: a probit with power 1."""
+    """True if `tilted` needs no nodes: Laplace noise, and a probit with power 1."""
     likelihood = densities.likelihood
+    if isinstance(likelihood, Laplace):
+        return True
     return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
 
 
@@ -52,6 +57,8 @@ def tilted(
     """Moments for power alpha of the labels and cavities N(mean, variance) of u, [N, L] each."""
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)
+    if isinstance(densities.likelihood, Laplace):
+        return _laplace(densities, densities.likelihood.scale, power, mean, variance)
     plain = _probit(densities, mean, variance)
     return _with_floor(plain) if _has_floor(densities.likelihood) else plain
 
@@ -77,6 +84,36 @@ def _with_floor(plain: Tilted) -> Tilted:
     first = share * plain.first
     second = share * (plain.second + tf.square(plain.first)) - tf.square(first)
     return Tilted(tf.math.log(kept + JITTER), first, second)
+
+
+def _laplace(
+    densities: Densities, scale: tf.Tensor, power: float, mean: tf.Tensor, variance: tf.Tensor
+) -> Tilted:
+    """Two Gaussians, truncated at the label, one for each side of the kink.
+
+    With r the cavity's mean less the label, b the scale divided by the power, and z = r / sqrt v_c,
+    rho = sqrt v_c / b, the sides have mass exp(rho^2 / 2 -+ z rho) Phi(+-z - rho).
+    """
+    deviation, b = tf.sqrt(variance), tf.convert_to_tensor(scale) / power
+    z, rho = (densities.offset + mean - densities.Y) / deviation, deviation / b
+    above, below = log_side(-z, rho), log_side(z, rho)
+    log_mass = tf.reduce_logsumexp(tf.stack([above, below]), axis=0)
+    shares = tf.exp(above - log_mass), tf.exp(below - log_mass)
+    # the slopes of both log masses in z, and of these slopes
+    (up, up_bend), (down, down_bend) = _truncated(z - rho), _truncated(-z - rho)
+    slopes = up - rho, rho - down
+    first = shares[0] * slopes[0] + shares[1] * slopes[1]
+    second = shares[0] * shares[1] * tf.square(slopes[0] - slopes[1])
+    second -= shares[0] * up_bend + shares[1] * down_bend
+    density = power * tf.math.log(2.0 * tf.convert_to_tensor(scale))
+    return Tilted(log_mass - density, first / deviation, second / variance)
+
+
+def _truncated(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """phi / Phi at x, and what a unit Gaussian that is cut off at -x lacks in variance."""
+    r, a = inverse_mills(x), tf.maximum(-x, _TAIL)
+    left = (1.0 - (6.0 - 50.0 / tf.square(a)) / tf.square(a)) / tf.square(a)
+    return r, tf.where(x < -_TAIL, 1.0 - left, r * (r + x))  # which cancels there
 
 
 def _by_quadrature(

@@ -158,6 +158,11 @@ class ConstraintSubset:
                 " and a subset of the observations does not hold them. Use"
                 " LinearlyConstrainedLagrangian, or a Gaussian prior."
             )
+        if model.site_loss().couples:
+            raise DataError(
+                f"{type(model.likelihood).__name__} couples the latents of an observation, and a"
+                " subset takes each by itself. Use LinearlyConstrainedLagrangian."
+            )
         if np.any(np.asarray(model.site_loss().curvature) > 0.0):
             raise DataError(
                 f"{type(model.likelihood).__name__} is not log-concave, so that lambda may have to"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
@@ -146,10 +147,54 @@ def test_a_run_goes_on_when_all_cavities_have_a_variance_again():
     assert np.isfinite(result.evidence_estimate)
 
 
+LABELS, MEANS, VARIANCES = [0.0, 1.0, -3.0, 20.0], [0.1, 0.5, 0.2, 0.0], [0.5, 2.0, 0.01, 30.0]
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("scale", [0.01, 0.3, 5.0])
+def test_moments_under_laplace_noise(scale: float, power: float) -> None:
+    """Near and far from the kink, by integration on both of its sides."""
+    data = np.arange(4.0)[:, None], np.reshape(LABELS, (4, 1))
+    densities = Densities(CVIGP(data, matern(1.0, 1.0), Laplace(scale)), "EP")
+    m, v = (tf.constant(part, tf.float64)[:, None] for part in (MEANS, VARIANCES))
+    found = tilted(densities, power, m, v, 0)
+    mean, variance = m + v * found.first, v + v**2 * found.second
+    for n, (y, m_c, v_c) in enumerate(zip(LABELS, MEANS, VARIANCES)):
+
+        def log_density(u: float, y: float = y) -> float:
+            return power * (-abs(u - y) / scale - np.log(2.0 * scale))
+
+        expected = ep.integrate_with_kink(log_density, y, m_c, v_c, scale / power)
+        np.testing.assert_allclose(
+            [found.log_mass[n, 0], mean[n, 0], variance[n, 0] / expected[2]],
+            [*expected[:2], 1.0],
+            rtol=1e-7,
+            atol=1e-9,
+        )
+
+
+def test_the_evidence_of_far_labels_under_laplace_noise_is_exact() -> None:
+    X, Y = np.array([[0.0], [1e4]]), np.array([[0.7], [-2.0]])
+    result = ExpectationPropagation().run(CVIGP((X, Y), matern(1.3, 1.0), Laplace(0.2)))
+    expected = sum(
+        ep.integrate_with_kink(lambda u, y=y: -abs(u - y) / 0.2 - np.log(0.4), y, 0.0, 1.3, 0.2)[0]
+        for y in Y[:, 0]
+    )
+    assert_allclose(result.evidence_estimate, expected, atol=1e-8)
+
+
+class NarrowLaplace(gpflow.likelihoods.ScalarLikelihood):
+    """Laplace noise of scale 0.01, without its closed forms."""
+
+    def _scalar_log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return -tf.abs(Y - F) / 0.01 - np.log(0.02)
+
+
 @pytest.mark.exhaustive
 def test_too_few_nodes_are_noticed():
-    model = conjugate_model(Laplace(scale=0.01))  # it has a kink
-    with pytest.warns(UserWarning, match=r"tilted moments of Laplace are not accurate.*nodes=80\)"):
+    model = conjugate_model(NarrowLaplace())  # it has a kink
+    match = r"tilted moments of NarrowLaplace are not accurate.*nodes=80\)"
+    with pytest.warns(UserWarning, match=match):
         ExpectationPropagation(nodes=20).run(model, steps=2)
 
 
