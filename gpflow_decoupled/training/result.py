@@ -121,9 +121,9 @@ class FitResult(RunResult):
     """Updates of values that are held fixed between refreshes, see `Schedule`."""
     gap: float | None = None
     """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below
-    its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods, and for
-    mixed outputs, it is the quadratic of the sites before the last step, and this is
-    no distance of the ELBO from its optimum. None where no solve was certified."""
+    its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods it is the
+    quadratic of the sites before the last step, and this is no distance of the ELBO from its
+    optimum. None where no solve was certified."""
     restored_step: int | None = None
     """The step whose Parameters the model has, if the run went back to it: the best evaluation if
     patience ended the run, the last sound bound if the last step spoilt it. `history` stays the

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ConjugateGradients"]
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -24,9 +25,10 @@ class ConjugateGradients(MeanOptimizer):
     The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian
     noise. K is never stored. The gap bounds how far the bound is below its maximum over the mean.
 
-    For other likelihoods, and latents mixed by `LinearCoregionalization`, solves alternate with
-    updates of the sites until a step gains less than `tolerance`; the gap is then the last solve's.
-    Ctrl-C ends a run with its result so far.
+    Gaussian noise of one variance takes one solve, also where a `LinearCoregionalization` mixes the
+    latents. For other likelihoods solves alternate with updates of the sites until a step gains
+    less than `tolerance`; the gap is then the last solve's. Ctrl-C ends a run with its result so
+    far.
 
     :param tolerance: largest gap, in nats.
     :param max_products: limit of a solve, reported if reached.
@@ -60,6 +62,7 @@ class ConjugateGradients(MeanOptimizer):
     certify: bool = True
     preconditioner: str = "auto"
     progress: bool = False
+    mixes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

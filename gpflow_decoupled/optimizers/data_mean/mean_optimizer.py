@@ -33,6 +33,7 @@ from ..ascent import CONVERGED, INTERRUPTED, ascend, has_fallen
 from ..results import Recorder
 from .mean_result import MeanResult
 from .mean_solution import TIME_IS_UP, MeanSolution, Solve
+from .mixed_system import MixedSystem
 from .neighbour_factors import NeighbourFactors, neighbours_pay
 from .row_features import preconditioner_rows
 from .row_posterior import Posterior, posterior_of, sites_of
@@ -55,6 +56,8 @@ class MeanOptimizer(abc.ABC):
     """Compute the gap in full precision; a field of the classes with this choice."""
     preconditioner: str = "points"
     """Also such a field; see `ConjugateGradients`."""
+    mixes: ClassVar[bool] = False
+    """Whether it solves the system of outputs that mix latents, `MixedSystem`."""
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share the work, with the alternative; "" if they can."""
 
@@ -192,6 +195,10 @@ class _Run:
         self._step: tuple[Posterior, _Full] | None = None
         self._share, self._gain = 1.0, np.inf
         X = data[0]
+        self.mixed = isinstance(model.kernel, LinearCoregionalization)
+        one_noise = single_noise_variance(model.likelihood) is not None
+        self.joint = settings.mixes and self.mixed and one_noise
+        """Whether the observations have one system for all latents."""
         low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
         self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
         self.near = _neighbours_of(settings, model, X)
@@ -201,10 +208,8 @@ class _Run:
 
     def solve(self) -> MeanResult:
         """Solve once if the data are the sites, else until the sites converge."""
-        now, kernel = self._start(), self.model.kernel
-        if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(
-            kernel, LinearCoregionalization
-        ):
+        now = self._start()
+        if self.joint or (isinstance(self.model.likelihood, GaussianNoise) and not self.mixed):
             end, reason = self.propose(now, 0, 1.0), CONVERGED
             if not np.isfinite(end.elbo):
                 raise NumericalError(
@@ -270,6 +275,8 @@ class _Run:
         return TIME_IS_UP if self.group.is_over(self.deadline) else ""
 
     def _whole_step(self, now: Posterior) -> _Full:
+        if self.joint:
+            return self._joint_step(now)
         natural, weights, precisions = sites_of(now)
         parts = self.model.kernel, self.mean, self.projections, weights, natural / weights
         factors = () if self.near is None else self.near.factors(weights)
@@ -285,6 +292,18 @@ class _Run:
             else self.projections.precision(precisions, system.size)
         )
         return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
+
+    def _joint_step(self, now: Posterior) -> _Full:
+        system = MixedSystem.of(self.model, self.data, self.mean, self.projections, self.group)
+        c, K_c = system.start(now.a, now.mean)
+        self.products += int(bool(tf.reduce_any(c != 0.0)))
+        found = self._solve(system, c, K_c, deadline=self.deadline, report=self._report)
+        a = system.latents(found.a)
+        K_a = gram_product(self.model.kernel, self.mean.points, None, a, group=self.group)
+        self.products += found.products + 1
+        self.last = found
+        precision = self.projections.precision(sites_of(now)[2], system.size)
+        return _Full(a, K_a, system.inducing_mean(found.a, found.residual), precision)
 
     def _start(self) -> Posterior:
         basis, kernel = self.model.basis, self.model.kernel

@@ -23,9 +23,9 @@ class MeanResult(RunResult):
     gap: float
     """Upper bound of how far the last linear solve is below its maximum over the mean, in nats.
 
-    For Gaussian noise this concerns the ELBO. For other likelihoods and mixed outputs it concerns
-    the quadratic of the last step's sites, and `converged` means that a step gains less than the
-    tolerance. An estimate if not `certified`.
+    For Gaussian noise this concerns the ELBO. For other likelihoods it concerns the quadratic of
+    the last step's sites, and `converged` means that a step gains less than the tolerance. An
+    estimate if not `certified`.
     """
     gaps: list[float]
     """Gaps of the last solve in nats, up to `gap`: per product for conjugate gradients.

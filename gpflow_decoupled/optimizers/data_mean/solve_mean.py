@@ -141,12 +141,15 @@ class _Rounds:
         def precondition(blocks: Blocks) -> Blocks:
             return (self.system.precondition(blocks[0]),)
 
+        def inner(left: Blocks, right: Blocks) -> tf.Tensor:
+            return self.system.inner(left[0], right[0])
+
         now, gap = None, before.gap
         try:
-            now = begin(precondition, (before.residual,), _inner)
+            now = begin(precondition, (before.residual,), inner)
             while gap > _SHARE * self.tolerance and not self._is_over():
                 began = time.perf_counter()
-                now = advance(now, apply, precondition, _inner)
+                now = advance(now, apply, precondition, inner)
                 self.products += 1
                 self._left = (time.perf_counter() - began) * (
                     1.0 + self.certified * _relative_cost(before.a.dtype, dtype)
@@ -256,8 +259,3 @@ def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
 def _sum_of_lengths(gap: float, drift: float) -> float:
     """Bound of the gap of a sum of two residuals, by the triangle inequality."""
     return (math.sqrt(max(gap, 0.0)) + math.sqrt(max(drift, 0.0))) ** 2
-
-
-def _inner(residual: Blocks, direction: Blocks) -> tf.Tensor:
-    """Inner products [1, L] of columns, one system per latent."""
-    return tf.reduce_sum(residual[0] * direction[0], axis=0, keepdims=True)

@@ -93,6 +93,10 @@ class MeanSystem:
         back = tf.linalg.triangular_solve(self.chol, half, adjoint=True)
         return scaled - self.weights * self.projections.transposed(_columns(back))
 
+    def inner(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        """Inner products [1, L S] of the columns, each of a system by itself."""
+        return tf.reduce_sum(left * right, axis=0, keepdims=True)
+
     def gap(self, residual: tf.Tensor) -> float:
         """Return 1/2 r^T (Q + D)^-1 r in nats, summed over latents, by the first worker; N R L S.
 
@@ -149,7 +153,7 @@ class MeanSystem:
         count = len(self.target)
         rows = np.linspace(0, count - 1, min(count, _ROUNDED_ROWS)).astype(int)
         points = data_points(tf.gather(self.mean.inputs, rows), self.mean.shared)
-        root = tf.sqrt(tf.gather(self.weights, rows)[:, :: self.draws])
+        root = tf.sqrt(tf.gather(self._latent_weights(), rows))
         vector = tf.random.stateless_normal(root.shape, tf.zeros([2], tf.int32), dtype=root.dtype)
         for _ in range(_ROUNDING_STEPS):
             scaled = root * tf.math.divide_no_nan(vector, tf.norm(vector, axis=0))
@@ -160,6 +164,10 @@ class MeanSystem:
             vector = root * (low - full)
         size = float(tf.reduce_max(tf.norm(vector, axis=0)))
         return self.group.first(size * np.sqrt(count / len(rows)))
+
+    def _latent_weights(self) -> tf.Tensor:
+        """Weights [N, L], a column for each latent."""
+        return self.weights[:, :: self.draws]
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """W r [N, L S], and L_R^-1 A W r [L, R, S], whose first M rows are L^-1 A W r of beta."""

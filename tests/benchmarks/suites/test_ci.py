@@ -337,7 +337,7 @@ def test_affine(results: Path) -> None:
 def test_evidence(results: Path) -> None:
     """Lower bounds are below the exact evidence and in their order, certain upper ones above."""
     content, text = load(results, "evidence")
-    short = {row["bound"]: row["short"] for row in content["results"]}
+    short = {row["bound"]: row["short"] for row in content["results"] if row["part"] == "bounds"}
     upper = short.pop("interval, 5 neighbours: certain upper")
     del short["interval, 5 neighbours: estimated upper"]
     assert min(short.values()) > -1e-8 > upper and len(short) == 8
@@ -346,6 +346,9 @@ def test_evidence(results: Path) -> None:
         assert short[names[0]] < short[names[1]] < short[names[2]]
     assert short["CGLB, exact mean"] < short["CGLB, collapsed"]
     assert "## Nats per row short of the evidence" in text
+    solves = [row for row in content["results"] if row["part"] == "solves"]
+    assert {row["preconditioner"] for row in solves} == {"points", "neighbours"}
+    assert max(row["gap"] for row in solves) <= 0.1
 
 
 def test_sparse(results: Path) -> None:

@@ -151,16 +151,51 @@ def test_the_end_is_that_of_newton_steps_on_stored_mean_points(name: str) -> Non
     assert_allclose(model.predict_f(X[:5])[0], stored.predict_f(X[:5])[0], atol=5e-3)
 
 
-@pytest.mark.exhaustive
-def test_mixed_outputs_take_several_solves_also_for_gaussian_noise() -> None:
-    W = np.array([[1.0, -0.4], [0.3, 0.8], [0.5, 0.5]])
-    kernel = LinearCoregionalization([matern(1.3, 0.8), matern(0.6, 1.4)], W)
+MIXING = np.array([[1.0, -0.4], [0.3, 0.8], [0.5, 0.5]])
+
+
+def _mixed() -> tuple[Any, np.ndarray]:
+    """A model of three outputs that mix two latents, and observations."""
+    kernel = LinearCoregionalization([matern(1.3, 0.8), matern(0.6, 1.4)], MIXING)
     observed = np.hstack([Y, Y[:, :1] - Y[:, 1:]])
-    model = model_of(gl.Gaussian(0.5), kernel=kernel, latents=2, mean_function=None)
-    result = ConjugateGradients(tolerance=1e-6, max_steps=80).run(model, (X, observed))
-    assert result.converged and result.steps > 2
+    return model_of(gl.Gaussian(0.5), kernel=kernel, latents=2, mean_function=None), observed
+
+
+def _exact_outputs(model: Any, observed: np.ndarray) -> np.ndarray:
+    """The posterior mean of f at X [N, P], from the dense covariance of all outputs."""
+    parts = zip(model.kernel.latent_kernels, MIXING.T)
+    K = sum(np.kron(np.outer(w, w), kernel(X).numpy()) for kernel, w in parts)
+    noise = float(model.likelihood.variance.numpy())
+    y = observed.T.reshape(-1)
+    return (K @ np.linalg.solve(K + noise * np.eye(len(y)), y)).reshape(observed.T.shape).T
+
+
+def test_mixed_outputs_with_gaussian_noise_take_one_solve_to_the_exact_mean() -> None:
+    model, observed = _mixed()
+    result = ConjugateGradients(tolerance=1e-8).run(model, (X, observed))
+    assert result.converged and result.steps == 1 and result.gap < 1e-8
+    assert_allclose(model.predict_f(X)[0], _exact_outputs(model, observed), atol=1e-4)
     for gradient in _slopes(model, (X, observed)):
         assert np.abs(gradient).max() < 1e-2
+    again = ConjugateGradients(tolerance=1e-6).run(model, (X, observed))
+    assert again.products <= 4 and again.elbo == pytest.approx(result.elbo, abs=1e-6)
+
+
+def test_the_gap_of_mixed_outputs_bounds_what_the_solve_left() -> None:
+    model, observed = _mixed()
+    best = ConjugateGradients(tolerance=1e-8).run(model, (X, observed)).elbo
+    rough, _ = _mixed()
+    found = ConjugateGradients(tolerance=5.0, rank=4).run(rough, (X, observed))
+    assert 0.0 < best - found.elbo < found.gap
+
+
+@pytest.mark.exhaustive
+def test_mixed_labels_take_several_solves() -> None:
+    model, observed = _mixed()
+    labels = (observed > 0.3).astype(float)
+    model = model_of(gl.Bernoulli(), kernel=model.kernel, latents=2, mean_function=None)
+    result = ConjugateGradients(tolerance=1e-6, max_steps=80).run(model, (X, labels))
+    assert result.converged and result.steps > 2
 
 
 @pytest.mark.exhaustive
