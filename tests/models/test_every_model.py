@@ -1,0 +1,84 @@
+"""Every model answers every verb of prediction: no marker leaves a row of this table out of the
+short run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled import models
+from tests.models.builders import MODELS as BASIS_MODELS
+from tests.models.builders import X, build
+
+NOISE = 0.3
+Y = np.sin(3.0 * X[:, :1])
+
+
+def _kernel() -> gpflow.kernels.Kernel:
+    return gpflow.kernels.Matern52(1.3, 0.8)
+
+
+def _gaussian() -> gpflow.likelihoods.Likelihood:
+    return gpflow.likelihoods.Gaussian(NOISE)
+
+
+def _on_data(kind: Callable[..., Any]) -> Callable[[], Any]:
+    return lambda: kind((X, Y), _kernel(), _gaussian())
+
+
+def _basis_model(name: str) -> Callable[[], Any]:
+    def make() -> Any:
+        model, _ = build(name)
+        model.likelihood.variance.assign(NOISE)
+        return model
+
+    return make
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    **{name: _basis_model(name) for name in BASIS_MODELS},
+    "CVIGP": _on_data(models.CVIGP),
+    "LCLGP": _on_data(models.LCLGP),
+    "AffineIndependentGP": _on_data(functools.partial(models.AffineIndependentGP, base="normal")),
+    "NNGP": lambda: models.NNGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
+    "SparseCVIGP": lambda: models.SparseCVIGP(_kernel(), _gaussian(), X[:3]),
+    "DTC": lambda: models.DTC((X, Y), _kernel(), X[:3], noise_variance=NOISE),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_verb(name: str, rng: np.random.Generator) -> None:
+    """Predictions of y and its density are those of f with the noise; q is Gaussian here."""
+    model = MODELS[name]()
+    Xnew = rng.normal(size=(3, X.shape[1]))
+    mean, variance = model.predict_f(Xnew)
+    Ynew = rng.normal(size=mean.shape)
+    for left, right in zip(model.posterior().predict_f(Xnew), (mean, variance)):
+        assert_allclose(left, right, rtol=1e-5)
+    y_mean, y_variance = model.predict_y(Xnew)
+    assert_allclose(y_mean, mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(y_variance, variance + NOISE, rtol=1e-5)
+    density = -0.5 * (np.log(2 * np.pi * y_variance) + (Ynew - y_mean) ** 2 / y_variance)
+    found = model.predict_log_density((Xnew, Ynew))
+    assert_allclose(found, np.sum(density, axis=1), rtol=1e-5, atol=1e-9)
+    samples = model.predict_f_samples(Xnew, 4)
+    assert samples.shape == (4, *mean.shape) and np.all(np.isfinite(samples))
+
+
+def test_no_model_is_left_out() -> None:
+    public = [getattr(gd.models, name) for name in gd.models.__all__]
+    kinds = [
+        one for one in public if isinstance(one, type) and issubclass(one, gpflow.models.GPModel)
+    ]
+    made = [type(make()) for make in MODELS.values()]
+    assert {kind.__name__ for kind in kinds} - {kind.__name__ for kind in made} == {"FullGP"}, (
+        "FullGP is the base of three"
+    )
