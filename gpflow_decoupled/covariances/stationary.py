@@ -28,10 +28,8 @@ def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) ->
 def stationary_gram_product(
     kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None, a: tf.Tensor
 ) -> tf.Tensor | None:
-    """k(Z, X) a [M, 1] for Z [M, D], X [N, D] (None: Z), a [N, 1]; None without a profile.
-
-    Takes four fifths of the time of `stationary_gram` and a product, gradient included.
-    """
+    """k(Z, X) a [M, 1] for Z [M, D], X [N, D] (None: Z), a [N, 1]; None without a profile."""
+    # Takes four fifths of the time of `stationary_gram` and a product, gradient included.
     profile = PROFILES.get(type(kernel))
     return (
         None

@@ -36,13 +36,12 @@ _INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
 def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None) -> None:
     """Warn if expected log densities in the bound of a run are not accurate at its q(f).
 
-    At most 2048 observations are checked. Skips models without `moments`, likelihoods with more
-    than two latents per observation except `MultiClass`, estimates from draws, and non-Gaussian
-    priors of weights.
-
     :param elbo: the bound that the run reports, in nats.
     :param data: X [N, D] and Y [N, P], or some rows, for a model that does not own them.
     """
+    # At most 2048 observations are checked. Skips models without `moments`, likelihoods with more
+    # than two latents per observation except `MultiClass`, estimates from draws, and non-Gaussian
+    # priors of weights.
     if not isinstance(model, CheckedPredictions) or not np.isfinite(elbo):
         return
     observations = getattr(model, "data", data)

@@ -28,13 +28,12 @@ def warn_of_fall(
 ) -> None:
     """Warn if a run ends far below the bound of its start, or of its best steps.
 
-    Estimates must fall by three of their standard deviations more.
-
     :param elbos: of the steps in nats, the first one at the start; `end` the last.
     :param exact: the bounds are exact, not estimates from minibatches or draws.
     :param rising: every step climbs this bound, so that steps in between count.
     :param sampled_rows: the model's `mean_subsample`, if any.
     """
+    # Estimates must fall by three of their standard deviations more.
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return
     # the scatter of estimates, from differences of neighbours: a slow fall is not in them

@@ -32,11 +32,10 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
     """Yield a sentence per misfit of lengthscales and rows X [N, D]: far too short, or far too
     long.
 
-    Only isotropic stationary and constant kernels are judged; of several parts all must be at
-    fault. Cost: distances of at most 50 rows to at most 50,000, and the range of X.
-
     :param num_data: rows of the whole data set, of which X may be a sample.
     """
+    # Only isotropic stationary and constant kernels are judged; of several parts all must be at
+    # fault. Cost: distances of at most 50 rows to at most 50,000, and the range of X.
     leaves = [leaf for leaf in _leaves(kernel) if not isinstance(leaf, Static)]
     if not leaves or not all(isinstance(leaf, IsotropicStationary) for leaf in leaves):
         return

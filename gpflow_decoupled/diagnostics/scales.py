@@ -98,10 +98,8 @@ def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> 
 
 
 def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iterator[str]:
-    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D].
-
-    Labels and counts are not judged. Under heavy tails the median is the typical deviation.
-    """
+    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D]."""
+    # Labels and counts are not judged. Under heavy tails the median is the typical deviation.
     if not has_scale(model.likelihood):
         return
     mean = np.asarray(model.mean_function(X)).astype(np.float64)

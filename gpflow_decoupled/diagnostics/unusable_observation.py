@@ -35,14 +35,13 @@ def unusable_observation(
 ) -> NumericalError | None:
     """Return the error for the first observation whose expected log density is not finite.
 
-    Tries the given moments, the model's q(f), and for some models the prior.
-
     :param data: X [N, D] and Y [N, P], or None for a model that owns them.
     :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
     :param rows: numbers of these rows in the whole data set [N]; counted if None.
     :return: None if all expectations are finite, the moments are not, or the model has no
         `moments`.
     """
+    # Tries the given moments, the model's q(f), and for some models the prior.
     if not isinstance(model, CheckedPredictions):
         return None
     for (X, Y), at_place in _places(model, data, moments):

@@ -11,11 +11,8 @@ _END = 64
 
 
 def where_decayed(value: tf.Tensor, terms: tf.Tensor, otherwise: float) -> tf.Tensor:
-    """Return sums `value` [...] of `terms` [..., K], or `otherwise` if the ends hold over 1e-5 of
-    it.
-
-    Such a sum continues beyond the grid. The limit is 1e-3 in single precision.
-    """
+    """Return sums `value` [...] of `terms` [..., K], or `otherwise` if the ends hold much of it."""
+    # Such a sum continues beyond the grid. The limit is 1e-3 in single precision.
     limit = 1e-5 if terms.dtype == tf.float64 else 1e-3
     size = tf.abs(tf.stop_gradient(terms))
     cells = max(int(terms.shape[-1]) // _END, 1)

@@ -150,10 +150,9 @@ def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
 
 
 def widen(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
-    """Double R, at most six times, until every site has at most 1e-7 of its mass outside; a scalar.
-
-    Polynomial tails need a characteristic function instead. In single precision the limit is 1e-5.
-    """
+    """Double R, at most six times, until every site has at most 1e-7 of its mass outside."""
+    # Polynomial tails need a characteristic function instead. In single precision the limit is
+    # 1e-5.
     limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
 
     def misses(R: tf.Tensor, doublings: tf.Tensor) -> tf.Tensor:

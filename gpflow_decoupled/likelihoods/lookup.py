@@ -94,14 +94,13 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) [N] in nats, by nodes that follow the labels of Student-t noise.
 
-    GPflow's fixed nodes miss a Student-t that is narrow beside q(f), where steps of the sites then
-    stall. Other likelihoods use their `variational_expectations`. Cost for Student-t noise: 128 log
-    densities per observation.
-
     :param likelihood: any likelihood.
     :param X: inputs [N, D]; mean and variance of f are [N, L].
     :param Y: labels [N, P].
     """
+    # GPflow's fixed nodes miss a Student-t that is narrow beside q(f), where steps of the sites
+    # then stall. Other likelihoods use their `variational_expectations`. Cost for Student-t noise:
+    # 128 log densities per observation.
     if site_description(likelihood).loss is not STUDENT_T.loss:
         return likelihood.variational_expectations(X, mean, variance, Y)
     # the root of a variance of zero would have an infinite slope

@@ -47,14 +47,13 @@ def pivoted_cholesky(
 ) -> PivotedCholesky:
     """Factorise a positive semi-definite K [N, N] at low rank, with greedy pivots.
 
-    Columns are read in blocks of candidates, with the same pivots as column by column.
-
     :param diagonal: the diagonal [N] of K.
     :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.
     :param tolerance: stop when the largest residual is at most this; by default 100 machine
         epsilons of the largest diagonal entry.
     :return: pivots, factor, residual. Time N r^2, memory N r.
     """
+    # Columns are read in blocks of candidates, with the same pivots as column by column.
     if rank < 1:
         raise ValueError(f"rank={rank} must be at least 1.")
     residual = np.array(diagonal)

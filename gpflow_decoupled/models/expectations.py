@@ -65,10 +65,9 @@ def sampled_expectations(
 ) -> tf.Tensor:
     """An unbiased estimate of `variational_expectations` [N], differentiable in the moments.
 
-    Draws f = m + sqrt(v) eps give the gradients E l' and E l' eps / (2 sqrt v), (C5), (C6).
-
     :param epsilon: standard normal numbers [S, N, L].
     """
+    # Draws f = m + sqrt(v) eps give the gradients E l' and E l' eps / (2 sqrt v), (C5), (C6).
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
     return tf.reduce_mean(log_densities(model, draws, data), axis=0)

@@ -42,11 +42,9 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 
 
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(x - max x) [..., K] and the maximum over the last axis [...].
-
-    Values are kept above e^-318 (e^-39 in single precision), so products of two stay normal
-    numbers.
-    """
+    """exp(x - max x) [..., K] and the maximum over the last axis [...]."""
+    # Values are kept above e^-318 (e^-39 in single precision), so products of two stay normal
+    # numbers.
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)
     return np.exp(np.maximum(x - top, floor)), top[..., 0]

@@ -51,10 +51,8 @@ class Reading(NamedTuple):
         return float(tf.reduce_sum(tf.square(theta)) + tf.reduce_sum(tf.square(precision)))
 
     def promise(self) -> float:
-        """Gain of a full step in nats: KL[q || target] to second order.
-
-        With S = R R^T and targets starred: 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2.
-        """
+        """Gain of a full step in nats: KL[q || target] to second order."""
+        # With S = R R^T and targets starred: 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2.
         mean, root = self.natural.gaussian()
         theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
         slope = apply_per_latent(root, theta - apply_per_latent(precision, mean), adjoint=True)

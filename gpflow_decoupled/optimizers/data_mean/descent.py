@@ -69,18 +69,17 @@ class _Constants(NamedTuple):
 class DualDescent:
     """Solves linear systems in turn by (D52); a `Solve`.
 
-    Rounds follow until the gap is small, or epochs or time are used up:
-
-    1. A preconditioned conjugate-gradient step settles directions with H about 1, where the descent
-       is slow.
-    2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it grew,
-       the step size is halved and the descent returns to its best average.
-    3. A product in full precision certifies the average.
-
     The result has the highest certified bound. Cost per step: B N D; per round two products with K.
 
     :param step_size: eta in units of the formula above.
     """
+
+    # Rounds follow until the gap is small, or epochs or time are used up:
+    # 1. A preconditioned conjugate-gradient step settles directions with H about 1, where the
+    # descent is slow.
+    # 2. Steps (D52). Each epoch the visited rows estimate 1/2 r^T W r, at least the gap; if it
+    # grew, the step size is halved and the descent returns to its best average.
+    # 3. A product in full precision certifies the average.
 
     tolerance: float
     epochs: int

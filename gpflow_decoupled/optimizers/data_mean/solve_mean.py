@@ -50,13 +50,6 @@ def solve_mean(
 ) -> MeanSolution:
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
-    A round of products in `dtype` ends with one in full precision, which certifies the gap and
-    starts the next round from the highest bound so far. All products have full precision where
-    errors of `dtype` could outweigh the system, and after a round that left most of the gap.
-
-    An interrupt ends a round, followed by the certificate; in that product, it returns the
-    recursion's result. With several workers it is raised.
-
     :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L], if
         known.
     :param tolerance: largest gap, in nats.
@@ -65,6 +58,11 @@ def solve_mean(
     :param certify: False relies on the recursion's residual, and ends after the first round.
     :raises NumericalError: if the gap is not finite: a product has overflowed.
     """
+    # A round of products in `dtype` ends with one in full precision, which certifies the gap and
+    # starts the next round from the highest bound so far. All products have full precision where
+    # errors of `dtype` could outweigh the system, and after a round that left most of the gap.
+    # An interrupt ends a round, followed by the certificate; in that product, it returns the
+    # recursion's result. With several workers it is raised.
     run = _Rounds(system, tolerance, max_products, deadline, report, certify)
     points = [run.begin(start, K_start)]
     full = start.dtype

@@ -54,10 +54,8 @@ class Box(NamedTuple):
 
 
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 if wider.
-
-    By at least 4 machine epsilons, or alpha could be rounded to an end.
-    """
+    """Ends [N, L] of S, the range of f_h, moved inwards by a share of its width (at most 1)."""
+    # By at least 4 machine epsilons, or alpha could be rounded to an end.
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
     distance, epsilon = (
         share * tf.minimum(upper - lower, 1.0),

@@ -49,13 +49,12 @@ def move(
 ) -> Moved:
     """Move the messages to the variables `names` towards the gradients at `now` (C32).
 
-    On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
-    other divided factors count `scale` = N/B times (C19). The step size is halved until all
-    posteriors exist.
-
     :param data: arrays of each factor, [B, ...].
     :param seed: [2], of draws.
     """
+    # On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
+    # other divided factors count `scale` = N/B times (C19). The step size is halved until all
+    # posteriors exist.
     # 1) the natural parameters of q, and the gradient of each factor of these variables
     naturals = graph.naturals(now.messages)
     gradients: Messages = {}

@@ -34,15 +34,14 @@ def steepest_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Step along the gradient d of the scaled coefficients [M, L]; cost N M + M^2.
 
-    In whitened coordinates the gradient is the natural gradient (D41), in diagonal ones the rule
-    (D42). A step of size one overshoots (D43), so it is shortened to the maximum of the local
-    quadratic model along the gradient, |d|^2 / d^T H d. Several replicas send one number.
-
     :param operator: between mean coefficients and the mean at the data.
     :param gradient: d [M, L].
     :param h: dE/dvariance [N, L]; positive entries count as zero.
     :return: the change [M, L], and whether it was shortened, [] bool.
     """
+    # In whitened coordinates the gradient is the natural gradient (D41), in diagonal ones the rule
+    # (D42). A step of size one overshoots (D43), so it is shortened to the maximum of the local
+    # quadratic model along the gradient, |d|^2 / d^T H d. Several replicas send one number.
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
     (of_data,) = replicas.total([tf.reduce_sum(weights * tf.square(operator.to_data(raw)))])

@@ -58,8 +58,9 @@ def fit_stochastic(
 ) -> tuple[Progress, PerDocument, str]:
     """Step (T4) on shuffled minibatches, `max_passes` times through all documents.
 
-    A document's local step starts at its last result. Arguments and result as `fit_batch`.
+    Arguments and result as `fit_batch`.
     """
+    # A document's local step starts at its last result.
     generator, now = np.random.default_rng(settings.seed), begun
     state = now.shared.proportions.start(counts.shape[0], counts.dtype)
     bounds = np.zeros(counts.shape[0])

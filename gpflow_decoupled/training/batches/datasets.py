@@ -19,12 +19,12 @@ from .protocol import Batch, Trackable
 class DatasetBatches:
     """The batches of a `tf.data.Dataset` of (X [B, D], Y [B, P]), in its order, repeated.
 
-    Shuffling and batching are left to the dataset. It is iterated once only: a second iterator
-    would change the order of a shuffled dataset.
-
     :raises DataError: when called, for a dataset without batches, with another number of rows, or
         with an unusable first batch. Later batches that are not finite make the step fail.
     """
+
+    # Shuffling and batching are left to the dataset. It is iterated once only: a second iterator
+    # would change the order of a shuffled dataset.
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
         self.num_data, self.likelihood = num_data, likelihood

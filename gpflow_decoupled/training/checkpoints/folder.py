@@ -32,10 +32,10 @@ _HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 class StateFolder:
     """States by step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the
     record, `place-W-N.*` the place of worker W in its data.
-
-    A state counts once the index, written last, lists it. Files are written beside their place and
-    renamed, so a kill leaves the earlier states.
     """
+
+    # A state counts once the index, written last, lists it. Files are written beside their place
+    # and renamed, so a kill leaves the earlier states.
 
     def __init__(self, path: Path) -> None:
         self.path = path
