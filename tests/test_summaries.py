@@ -272,10 +272,24 @@ def _neighbours() -> gd.models.NNGP:
     return gd.models.NNGP((X, np.sin(X)), gpflow.kernels.Matern52(), num_neighbours=2)
 
 
+def _sites() -> gd.models.NeighbourCVIGP:
+    X = np.linspace(0.0, 1.0, 10)[:, None]
+    labels = (X > 0.5).astype(float)
+    likelihood = gpflow.likelihoods.Bernoulli()
+    return gd.models.NeighbourCVIGP(
+        (X, labels), gpflow.kernels.Matern52(), likelihood, num_neighbours=2
+    )
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_says_its_settings(name: str) -> None:
     assert len(OPTIMIZERS) >= 11
-    needed = {"ConstraintSubset": lambda: 100, "NeighbourRounds": _neighbours}
+    needed = {
+        "ConstraintSubset": lambda: 100,
+        "NeighbourRounds": _neighbours,
+        "SiteRounds": _sites,
+        "SiteSweeps": _sites,
+    }
     line = repr(OPTIMIZERS[name](*(make() for make in [needed.get(name)] if make is not None)))
     assert (
         line.startswith(f"{name}(")

@@ -15,7 +15,7 @@ from .dtc import DTC
 from .factor_graph import FactorGraph
 from .gmrf import GMRF
 from .lcl import LCLGP
-from .neighbours import NNGP
+from .neighbours import NNGP, NeighbourCVIGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
@@ -52,6 +52,10 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
     ((GMRF,), "optimizers.ConjugateComputation().run(model)"),
+    (
+        (NeighbourCVIGP,),
+        "fit(model), or with the hyperparameters fixed optimizers.SiteSweeps(model).run()",
+    ),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
     ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)"),
 )

@@ -19,6 +19,8 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | | | `StochasticDualDescent` |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | sparse, Gaussian noise |
 | `run(number)` | a round on the hyperparameters | `NNGP`: `NeighbourRounds` |
+| | and sites | `NeighbourCVIGP`: `SiteRounds` |
+| `run()` | the sites, by passes over the rows | `NeighbourCVIGP`: `SiteSweeps` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` works inside `tf.function` and does not compute the bound. `run` and `sweep` watch it on
@@ -54,7 +56,7 @@ from .mixture.mixture_ascent import MixtureAscent
 from .mixture.mixture_posterior import MixturePosterior
 from .mixture.mixture_result import MixtureResult
 from .natural_gradient.natural_gradient import NaturalGradient
-from .neighbours import NeighbourRounds
+from .neighbours import NeighbourRounds, SiteRounds, SiteSweeps
 from .steps import StepReport
 
 __all__ = [
@@ -80,6 +82,8 @@ __all__ = [
     "NeighbourRounds",
     "OpperArchambeau",
     "Optimum",
+    "SiteRounds",
+    "SiteSweeps",
     "StepReport",
     "StochasticDualDescent",
     "collapsed_elbo",

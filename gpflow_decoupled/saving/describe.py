@@ -83,7 +83,9 @@ class _Writer:
             ends = [value.start, value.stop, value.step]
             return {"is": "slice", "parts": self._parts(ends, path)}
         if isinstance(value, tuple):
-            kind = {} if type(value) is tuple else {"class": name_of(type(value))}
+            # of a tuple with variables TensorFlow makes a proxy, whose type is no tuple
+            own = value.__class__
+            kind = {} if own is tuple else {"class": name_of(own)}
             return {"is": "tuple", **kind, "parts": self._parts(value, path)}
         if isinstance(value, (set, frozenset)):
             return {"is": type(value).__name__, "parts": self._parts(value, path)}

@@ -1,4 +1,5 @@
-"""Neighbours, one row at a time: conditionals (N1), their likelihood (N2), predictions (N7).
+"""Neighbours, one row at a time: conditionals (N1), their likelihood (N2), predictions (N7),
+cavities and log partition functions of Gaussian sites (N9), (N10).
 
 `K` [N, N] is the covariance of the observations, noise included; y [N] is centred.
 """
@@ -57,3 +58,31 @@ def leave_one_out(K: Array, y: Array) -> tuple[Array, Array]:
     """Means and variances [N] of each observation given all others, from the inverse of K."""
     inverse = np.linalg.inv(K)
     return y - inverse @ y / np.diag(inverse), 1.0 / np.diag(inverse)
+
+
+def cavity(
+    K: Array, sites: tuple[Array, Array], row: int, given: Sequence[int]
+) -> tuple[float, float]:
+    """Mean and variance of f at a row from the sites (nu, lambda) of others, (N9).
+
+    Here K [N, N] is the covariance of f, without noise.
+    """
+    c = list(given)
+    nu, root = sites[0][c], np.sqrt(sites[1][c])
+    K_cc, k = K[np.ix_(c, c)], K[row, c]
+    inner = root[:, None] * np.linalg.inv(np.eye(len(c)) + root[:, None] * K_cc * root) * root
+    return float(k @ (nu - inner @ K_cc @ nu)), float(K[row, row] - k @ inner @ k)
+
+
+def log_partition(
+    K: Array, sites: tuple[Array, Array], neighbours: Sequence[Sequence[int]]
+) -> Array:
+    """The terms [N] of (N10), log int exp(nu f - lambda f^2 / 2) N(f; m_c, v_c) df."""
+    terms = []
+    for row, given in enumerate(neighbours):
+        mean, variance = cavity(K, sites, row, given)
+        nu, precision = sites[0][row], sites[1][row]
+        peak = (nu + mean / variance) ** 2 / (1.0 / variance + precision)
+        log_det = np.log1p(precision * variance)
+        terms.append(-0.5 * log_det + 0.5 * (peak - mean**2 / variance))
+    return np.array(terms)

@@ -51,3 +51,19 @@ def test_predictions_and_leave_one_out_from_all_rows_are_exact():
     for row in range(14):
         others = [k for k in range(14) if k != row]
         assert_allclose(ref.conditional(K, y, row, others), (means[row], variances[row]), rtol=1e-9)
+
+
+def test_sites_are_observations_and_their_log_partition_function_that_of_all_rows():
+    """A site is an observation nu / lambda with noise 1 / lambda."""
+    X, K, y = problem(1)
+    prior = K - 0.1 * np.eye(14)
+    precision = np.random.default_rng(2).uniform(0.1, 4.0, 14)
+    sites = precision * y, precision
+    noisy = prior + np.diag(1.0 / precision)
+    given = [0, 3, 7, 9]
+    mean, variance = ref.conditional(noisy, y, 5, given)
+    expected = (mean, variance - 1.0 / precision[5])
+    assert_allclose(ref.cavity(prior, sites, 5, given), expected, rtol=1e-9)
+    terms = ref.log_partition(prior, sites, ref.earlier(X, range(14), 13))
+    factors = 0.5 * (np.log(2 * np.pi / precision) + precision * y**2)
+    assert_allclose(terms.sum(), log_normal(y, noisy) + factors.sum(), rtol=1e-9)

@@ -29,6 +29,7 @@ from gpflow_decoupled.models import (
     SOLVEGP,
     AffineIndependentGLM,
     AffineIndependentGP,
+    NeighbourCVIGP,
 )  # fmt: skip
 from gpflow_decoupled.optimizers import AffineIndependentAscent, NeighbourRounds
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
@@ -37,6 +38,7 @@ from gpflow_decoupled.training.routes.checks import natural_step
 from gpflow_decoupled.training.routes.inducing import InducingRoute
 from gpflow_decoupled.training.routes.messages import MessagesRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
+from gpflow_decoupled.training.routes.neighbour_sites import NeighbourSitesRoute
 from gpflow_decoupled.training.routes.neighbours import NeighboursRoute
 from gpflow_decoupled.training.routes.registry import ROUTES, route_for
 from gpflow_decoupled.training.routes.sites import SitesRoute
@@ -79,10 +81,14 @@ BUILDERS: dict[type, Callable[[], Any]] = {
     MultipliersRoute: lambda: _counts_model(LCLGP),
     AffineIndependentRoute: lambda: AffineIndependentGP((X, LABELS), _kernel(), BernoulliLogit()),
     NeighboursRoute: lambda: NNGP((X, OUTLIERS), _kernel(), num_neighbours=3),
+    NeighbourSitesRoute: lambda: NeighbourCVIGP(
+        (X, LABELS), _kernel(), BernoulliLogit(), num_neighbours=3
+    ),
     MessagesRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
 }
 """A small model of each family, on which every option that the family takes makes a difference."""
 DATA = {InducingRoute: (X, OUTLIERS)}
+OF_NEIGHBOURS = NeighboursRoute, NeighbourSitesRoute
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "steps": {"steps": 3},
@@ -114,7 +120,7 @@ ROUTE_OPTIONS = [
         route,
         option,
         id=f"{type(route).__name__}, {option}",
-        marks=[pytest.mark.exhaustive] if type(route) is NeighboursRoute else [],
+        marks=[pytest.mark.exhaustive] if isinstance(route, OF_NEIGHBOURS) else [],
     )
     for route in ROUTES
     for option in OPTIONS
@@ -236,8 +242,8 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
     assert changed(), f"{option} is declared, and makes no difference"
 
 
-LONG_RUNS = [route for route in ROUTES if not isinstance(route, NeighboursRoute)]
-"""A run on neighbours has four steps, too few for patience."""
+LONG_RUNS = [route for route in ROUTES if not isinstance(route, OF_NEIGHBOURS)]
+"""A run on neighbours has four to six steps, too few for patience."""
 
 
 @pytest.mark.costly(keep=1)

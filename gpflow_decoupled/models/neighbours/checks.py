@@ -30,8 +30,8 @@ def check_neighbours_likelihood(likelihood: Likelihood) -> None:
     if not isinstance(likelihood, Gaussian):
         raise DataError(
             f"NNGP is for Gaussian noise and the likelihood is {type(likelihood).__name__}; use"
-            " models.ODVGP(kernel, likelihood, Z_mean, Z), or models.CVIGP((X, Y), kernel,"
-            " likelihood) for up to some thousand rows."
+            " models.NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=40), which has sites"
+            " for other likelihoods."
         )
 
 

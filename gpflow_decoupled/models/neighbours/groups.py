@@ -45,7 +45,8 @@ def groups_of(
     X, Y = data
     columns = tuple(range(int(Y.shape[1])))
     kernels = list(kernel.latent_kernels) if isinstance(kernel, MultioutputKernel) else [kernel]
-    missing = np.isnan(Y.numpy())
+    with tf.init_scope():  # Y may be a variable, which has no value inside of a graph
+        missing = np.isnan(Y.numpy())
     if len(kernels) == 1 and not missing.any() and _noise_columns(likelihood, X) == 1:
         return [Group(kernels[0], columns, None)]
     return [

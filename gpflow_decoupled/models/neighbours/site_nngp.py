@@ -1,0 +1,339 @@
+"""A nearest-neighbour GP for any likelihood: Gaussian sites stand for the observations."""
+
+from __future__ import annotations
+
+__all__ = ["NeighbourCVIGP"]
+
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+from gpflow.models import InternalDataTrainingLossMixin
+from gpflow.posteriors import PrecomputeCacheType
+
+from ...errors import ModelError
+from ...inputs import as_array, as_pair, check_finite_entries, float_type
+from ...likelihoods import observation_moments
+from ...likelihoods.labels import index_columns
+from ...linalg.blocks import map_rows
+from ..checks import (
+    CheckedPredictions,
+    as_observations,
+    check_kernel,
+    check_mean_function,
+    check_parts,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    refuse_replicas,
+    warn_of_values,
+)
+from ..expectations import Moments
+from .checks import arrays_of, check_new, check_rows
+from .conditionals import Observations, new_given_neighbours
+from .likelihood import LeaveOneOut
+from .nngp import NNGP
+from .observed import mean_values, residuals_of
+from .posterior import NeighboursPosterior
+
+_LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
+"""Least precision of a site, in units of one over the prior variance: a site that says nothing is
+an observation with that much noise. Below it the covariance of neighbours is round-off."""
+_ENTRIES = 4_000_000
+"""Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
+
+
+class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
+    """A nearest-neighbour GP for any likelihood, by conjugate computation; it owns its data.
+
+    As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times a Gaussian site for each observation
+    and latent function, t_i(f) = exp(nu_i f - lambda_i f^2 / 2). A site is an observation of f with
+    Gaussian noise: the value nu_i / lambda_i, of variance 1 / lambda_i. So given the sites this is
+    an `NNGP` (`gaussian`), and every conditional is local:
+
+        cavity of i:  m_c, v_c = moments of f_i given its nearest other sites               (N9)
+        q(f_i):       v = 1 / (1 / v_c + lambda_i),   mean = v (m_c / v_c + nu_i)
+        log Z_i = log of the integral of t_i(f) N(f; m_c, v_c), c the nearest earlier sites (N10)
+
+    With all rows as neighbours q is that of the `CVIGP` with the same sites.
+
+    :param data: X [N, D], Y [N, P].
+    :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
+    :param likelihood: any whose expectations the package has: closed form, quadrature, or draws.
+    :param num_neighbours: m of the sites and of the likelihood.
+    :param prediction_neighbours: m of predictions; by default the same.
+    :param mean_function: m_0(x) [N, L]; zero if not given.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
+    :param seed: of the random order of the rows.
+    :raises DataError: for unusable data, and kernels that mix latent functions.
+
+    Nothing here is a bound: v_c is above the exact variance at the same sites, and log Z follows an
+    ordering. `fit` trains sites and hyperparameters, `optimizers.neighbours.SiteSweeps` the sites
+    alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once, m^3 / 3 + m^2 D for a prediction and
+    latent. Example::
+
+        likelihood = gpflow.likelihoods.Bernoulli()
+        model = NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=40)
+        gpflow_decoupled.fit(model)
+        probability, _ = model.predict_y(Xnew)
+    """
+
+    route: ClassVar[str] = "neighbour_sites"
+    """Of `fit`."""
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        *,
+        num_neighbours: int,
+        prediction_neighbours: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        refuse_replicas(type(self).__name__)
+        check_parts(kernel, likelihood)
+        X, Y = arrays_of(data, float_type(kernel))
+        latents = num_latent_gps
+        if latents is None and likelihood.latent_dim is None and Y.ndim == 2:
+            if not isinstance(kernel, MultioutputKernel):
+                latents = Y.shape[1] - index_columns(likelihood)
+        latents = infer_num_latent_gps(kernel, likelihood, latents)
+        super().__init__(kernel, likelihood, mean_function, latents)
+        check_new(self, X, Y, None)
+        check_finite_entries(np.asarray(Y, float), "Y")
+        check_kernel(kernel, X.shape[1])
+        check_mean_function(mean_function, X.shape[1], latents)
+        check_values(X, Y, likelihood, kernel, self.mean_function)
+        warn_of_values(X, Y, likelihood)
+        self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
+        self._num_neighbours, self._prediction_neighbours = num_neighbours, prediction_neighbours
+        self._seed = seed
+        self.gaussian = self._without_sites()
+        """The `NNGP` of the sites as observations of f."""
+
+    @property
+    def num_dims(self) -> int:
+        """D of the data."""
+        return self.gaussian.num_dims
+
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Held-out X [N, D] and Y [N, P] as tensors, with their values checked where known."""
+        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        check_shapes_of_data(
+            X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
+        )
+        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
+        if x is not None and y is not None:
+            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
+        return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
+
+    as_tensors = checked
+    """Held-out data have values, so the checks are the same."""
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """N and the numbers of neighbours."""
+        return self.gaussian.sizes
+
+    @property
+    def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """nu and lambda of the sites, [N, L] each."""
+        precision = 1.0 / tf.convert_to_tensor(self.gaussian.likelihood.variance)
+        return precision * self.gaussian.data[1], precision
+
+    def assign_sites(self, rows: tf.Tensor, nu: tf.Tensor, precision: tf.Tensor) -> None:
+        """Set the sites of some rows; safe inside a `tf.function`.
+
+        :param rows: row numbers [B].
+        :param nu: [B, L].
+        :param precision: lambda [B, L], at least zero; raised to 1e-8 of the prior precision.
+        """
+        X = tf.gather(self.data[0], rows)
+        least = _LEAST[precision.dtype] / self.prior_variances(X)
+        precision = tf.maximum(precision, least)
+        places = rows[:, None]
+        self.gaussian.data[1].scatter_nd_update(places, nu / precision)
+        self.gaussian.likelihood.variance.scatter_nd_update(places, 1.0 / precision)
+
+    def neighbours_of(self, rows: np.ndarray) -> tf.Tensor:
+        """The nearest other rows of some rows of the data, at the present kernel: see
+        `NNGP.neighbours_of`.
+        """
+        return self.gaussian.neighbours_of(
+            rows, before=False, num_neighbours=self.gaussian.num_neighbours
+        )
+
+    def cavities(self, rows: tf.Tensor, neighbours: tf.Tensor) -> Moments:
+        """Moments of f at rows of the data given the sites of their neighbours, (N9).
+
+        :param rows: row numbers [B].
+        :param neighbours: row numbers [L, B, m] from `neighbours_of`.
+        :return: mean and variance [B, L], the mean function added. Cost: B L (m^3 / 3 + m^2 D).
+        """
+        X, values = self.data[0], self.gaussian.data[1]
+        residuals = residuals_of(self.mean_function, X, tf.convert_to_tensor(values))
+        noise = tf.convert_to_tensor(self.gaussian.likelihood.variance)
+
+        def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            found = [
+                new_given_neighbours(
+                    group.kernel,
+                    tf.gather(X, rows),
+                    Observations(X, residuals[:, k : k + 1], noise[:, k]).at(near[:, k]),
+                    near[:, k] >= 0,
+                )[:2]
+                for k, group in enumerate(self.gaussian.groups)
+            ]
+            means, variances = zip(*found)
+            return tf.concat(means, axis=1), tf.stack(variances, axis=1)
+
+        size = max(1, _ENTRIES // (int(neighbours.shape[-1]) + 1) ** 2)
+        near = tf.transpose(neighbours, [1, 0, 2])
+        rows = tf.cast(rows, tf.int32)
+        mean, variance = map_rows(of_block, (rows, near), size, (X.dtype, X.dtype))
+        prior = mean_values(self.mean_function, tf.gather(X, rows), self.num_latent_gps)
+        return Moments(mean + prior, variance)
+
+    def at_sites(self, cavity: Moments, rows: tf.Tensor) -> Moments:
+        """Moments of q(f) at rows [B] of the data, cavities times sites, [B, L] each."""
+        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        shrunk = 1.0 / (1.0 + precision * cavity.variance)
+        return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)
+
+    def moments(self, data: RegressionData | None = None) -> Moments:
+        """Mean and variance of f under q at X [N, D], or at the data of the model, [N, L] each."""
+        if data is not None:
+            return super().moments(data)
+        rows = np.arange(int(self.data[0].shape[0]))
+        places = tf.constant(rows, tf.int32)
+        return self.at_sites(self.cavities(places, self.neighbours_of(rows)), places)
+
+    def log_partition(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
+        """The terms of (N10) for some rows given earlier ones, [B] in nats.
+
+        Their sum over B random rows, times N / B, estimates the log partition function of the
+        sites, and its gradient in the hyperparameters.
+
+        :param rows: row numbers [B].
+        :param neighbours: row numbers [L, B, m] from `gaussian.neighbours_of`.
+        """
+        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        # t_i(f) is a Gaussian density of f times this factor
+        factor = 0.5 * (tf.math.log(2.0 * np.pi / precision) + tf.square(nu) / precision)
+        return self.gaussian.log_likelihood(rows, neighbours) + tf.reduce_sum(factor, axis=1)
+
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """log Z of the sites by neighbours, plus sum_i E_q[log p(y_i | f_i) - log t_i(f_i)], nats.
+
+        With all rows as neighbours it is the ELBO of the `CVIGP` with the same sites; with fewer an
+        estimate, and no bound. Cost: 2 N L (m^3 / 3 + m^2 D), and two searches of all rows.
+        """
+        self._refuse_untouched()
+        rows = tf.range(int(self.data[0].shape[0]))
+        with tf.init_scope():
+            numbers = np.arange(int(self.data[0].shape[0]))
+            around, earlier = self.neighbours_of(numbers), self.gaussian.neighbours_of(numbers)
+        q = self.at_sites(self.cavities(rows, around), rows)
+        nu, precision = self.sites
+        sites = nu * q.mean - 0.5 * precision * (tf.square(q.mean) + q.variance)
+        expected = self.expected_log_densities(q)
+        return tf.reduce_sum(self.log_partition(rows, earlier) + expected) - tf.reduce_sum(sites)
+
+    def leave_one_out(
+        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+    ) -> LeaveOneOut:
+        """Predict observed rows, each from the sites of its nearest other rows, as they stand.
+
+        The other sites have seen the row a little, through its own: an optimistic score by less
+        than a refit would show, with many rows.
+
+        :param rows: row numbers [B]; all rows if not given.
+        :param num_neighbours: m; by default that of predictions.
+        :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 +
+            m^2 D) and the search.
+        """
+        N = int(self.data[0].shape[0])
+        rows = np.arange(N) if rows is None else check_rows(rows, N)
+        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
+        cavity = self.cavities(tf.constant(rows, tf.int32), near)
+        X, Y = (tf.gather(part, rows) for part in self.data)
+        f_mean, f_variance, _ = cavity
+        mean, variance = observation_moments(self.likelihood, X, f_mean, f_variance)
+        density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
+        return LeaveOneOut(mean.numpy(), variance.numpy(), density.numpy())
+
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D]: see `NNGP.predict_f`."""
+        return self.gaussian.predict_f(self.inputs(Xnew), full_cov, full_output_cov)
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> NeighboursPosterior:
+        """A posterior of f for many predictions: see `NNGP.posterior`."""
+        return self.gaussian.posterior(precompute_cache)
+
+    def update(self, new_data: RegressionData) -> None:
+        """Add observations, whose sites say nothing yet; old sites stay.
+
+        `SiteSweeps(model).run(rows=...)` on the new rows, or `fit`, finds the new sites. Functions
+        compiled before must be compiled again.
+
+        :param new_data: X [N*, D], Y [N*, P].
+        :raises DataError: for unusable data, with nothing changed.
+        """
+        X, Y = arrays_of(new_data, self.float_type)
+        check_new(self, X, Y, self.num_dims)
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
+        new = tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
+        old = self.sites
+        rows = tf.range(tf.shape(self.data[0])[0])
+        self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
+        self.gaussian = self._without_sites()
+        self.assign_sites(rows, *old)
+
+    def _without_sites(self) -> NNGP:
+        """A Gaussian model of f at the data whose observations say nothing yet."""
+        X = self.data[0]
+        # replaced at once, but constant ones would be warned of
+        values = tf.cast(tf.range(tf.shape(X)[0])[:, None] % 2, X.dtype)
+        model = NNGP(
+            (X, tf.repeat(values, self.num_latent_gps, axis=1)),
+            self.kernel,
+            num_neighbours=self._num_neighbours,
+            prediction_neighbours=self._prediction_neighbours,
+            mean_function=self.mean_function,
+            seed=self._seed,
+        )
+        noise = self.prior_variances(X) / _LEAST[X.dtype]
+        model.likelihood.variance = tf.Variable(noise, trainable=False)
+        model.data = X, tf.Variable(tf.zeros_like(noise), trainable=False)
+        return model
+
+    def prior_variances(self, X: tf.Tensor) -> tf.Tensor:
+        """Variances of the latents under the prior at X [N, D], [N, L]."""
+        kernel = self.kernel
+        kernels = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else [kernel]
+        variances = tf.stack([one(X, full_cov=False) for one in kernels], axis=-1)
+        return variances + tf.zeros([self.num_latent_gps], X.dtype)
+
+    def _refuse_untouched(self) -> None:
+        """Raise `ModelError` while no site says anything, whatever the kernel."""
+        with tf.init_scope():
+            touched = np.any(self.gaussian.data[1].numpy())
+        if not touched:
+            raise ModelError(
+                "training_loss of this NeighbourCVIGP is of the prior: no gradient moves its sites,"
+                " and GPflow's optimizers would fit the kernel to no data. Call"
+                " gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.SiteSweeps(model)"
+                ".run() first, after which training_loss is that of the hyperparameters at these"
+                " sites."
+            )

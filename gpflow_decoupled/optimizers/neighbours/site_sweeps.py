@@ -1,0 +1,157 @@
+"""Conjugate computation by neighbours: the sites of a `NeighbourCVIGP`, rows in batches."""
+
+from __future__ import annotations
+
+__all__ = ["SiteSweeps", "SweepReport"]
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...compilation import Compiled
+from ...errors import DataError, NumericalError
+from ...inputs import check_whole
+from ...models import NeighbourCVIGP
+from ...user_warnings import warn_user
+from ..steps import clip_curvature
+
+_BATCH, _BATCHES = 1000, 4
+"""Most rows whose sites move at once, and least batches of a pass: each sees the last one moved."""
+_SWEEPS = 30
+"""Most passes over the rows."""
+
+
+class SweepReport(NamedTuple):
+    """The passes of a run.
+
+    Example::
+
+        print(SiteSweeps(model).run().changes)
+    """
+
+    changes: list[float]
+    """Root mean squared change of the means of q(f) in each pass, in units of its deviations."""
+    converged: bool
+    """Whether the last change was below the tolerance."""
+
+
+class SiteSweeps:
+    """Conjugate-computation VI in which every conditional is local: Khan & Lin 2017 with (N9).
+
+    For a batch of rows, their cavities are computed from the sites of their neighbours. With g and
+    h the derivatives of E_q log p(y | f) in mean and variance of q(f), the sites become
+
+        lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
+
+    Negative precisions, of likelihoods that are not log-concave, become zero.
+
+    :param model: whose sites move; its hyperparameters stay.
+    :param step_size: rho in (0, 1]; halved for good after a pass that changed more than the last.
+    :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
+    :param seed: of the order of the rows.
+    :param compile: False evaluates eagerly.
+    :raises DataError: for a step size or number out of range.
+
+    Cost of a pass: N L (m^3 / 3 + m^2 D); of a run also one search of neighbours. Example::
+
+        SiteSweeps(model).run()
+        mean, variance = model.predict_y(Xnew)
+    """
+
+    def __init__(
+        self,
+        model: NeighbourCVIGP,
+        step_size: float = 1.0,
+        *,
+        batch_size: int | None = None,
+        seed: int = 0,
+        compile: bool = True,
+    ) -> None:
+        if batch_size is None:
+            batch_size = min(_BATCH, -(-int(model.data[0].shape[0]) // _BATCHES))
+        check_whole(1, batch_size=batch_size)
+        check_whole(0, seed=seed)
+        if not 0.0 < step_size <= 1.0:
+            raise DataError(f"step_size={step_size} must be above 0 and at most 1.")
+        self.model, self.step_size, self.batch_size, self.seed = model, step_size, batch_size, seed
+        self._step = Compiled(self._of_batch, reduce_retracing=True) if compile else self._of_batch
+
+    def __repr__(self) -> str:
+        """One line, with the settings."""
+        settings = f"step_size={self.step_size}, batch_size={self.batch_size}, seed={self.seed}"
+        return f"{type(self).__name__}({self.model!r}, {settings})"
+
+    def run(
+        self,
+        sweeps: int = _SWEEPS,
+        *,
+        rows: np.ndarray | None = None,
+        tolerance: float = 1e-3,
+    ) -> SweepReport:
+        """Pass over the rows until the means of q(f) hardly move.
+
+        :param sweeps: most passes.
+        :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
+        :param tolerance: of the last change, in deviations of q(f).
+        :return: the changes. Warns if a run of 30 passes or more has not converged.
+        :raises NumericalError: if the sites become infinite; the last pass is undone.
+        """
+        check_whole(1, sweeps=sweeps)
+        N = int(self.model.data[0].shape[0])
+        rows = np.arange(N) if rows is None else np.asarray(rows)  # checked with the neighbours
+        near = self.model.neighbours_of(rows)
+        rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
+        for _ in range(sweeps):
+            changes.append(self._pass(rows, near, rng, rho))
+            if changes[-1] < tolerance:
+                break
+            if len(changes) > 1 and changes[-1] > changes[-2]:
+                rho *= 0.5
+        converged = changes[-1] < tolerance
+        if not converged and sweeps >= _SWEEPS:
+            warn_user(
+                f"The sites have not converged in {sweeps} passes: the last one moved the means by"
+                f" {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or more sweeps."
+            )
+        return SweepReport(changes, converged)
+
+    def _pass(
+        self, rows: np.ndarray, near: tf.Tensor, rng: np.random.Generator, rho: float
+    ) -> float:
+        """Move all sites once; return the root mean squared change of the means."""
+        gaussian = self.model.gaussian
+        before = gaussian.data[1].numpy(), gaussian.likelihood.variance.numpy()
+        size, total = tf.constant(rho, self.model.float_type), 0.0
+        places = rng.permutation(len(rows))
+        for first in range(0, len(rows), self.batch_size):
+            some = places[first : first + self.batch_size]
+            batch = tf.constant(rows[some], tf.int32)
+            total += float(self._step(batch, tf.gather(near, some, axis=1), size))
+        if not np.isfinite(total):
+            gaussian.data[1].assign(before[0])
+            gaussian.likelihood.variance.assign(before[1])
+            raise NumericalError(
+                "The sites became infinite, and the last pass was undone. Likely fixes: a smaller"
+                " step_size, double precision, standardised inputs.",
+                matrix="k(neighbours, neighbours)",
+            )
+        return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps)))
+
+    def _of_batch(self, rows: tf.Tensor, near: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
+        """Move the sites of rows [B]; return the sum of the squared changes of their means."""
+        model = self.model
+        cavity = model.cavities(rows, near)
+        old = model.at_sites(cavity, rows)
+        data = tuple(tf.gather(part, rows) for part in model.data)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([old.mean, old.variance])
+            expected = model.expected_log_densities(old, data)
+        g, h = tape.gradient(expected, [old.mean, old.variance])
+        h, _ = clip_curvature(h, "clip")
+        nu, precision = (tf.gather(part, rows) for part in model.sites)
+        nu = (1.0 - rho) * nu + rho * (g - 2.0 * h * old.mean)
+        precision = (1.0 - rho) * precision - 2.0 * rho * h
+        model.assign_sites(rows, nu, precision)
+        new = model.at_sites(cavity, rows)
+        return tf.reduce_sum(tf.square(new.mean - old.mean) / old.variance)

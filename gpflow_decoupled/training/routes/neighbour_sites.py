@@ -1,0 +1,53 @@
+"""Nearest-neighbour GPs of any likelihood: one stage, sites and hyperparameters in turn."""
+
+from __future__ import annotations
+
+__all__ = ["NeighbourSitesRoute"]
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...models import NeighbourCVIGP
+from ..batches import ArrayBatches, Data
+from ..options import EVERY, Options
+from ..plan import Part, Plan
+from ..stages.neighbour_sites import MOST_ROUNDS, NeighbourSites
+from .route import ALL_ROWS, Route, rates_of, refuse_data
+
+
+class NeighbourSitesRoute(Route):
+    """`NeighbourCVIGP`."""
+
+    name = "neighbour_sites"
+    models = ("NeighbourCVIGP",)
+    takes = EVERY | {"evaluation", "checkpoint", "seed"}
+    only = ALL_ROWS
+    reasons = {
+        "batch_size": "Climbs draw 3,000 rows, and sites move by batches of 1,000.",
+        "natural_gradient": "Passes over the sites are natural-gradient steps of size one.",
+        "optimizer": "L-BFGS climbs the log partition function of the sites of random rows.",
+        "learning_rate": "L-BFGS has none.",
+        "initialize": "The first turn passes over the sites, in any case.",
+    }
+
+    def options(self, model: NeighbourCVIGP, asked: Mapping[str, Any]) -> Options:
+        """Return the options of the caller; there are no more steps than rounds."""
+        options = super().options(model, asked)
+        return replace(options, steps=options.steps and min(options.steps, MOST_ROUNDS))
+
+    def plan(self, model: NeighbourCVIGP, data: Data, options: Options) -> Plan:
+        """Return the rounds; a step is one of them."""
+        refuse_data(model, data, "model.update(data)")
+        stage = NeighbourSites(model, options.seed, bool(options.compile))
+        batches = ArrayBatches(*model.data, None, options.seed)
+        return Plan(
+            parts=[Part(stage)],
+            batches=batches,
+            rates=rates_of(options, None),
+            bound=lambda X, Y: stage.value.read_value(),
+            matrices=dict,
+            whole=batches.whole,
+            closing=stage.closing,
+            objective="leave-one-out log density",
+        )

@@ -1,0 +1,88 @@
+"""Sites and hyperparameters from neighbours, in turn."""
+
+from __future__ import annotations
+
+__all__ = ["MOST_ROUNDS", "NeighbourSites"]
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from ...models import NeighbourCVIGP
+from ...optimizers.ascent import INTERRUPTED
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.neighbours import SiteRounds
+from ..batches import Trackable
+from .neighbours import DONE
+from .stage import Budget, Clock, Report, Stage, StepOutput
+
+NUM_ROUNDS = 5
+"""After the start. On letter and cover types a sixth gained nothing beyond chance."""
+MOST_ROUNDS = NUM_ROUNDS + 1
+"""With the start."""
+
+
+class NeighbourSites(Stage):
+    """Passes over the sites and climbs of the hyperparameters: `optimizers.SiteRounds`.
+
+    A turn is one round; the first only passes over the sites. Rounds that lower the leave-one-out
+    score beyond chance are undone.
+
+    :param model: whose sites and trainable Parameters move.
+    :param seed: of the rows.
+    :param compile: False evaluates eagerly.
+    """
+
+    def __init__(self, model: NeighbourCVIGP, seed: int, compile: bool = True) -> None:
+        self.model = model
+        self.rounds = SiteRounds(model, seed=seed, compile=compile)
+        self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
+        """The leave-one-out log density of all rows, in nats, from that of the judging ones."""
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Hyperparameters, sites, and the score that they have."""
+        return [*self.rounds.variables, self.rounds.scores, self.value]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The score of the hyperparameters."""
+        return {"scores": self.rounds.scores, "value": self.value}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The numbers of rows and neighbours."""
+        return {"rows": self.rounds.rows, "num_neighbours": self.model.gaussian.num_neighbours}
+
+    def run(self, budget: Budget) -> Report:
+        """Run one round.
+
+        :raises NumericalError: if a density or a site is not finite.
+        """
+        clock, number = budget.clock, budget.first
+        deadline = clock.deadline(budget.until)
+        moves = bool(self.model.gaussian.trainable_variables)
+        if number == 0 or not moves:
+            outcome = self.rounds.start()
+        else:
+            outcome = self.rounds.run(number - 1, deadline, clock.show)
+        per_row = float(np.mean(self.rounds.scores.numpy()))
+        self.value.assign(int(self.model.data[0].shape[0]) * per_row)
+        reason = DONE if number >= NUM_ROUNDS or not moves else ""
+        if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
+            reason = INTERRUPTED
+        elif time.perf_counter() >= deadline:
+            reason = TIME_IS_UP
+        return Report(
+            StepOutput.sound(float(self.value)),
+            reason,
+            converged=reason == DONE,
+            is_long=True,
+            scores={"leave_one_out": float(np.mean(outcome.scores))},
+        )
+
+    def closing(self, clock: Clock) -> Report:
+        """Pass over the sites until they have converged."""
+        self.rounds.sweeps.run()
+        return Report(StepOutput.sound(0.0))

@@ -1,0 +1,165 @@
+"""Sites by neighbours: equal to the dense model with all rows, and every verb with a few."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import Bernoulli, Likelihood, Poisson
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
+from gpflow_decoupled.likelihoods import CategoricalLogit
+from gpflow_decoupled.models import CVIGP, NNGP, NeighbourCVIGP
+from gpflow_decoupled.optimizers import ConjugateComputation, SiteSweeps
+from tests.reference import neighbours as ref
+
+RNG = np.random.default_rng(3)
+N = 40
+X = RNG.normal(size=(N, 2))
+F = np.sin(2.0 * X[:, :1]) + X[:, 1:]
+LABELS = (F + RNG.normal(size=F.shape) > 0.0).astype(float)
+LIKELIHOODS = {
+    "Bernoulli": (Bernoulli, LABELS),
+    "Poisson": (Poisson, RNG.poisson(np.exp(F)).astype(float)),
+    "CategoricalLogit": (lambda: CategoricalLogit(3), np.digitize(F, [-0.7, 0.7]).astype(float)),
+}
+XNEW = RNG.normal(size=(6, 2))
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    return gpflow.kernels.Matern52(variance=1.4, lengthscales=[1.0, 1.5])
+
+
+def model(
+    likelihood: Likelihood | None = None, Y: np.ndarray = LABELS, m: int = 8
+) -> NeighbourCVIGP:
+    likelihood = Bernoulli() if likelihood is None else likelihood
+    return NeighbourCVIGP((X, Y), kernel(), likelihood, num_neighbours=m)
+
+
+def solved() -> NeighbourCVIGP:
+    one = model()
+    SiteSweeps(one, batch_size=13, compile=False).run(8)
+    return one
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_with_all_rows_it_is_the_dense_model(name):
+    make, Y = LIKELIHOODS[name]
+    trend = gpflow.functions.Constant(np.full(1, 0.2))
+    dense = CVIGP((X, Y), kernel(), make(), mean_function=trend)
+    ConjugateComputation().run(dense)
+    ours = NeighbourCVIGP(
+        (X, Y),
+        kernel(),
+        make(),
+        num_neighbours=N - 1,
+        prediction_neighbours=N,
+        mean_function=trend,
+    )
+    report = SiteSweeps(ours, batch_size=13).run(60, tolerance=1e-8)
+    assert report.converged
+    # the jitter, 1e-6 of the prior variance, is noise here and not there
+    assert_allclose(ours.maximum_log_likelihood_objective(), dense.elbo(), atol=1e-4)
+    for of_ours, of_dense in zip(ours.predict_f(XNEW), dense.predict_f(XNEW)):
+        assert_allclose(of_ours, of_dense, atol=1e-4)
+    for of_ours, of_dense in zip(ours.moments()[:2], dense.moments()[:2]):
+        assert_allclose(of_ours, of_dense, atol=1e-4)
+
+
+def test_cavities_and_log_partition_are_those_of_the_reference():
+    ours = solved()
+    rows = np.arange(N)
+    near, before = ours.neighbours_of(rows), ours.gaussian.neighbours_of(rows)
+    K = ours.kernel(X).numpy() + 1e-10 * np.eye(N)
+    sites = tuple(part.numpy()[:, 0] for part in ours.sites)
+    cavity = ours.cavities(tf.constant(rows), near)
+    for row in range(0, N, 7):
+        expected = ref.cavity(K, sites, row, near[0, row].numpy())
+        assert_allclose((cavity.mean[row, 0], cavity.variance[row, 0]), expected, rtol=1e-4)
+    given = [[k for k in these if k >= 0] for these in before[0].numpy()]
+    terms = ours.log_partition(tf.constant(rows), before)
+    assert_allclose(terms, ref.log_partition(K, sites, given), rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_does_not_depend_on_the_others_of_a_call():
+    ours = solved()
+    mean, variance = ours.predict_y(XNEW)
+    for k in range(len(XNEW)):
+        alone = ours.predict_y(XNEW[k : k + 1])
+        assert_allclose((alone[0][0], alone[1][0]), (mean[k], variance[k]), rtol=1e-12)
+
+
+def test_verbs(tmp_path: Path):
+    ours = solved()
+    probability, _ = ours.predict_y(XNEW)
+    assert_allclose(
+        ours.predict_log_density((XNEW, np.ones((6, 1)))), np.log(probability[:, 0]), rtol=1e-9
+    )
+    assert ours.predict_f(XNEW, full_cov=True)[1].shape == (1, 6, 6)
+    assert ours.predict_f_samples(XNEW, 3).shape == (3, 6, 1)
+    assert_allclose(ours.posterior().predict_f(XNEW)[0], ours.predict_f(XNEW)[0], rtol=1e-10)
+    assert_allclose(tf.function(ours.predict_y)(XNEW)[0], probability, rtol=1e-10)
+    gd.save(ours, tmp_path / "model")
+    for other in (copy.deepcopy(ours), gd.load(tmp_path / "model")):
+        assert_allclose(other.predict_y(XNEW)[0], probability, rtol=1e-12)
+    scores = ours.leave_one_out([0, 5, 7])
+    assert scores.log_density.shape == (3,) and np.all(scores.log_density < 0.0)
+    assert repr(ours).startswith("NeighbourCVIGP(Matern52, Bernoulli, N=40, num_neighbours=8")
+
+
+def test_update_adds_rows_whose_sites_say_nothing_until_they_are_found():
+    ours = solved()
+    old, before = ours.sites, ours.predict_f(XNEW)[0].numpy()
+    ours.update((XNEW, np.ones((6, 1))))
+    assert ours.data[0].shape == (N + 6, 2)
+    for kept, was in zip(ours.sites, old):
+        assert_allclose(kept[:N], was, rtol=1e-12)
+    SiteSweeps(ours, compile=False).run(3, rows=np.arange(N, N + 6))
+    assert np.all(ours.predict_f(XNEW)[0] > before)
+
+
+def test_single_precision():
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        data = X.astype(np.float32), LABELS.astype(np.float32)
+        ours = NeighbourCVIGP(data, kernel(), Bernoulli(), num_neighbours=8)
+        SiteSweeps(ours, compile=False).run(5)
+        probability, _ = ours.predict_y(XNEW.astype(np.float32))
+    assert_allclose(probability, solved().predict_y(XNEW)[0], atol=2e-3)
+
+
+def test_bad_input():
+    with pytest.raises(DataError, match=r"Y\[2\] is NaN"):
+        model(Y=np.where(np.arange(N)[:, None] == 2, np.nan, LABELS))
+    with pytest.raises(DataError, match="num_neighbours"):
+        model(m=0)
+    with pytest.raises(DataError, match="mixes latent functions"):
+        mixed = gpflow.kernels.LinearCoregionalization([kernel()], W=np.ones((1, 1)))
+        NeighbourCVIGP((X, LABELS), mixed, Bernoulli(), num_neighbours=3)
+    with pytest.raises(DataError, match="NeighbourCVIGP"):
+        NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=3)
+    with pytest.raises(ModelError, match="SiteSweeps"):
+        model().training_loss()
+    ours = solved()
+    with pytest.raises(DataError):
+        ours.update((XNEW, np.full((6, 1), 2.0)))
+    assert ours.data[0].shape == (N, 2)
+    for options in ({"step_size": 0.0}, {"step_size": 1.5}, {"batch_size": 0}, {"seed": -1}):
+        with pytest.raises(DataError):
+            SiteSweeps(ours, **options)
+
+
+def test_a_pass_that_fails_is_undone():
+    ours = solved()
+    before = [part.numpy() for part in ours.sites]
+    ours.kernel.variance.unconstrained_variable.assign(np.nan)
+    with pytest.raises(NumericalError, match="undone"):
+        SiteSweeps(ours, compile=False).run(1)
+    for part, was in zip(ours.sites, before):
+        assert_allclose(part, was)
