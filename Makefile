@@ -40,7 +40,7 @@ $(CREATED):
 	@touch $@
 
 # pip compiles on one core, compileall on all of them; what it cannot compile are templates
-$(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
+$(INSTALLED): $(CREATED) pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(CONSTRAINTS) \
 	  --editable ".[$(EXTRAS)]"
 	@$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/(tests|substrates)/' "$(VENV)/lib" || true
@@ -98,7 +98,7 @@ campaign: $(INSTALLED) ## try the package at random and count what held, under a
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
-$(DOCS): $(CREATED) setup.py $(CONSTRAINTS)
+$(DOCS): $(CREATED) pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) --editable ".[docs]"
 	@touch $@
 

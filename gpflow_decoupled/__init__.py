@@ -27,7 +27,7 @@ from .certificates import pac_bayes_certificate
 from .saving import load, save
 from .training import Standardized, fit
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "Standardized", "bases", "build", "certificates", "distributions", "errors", "fit", "inducing",
     "likelihoods", "load", "models", "optimizers", "pac_bayes_certificate", "pathwise", "save",

@@ -187,7 +187,7 @@ def test_tab_shows_public_names_alone(name: str) -> None:
 
 def test_version_is_the_same_everywhere() -> None:
     version = gpflow_decoupled.__version__
-    assert f'version="{version}"' in (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert f'\nversion = "{version}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert version in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
