@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from gpflow.models import GPModel
+from scipy.ndimage import gaussian_filter
 
 from ..errors import DataError
 from ..inputs import as_values, check_whole
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_PANELS = 9
+_MOST_DOTS = 400
+"""Observations in a plane; more of them hide the contours, and are drawn as lines of density."""
+_BINS = 24
+"""Of each column, to count observations in a plane: some ten in a bin where there are 5,000."""
 _MARGIN = 0.05
 """Margin on both sides, as a share of the range of the data."""
 _MARKS = {"inducing points beta": ("k", "|", "."), "inducing points": ("k", "|", ".")}
@@ -41,10 +46,10 @@ def plot_posterior(
 
     * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom, mean
       points gamma at the top; dotted lines add Gaussian noise.
-    * Two columns: contours of the mean with the data, and of the standard deviation of f with the
-      points.
+    * Two columns: contours of the mean with the data, or lines of their density if there are more
+      than 400, and of the standard deviation of f with the points.
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with
-      their distance from the slice.
+      their distance from the slice. A line below says how many columns are left out.
 
     Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped to
     it. With several latents per observation only the mean is drawn. Cost: predictions at 200 inputs
@@ -84,6 +89,11 @@ def plot_posterior(
             continue
         _draw_slice(ax, model, shown, column, centre, count)
     _outside_legend(figure, axes.flat[0])
+    if panels < columns:
+        rest = columns - panels
+        figure.supxlabel(
+            f"the first {panels} of {columns} columns; {rest} more are held, not shown"
+        )
     return figure
 
 
@@ -114,11 +124,13 @@ def _draw_slice(
                 alpha=0.25,
                 lw=0,
                 zorder=2,
+                label="0.95 band of f" if output == 0 else None,
             )
         if found.noise is not None:
-            for sign in (-2.0, 2.0):
+            label = "0.95 of observations" if output == 0 else None
+            for sign, named in ((-2.0, label), (2.0, None)):
                 edge = found.centre[:, output] + sign * found.noise[:, output]
-                ax.plot(values, edge, ":", color=colour, lw=1, zorder=2)
+                ax.plot(values, edge, ":", color=colour, lw=1, zorder=2, label=named)
     for label, Z in inducing_sets(model).items():
         colour, mark, _ = _MARKS.get(label, _MEAN_MARKS)
         place = 0.02 if label in _MARKS else 0.98
@@ -169,13 +181,7 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
             first, second, found.centre[:, output].reshape(count, count), levels, cmap="viridis"
         )
         figure.colorbar(filled, ax=ax)
-        size = float(np.clip(3000.0 / len(shown.X), 2.0, 25.0))
-        colours = (
-            {"c": shown.Y[:, output], "cmap": "viridis", "vmin": low, "vmax": high}
-            if paired
-            else {"c": "0.9"}
-        )
-        ax.scatter(*shown.X.T, s=size, edgecolors="k", lw=0.3, label="observations", **colours)
+        _draw_rows(ax, shown.X, shown.Y[:, output] if paired else None, (low, high))
         ax.set_title(found.name + suffix, fontsize="medium")
         filled = other.contourf(
             first,
@@ -203,6 +209,32 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
         ax.set_ylabel(shown.names[1])
     _outside_legend(figure, *axes[0])
     return figure
+
+
+def _draw_rows(
+    ax: Axes, X: np.ndarray, values: np.ndarray | None, limits: tuple[float, float]
+) -> None:
+    """Draw observations in a plane: dots in their colours, or lines of density of many.
+
+    :param values: [N], what the colours stand for; None for dots without.
+    :param limits: values of the first and last colour, as in the contours below.
+    """
+    if len(X) > _MOST_DOTS:
+        counts, *edges = np.histogram2d(*X.T, bins=_BINS)
+        centres = [(edge[1:] + edge[:-1]) / 2.0 for edge in edges]
+        smooth = gaussian_filter(counts, 1.0)
+        levels = np.max(smooth) * np.array([0.1, 0.3, 0.6])
+        ax.contour(*centres, smooth.T, levels, colors="w", linewidths=0.9)
+        ax.plot([], [], color="0.75", lw=0.9, label="density of observations")
+        return
+    low, high = limits
+    size = float(np.clip(3000.0 / len(X), 7.5, 25.0))
+    colours = (
+        {"c": "0.9"}
+        if values is None
+        else {"c": values, "cmap": "viridis", "vmin": low, "vmax": high}
+    )
+    ax.scatter(*X.T, s=size, edgecolors="k", lw=0.3, label="observations", **colours)
 
 
 def _outside_legend(figure: Figure, *axes: Axes) -> None:

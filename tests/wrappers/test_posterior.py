@@ -62,7 +62,8 @@ def test_one_column_is_a_curve_with_a_band_and_the_data() -> None:
     np.testing.assert_allclose(band[:, 1].max(), np.max(mean + 2.0 * np.sqrt(variance)))
     dots = next(part for part in ax.collections if len(part.get_offsets()) == 12).get_offsets()
     np.testing.assert_allclose(dots, np.hstack([X[:, :1], Y]))
-    assert _legend(figure) == {"mean"} and ax.get_legend() is None
+    assert _legend(figure) == {"mean", "0.95 band of f", "0.95 of observations"}
+    assert ax.get_legend() is None
 
 
 @pytest.mark.parametrize("kind", [gpflow.models.GPMC, gpflow.models.SGPMC])
@@ -130,6 +131,25 @@ def test_more_columns_are_slices_named_by_the_data_frame() -> None:
 
 
 @pytest.mark.exhaustive
+def test_many_observations_in_a_plane_are_lines_of_density() -> None:
+    inputs = np.random.default_rng(0).normal(size=(401, 2))
+    model = gpflow.models.GPR((X[:, :2], Y), KERNEL())
+    left = plot_posterior(model, (inputs, inputs[:, :1]), num_points=8).axes[0]
+    few = plot_posterior(model, (inputs[:400], inputs[:400, :1]), num_points=8).axes[0]
+    assert "density of observations" in _lines(left) and "density" not in str(_lines(few))
+    assert max(len(part.get_offsets()) for part in left.collections) < 400
+    assert max(len(part.get_offsets()) for part in few.collections) == 400
+    innermost = next(part for part in left.collections[::-1] if part.get_paths()).get_paths()[-1]
+    assert np.max(np.abs(innermost.vertices)) < 1.5, "where most observations are"
+
+
+def test_columns_that_are_left_out_are_counted() -> None:
+    inputs = np.random.default_rng(0).normal(size=(12, 11))
+    figure = plot_posterior(gpflow.models.GPR((inputs, Y), KERNEL()), num_points=4)
+    assert figure.get_supxlabel().startswith("the first 9 of 11 columns; 2 more")
+    assert len(figure.axes) == 9
+
+
 def test_standardized_models_are_in_the_units_of_the_data() -> None:
     own = (100.0 * X[:, :1], 500.0 + 10.0 * Y)
     model = gd.build(*own, num_inducing=5, num_mean_points=2, verbose=False)
