@@ -7,6 +7,7 @@ __all__ = ["Report", "Section", "Table", "write"]
 import json
 import math
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ def write(folder: Path, report: Report) -> Path:
     :return: the path of NAME.md.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    here = machine()
+    here = {"measured": date.today().isoformat(), **machine()}
     content = {"command": report.command, "machine": here, "results": _finite(report.rows)}
     (folder / f"{report.name}.json").write_text(json.dumps(content, indent=1) + "\n")
     path = folder / f"{report.name}.md"

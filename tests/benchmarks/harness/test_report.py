@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 from benchmarks.harness.pictures import Figure, Panel, Series
@@ -32,6 +33,7 @@ def test_report(tmp_path: Path) -> None:
         "![picture](picture.png)",
         "- Note.\n- Another.",
         "tensorflow",
+        f"measured {date.today():%Y-%m-%d}, python",
     ):
         assert part in text
     assert text.endswith("## Chapter\n")
