@@ -10,6 +10,7 @@ __all__ = ["SUITES"]
 
 SUITES = {
     "ci": "every suite on embedded data, in minutes",
+    "rows": "what `build` gives of few rows and of many, with no option",
     "steps": "milliseconds and memory of a training step, and how they scale",
     "regression": "test errors and log densities for seconds of training",
     "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",

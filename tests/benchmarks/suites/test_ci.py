@@ -362,3 +362,15 @@ def test_sparse(results: Path) -> None:
         assert one["part"] == "numbers" and one["num"] == 4 and one["seconds"] > 0.0
         assert one["excess"] == pytest.approx(one["objective"] - exact["objective"])
     assert "As inducing inputs are added" in text
+
+
+def test_rows(results: Path) -> None:
+    """The exact GP ends at the evidence that the other libraries find, or above it."""
+    content, text = load(results, "rows")
+    rows = {(one["num_data"], one["library"]): one for one in content["results"]}
+    assert len(rows) == len(content["results"]) == 6 and "## No options" in text
+    for size in (40, 60):
+        ours = rows[size, "build"]
+        for library in ("GPflow GPR", "scikit-learn"):
+            assert ours["evidence"] > rows[size, library]["evidence"] - 0.1
+        assert 0.0 < ours["rmse"] < 2.0 and 0.5 < ours["coverage"] <= 1.0
