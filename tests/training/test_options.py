@@ -255,5 +255,5 @@ def test_the_signature_and_the_docstring_of_fit_are_those_of_the_table() -> None
 
 def test_the_documentation_has_the_table_of_options() -> None:
     table = markdown({route.models[0]: (route.takes, route.defaults) for route in ROUTES})
-    page = Path(__file__).parents[2] / "docs" / "training.md"
-    assert table in page.read_text(encoding="utf-8"), f"docs/training.md should have:\n{table}"
+    page = Path(__file__).parents[2] / "docs" / "fit.md"
+    assert table in page.read_text(encoding="utf-8"), f"docs/fit.md should have:\n{table}"
