@@ -58,7 +58,7 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_it_is_short() -> None:
     """What it says is read before anything else; everything more is in the documentation."""
-    assert len(README.split()) <= 900
+    assert len(README.split()) <= 700
 
 
 def test_quick_start_is_short() -> None:
