@@ -87,7 +87,10 @@ def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch)
         for page, command in found
         if "NAME" not in command and "PART" not in command
     ]
-    assert len(commands) > 15 and {page for page, _ in commands} >= {"README.md", "docs/benchmarks.md"}
+    assert len(commands) > 15 and {page for page, _ in commands} >= {
+        "README.md",
+        "docs/benchmarks.md",
+    }
     for page, command in commands:
         try:
             parse(command)
