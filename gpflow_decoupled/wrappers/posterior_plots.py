@@ -220,7 +220,7 @@ def _draw_rows(
     :param limits: values of the first and last colour, as in the contours below.
     """
     if len(X) > _MOST_DOTS:
-        counts, *edges = np.histogram2d(*X.T, bins=_BINS)
+        counts, *edges = np.histogram2d(X[:, 0], X[:, 1], bins=_BINS)
         centres = [(edge[1:] + edge[:-1]) / 2.0 for edge in edges]
         smooth = gaussian_filter(counts, 1.0)
         levels = np.max(smooth) * np.array([0.1, 0.3, 0.6])
@@ -229,12 +229,11 @@ def _draw_rows(
         return
     low, high = limits
     size = float(np.clip(3000.0 / len(X), 7.5, 25.0))
-    colours = (
-        {"c": "0.9"}
-        if values is None
-        else {"c": values, "cmap": "viridis", "vmin": low, "vmax": high}
-    )
-    ax.scatter(*X.T, s=size, edgecolors="k", lw=0.3, label="observations", **colours)
+    dots = ax.scatter(X[:, 0], X[:, 1], s=size, edgecolors="k", lw=0.3, label="observations")
+    if values is None:
+        dots.set_facecolor("0.9")
+        return
+    dots.set(array=values, cmap="viridis", clim=(low, high))
 
 
 def _outside_legend(figure: Figure, *axes: Axes) -> None:
