@@ -202,7 +202,7 @@ class _Server(tf.Module):
         super().__init__()
         self.posterior = posterior
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)])
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
     def predict(self, inputs: tf.Tensor) -> tuple:
         """Mean and variance."""
         return self.posterior.predict_f(inputs)

@@ -86,7 +86,9 @@ def test_blocks_change_nothing(sizes, monkeypatch):
     expected = [*li.softplus_moments(h, sigma), *li.softplus_moments(h[:3], sigma[:3])]
     monkeypatch.setattr(li, "_BLOCK", 7)
     blocks = tf.function(
-        li.softplus_moments, input_signature=[tf.TensorSpec([sizes], tf.float64)] * 2
+        li.softplus_moments,
+        input_signature=[tf.TensorSpec([sizes], tf.float64)] * 2,
+        autograph=False,
     )
     few = li.softplus_moments if sizes else blocks
     for left, right in zip([*blocks(h, sigma), *few(h[:3], sigma[:3])], expected):
@@ -115,7 +117,9 @@ def test_graphs_with_and_without_sizes(dtype, tolerance):
     h, sigma = np.linspace(-30.0, 30.0, 41), np.geomspace(0.01, 60.0, 41)
     expected = li.softplus_moments(tf.constant(h), tf.constant(sigma))
     for shape in [None], [41]:
-        traced = tf.function(li.softplus_moments, input_signature=[tf.TensorSpec(shape, dtype)] * 2)
+        traced = tf.function(
+            li.softplus_moments, input_signature=[tf.TensorSpec(shape, dtype)] * 2, autograph=False
+        )
         for field, left, right in zip(
             expected._fields, traced(tf.cast(h, dtype), tf.cast(sigma, dtype)), expected
         ):

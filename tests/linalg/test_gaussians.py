@@ -64,7 +64,9 @@ def test_precision_of_a_root_and_back(size, rng):
 def test_root_of_a_precision_is_lower_with_one_factorisation(size, rng):
     matrix = rng.normal(size=(L, size, size)) / np.sqrt(size)
     precision = tf.constant(matrix @ np.swapaxes(matrix, -1, -2) + np.eye(size))
-    graph = tf.function(ga.root_from_precision).get_concrete_function(precision).graph
+    graph = (
+        tf.function(ga.root_from_precision, autograph=False).get_concrete_function(precision).graph
+    )
     assert [operation.type for operation in graph.get_operations()].count("Cholesky") == 1
     root, ok = ga.root_from_precision(precision)
     assert ok
@@ -135,7 +137,9 @@ def test_xla_and_float32_give_the_same_numbers(rng):
     _, root = _mean_and_root(rng, 6)
     expected = ga.root_from_precision(ga.precision_from_root(root)).chol
     compiled = tf.function(
-        lambda r: ga.root_from_precision(ga.precision_from_root(r)).chol, jit_compile=True
+        lambda r: ga.root_from_precision(ga.precision_from_root(r)).chol,
+        jit_compile=True,
+        autograph=False,
     )
     assert_allclose(compiled(root), expected, rtol=1e-9, atol=1e-10)
     single = compiled(tf.cast(root, tf.float32))

@@ -26,7 +26,7 @@ def _problems(
 @pytest.mark.parametrize("compiled", [False, True])
 def test_moments_are_those_of_an_explicit_solve(dtype, rtol, compiled, rng):
     joint, values = _problems(rng, dtype)
-    run = tf.function(conditional, jit_compile=True) if compiled else conditional
+    run = tf.function(conditional, jit_compile=True, autograph=False) if compiled else conditional
     mean, variance, ok = run(joint, values)
     assert bool(ok) and mean.dtype == variance.dtype == joint.dtype
     for k in range(4):
@@ -94,7 +94,9 @@ def test_blocks_of_rows_give_the_function(size, fill, compiled, rng):
         return map_rows(function, (x,), size, (tf.float64, tf.float64), fill)
 
     if compiled:
-        run = tf.function(run, input_signature=[tf.TensorSpec([None, 2], tf.float64)])
+        run = tf.function(
+            run, input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False
+        )
     squares, sums = run(x)
     assert_allclose(squares, x**2)
     assert_allclose(sums, tf.reduce_sum(x, axis=1))

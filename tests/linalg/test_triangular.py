@@ -166,7 +166,9 @@ def test_second_derivative(name, traced, rng):
 def test_xla_gives_the_same_numbers(name, rng):
     L, R = _lower(rng, 1, 20, 20), _full(rng, 2, 20, 6)
     ours = OPERATIONS[name][0]
-    compiled = tf.function(lambda L, R: _value_and_gradients(ours, L, R), jit_compile=True)
+    compiled = tf.function(
+        lambda L, R: _value_and_gradients(ours, L, R), jit_compile=True, autograph=False
+    )
     for left, right in zip(compiled(L, R), _value_and_gradients(ours, L, R)):
         assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
@@ -186,7 +188,9 @@ def test_sizes_that_are_not_known_when_tracing(name, rng):
     L, R = _lower(rng, 1, 6, 6), _full(rng, 2, 6, 3)
     ours = OPERATIONS[name][0]
     spec = [tf.TensorSpec([1, None, None], tf.float64), tf.TensorSpec([2, None, None], tf.float64)]
-    traced = tf.function(lambda L, R: _value_and_gradients(ours, L, R), input_signature=spec)
+    traced = tf.function(
+        lambda L, R: _value_and_gradients(ours, L, R), input_signature=spec, autograph=False
+    )
     for left, right in zip(traced(L, R), _value_and_gradients(ours, L, R)):
         assert_allclose(left, right, rtol=1e-12, atol=1e-12)
 

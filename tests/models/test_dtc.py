@@ -102,7 +102,9 @@ def test_verbs() -> None:
     peer = SGPR((X, Y), model.kernel, Z, mean_function=_slope(), noise_variance=0.3)
     value = model.maximum_log_likelihood_objective()
     assert_allclose(model.training_loss(), -value, rtol=1e-14)
-    assert_allclose(tf.function(model.maximum_log_likelihood_objective)(), value, rtol=1e-12)
+    assert_allclose(
+        tf.function(model.maximum_log_likelihood_objective, autograph=False)(), value, rtol=1e-12
+    )
     assert_allclose(copy.deepcopy(model).maximum_log_likelihood_objective(), value, rtol=1e-14)
     for verb in ("predict_f", "predict_y"):
         for ours, theirs in zip(getattr(model, verb)(NEW), getattr(peer, verb)(NEW)):

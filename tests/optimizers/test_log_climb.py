@@ -99,7 +99,11 @@ def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     assert_allclose(objective(coordinates.pack())[0], run.value)  # the best point stays
 
     def best_of(parameters: gpflow.models.GPR) -> float:
-        gpflow.optimizers.Scipy().minimize(parameters.training_loss, parameters.trainable_variables)
+        gpflow.optimizers.Scipy().minimize(
+            parameters.training_loss,
+            parameters.trainable_variables,
+            tf_fun_args={"autograph": False},
+        )
         return -float(parameters.training_loss())
 
     start = model()

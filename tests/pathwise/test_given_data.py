@@ -232,7 +232,9 @@ def test_draws_can_be_compiled_and_differentiated(shape: list) -> None:
     model, data = _solved()
     draws = pathwise_samples(model, S, data=data, num_frequencies=FREQUENCIES)
     inputs = tf.constant(np.stack([NEW] * S) if len(shape) == 3 else NEW)
-    compiled = tf.function(draws, input_signature=[tf.TensorSpec(shape, tf.float64)])
+    compiled = tf.function(
+        draws, input_signature=[tf.TensorSpec(shape, tf.float64)], autograph=False
+    )
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         values = compiled(inputs)

@@ -39,7 +39,9 @@ def _exact(
 ) -> float:
     """The best evidence that Scipy finds for GPflow's model."""
     model = gpflow.models.GPR(data, kernel, likelihood=likelihood, **more)
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss, model.trainable_variables, tf_fun_args={"autograph": False}
+    )
     return float(model.log_marginal_likelihood())
 
 

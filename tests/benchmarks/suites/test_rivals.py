@@ -72,7 +72,8 @@ def many(rule: VGPGradient, rows: np.ndarray) -> np.ndarray:
 
     steps = tf.range(len(rows))
     compiled = tf.function(
-        lambda: tf.map_fn(one, (tf.constant(rows), steps), fn_output_signature=tf.float64)
+        lambda: tf.map_fn(one, (tf.constant(rows), steps), fn_output_signature=tf.float64),
+        autograph=False,
     )
     return compiled().numpy()
 
@@ -134,7 +135,7 @@ def test_adam_ends_where_conjugate_computation_does() -> None:
     """Exact gradients of `VGP` and sites have one optimum."""
     model, best = vgp(), ConjugateComputation().run(cvi_gp()).elbo
     rule = VGPGradient(model, None, rate=0.03)
-    step = tf.function(rule.minimize)
+    step = tf.function(rule.minimize, autograph=False)
     for _ in range(1500):
         step(tf.range(N))
     assert float(model.elbo()) == pytest.approx(best, abs=1e-4)
@@ -164,7 +165,7 @@ def test_proximal_steps_are_those_of_numpy(rows: list[int] | None) -> None:
 @pytest.mark.exhaustive
 def test_proximal_gradient_ends_where_conjugate_computation_does() -> None:
     model, best = cvi_gp(), ConjugateComputation().run(cvi_gp()).elbo
-    step = tf.function(ProximalGradient(model, 0.3).minimize)
+    step = tf.function(ProximalGradient(model, 0.3).minimize, autograph=False)
     for _ in range(100):
         step()
     assert float(model.elbo()) == pytest.approx(best, abs=1e-8)
@@ -185,11 +186,14 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
         model = cvi_gp()
         if kind == "proximal":
             rule = ProximalGradient(model, 0.2, samples=3)
-            step = tf.function(lambda k, rule=rule: rule.minimize(tf.constant([0, 2]), k))
+            step = tf.function(
+                lambda k, rule=rule: rule.minimize(tf.constant([0, 2]), k), autograph=False
+            )
         else:
             ours = ConjugateComputation(0.2, update="global", samples=3)
             step = tf.function(
-                lambda k, ours=ours, model=model: ours.minimize(model, tf.constant([0, 2]), k)
+                lambda k, ours=ours, model=model: ours.minimize(model, tf.constant([0, 2]), k),
+                autograph=False,
             )
         for k in range(3):
             step(number(k))
