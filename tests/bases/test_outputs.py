@@ -99,6 +99,7 @@ def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
     [(name, True) for name in SETTINGS]
     + [("coregionalisation, separate", False), ("one kernel", False)],
 )
+@tf.autograph.experimental.do_not_convert  # `tf.map_fn` of GPflow would convert all of GPflow
 def test_coupled_model_is_svgp(name, whiten, rng):
     """The bound, its gradient, and predictions with all four kinds of covariance."""
     model, svgp, outputs = _pair(name, whiten)
