@@ -1,9 +1,8 @@
-"""A Ctrl-C that nobody hears: Python drops exceptions of finalizers.
+"""A Ctrl-C that nobody hears: Python drops exceptions of finalizers."""
 
-Ctrl-C raises `KeyboardInterrupt` in whatever function runs. In a `__del__` method, a callback of
-`weakref` or `gc`, or a callback of a library in C, Python prints "Exception ignored in" and goes
-on, so that the run goes on too. Within `noted` each Ctrl-C leaves a mark, and loops ask for it.
-"""
+# Ctrl-C raises `KeyboardInterrupt` in whatever function runs. In a `__del__` method, a callback of
+# `weakref` or `gc`, or a callback of a library in C, Python prints "Exception ignored in" and goes
+# on, so that the run goes on too. Within `noted` each Ctrl-C leaves a mark, and loops ask for it.
 
 from __future__ import annotations
 
@@ -21,11 +20,9 @@ _PRESSED = threading.Event()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Mark each Ctrl-C within the block, for `raise_swallowed`; it is raised as ever.
-
-    Without effect outside of the main thread, where Python handles no signals, and for processes
-    that handle SIGINT themselves.
-    """
+    """Mark each Ctrl-C within the block, for `raise_swallowed`; it is raised as usual."""
+    # Without effect outside of the main thread, where Python handles no signals, and for processes
+    # that handle SIGINT themselves.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

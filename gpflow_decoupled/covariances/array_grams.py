@@ -1,8 +1,7 @@
-"""Gram matrices of arrays with gradients, without a graph that has to be traced.
+"""Gram matrices of arrays with gradients, without a graph that has to be traced."""
 
-For few rows a compiled graph costs more to trace than all its calls; and operations on Parameters
-one by one cost more than those on matrices.
-"""
+# For few rows a compiled graph costs more to trace than all its calls; and operations on Parameters
+# one by one cost more than those on matrices.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log evidence at the end of a run, where it costs a small share of the run."""
+"""The log evidence at the end of a run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def final_evidence(
     :param model: after training.
     :param data: X [N, D] and Y [N, P] if they are in memory; a model's own data come first.
     :param seconds: of the run; the evidence may take a tenth of them.
-    :return: None for other likelihoods than Gaussian noise, mixed outputs, data that are not
-        arrays in memory, too many rows for the time, and a covariance that cannot be factorised.
+    :return: None for other likelihoods, mixed outputs, data not in memory, too many rows for the
+        time, and a covariance that cannot be factorised.
     """
     if not isinstance(model, (BasisGP, FullGP, NNGP)) or not has_evidence(model):
         return None
@@ -61,7 +61,7 @@ def final_evidence(
 
 
 def _seconds(model: GPModel, X: tf.Tensor) -> float:
-    """About how long the evidence takes, with the kernel timed on some rows X [N, D]."""
+    """Estimate the seconds of the evidence, with the kernel timed on some rows X [N, D]."""
     N, kernels = len(X), split_latents(model.kernel)
     if N <= EXACT_ROWS:
         return len(kernels) * _EXACT_SECONDS * (N / EXACT_ROWS) ** 3

@@ -18,10 +18,10 @@ _WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal)
 
 
 def is_log_concave(likelihood: Likelihood) -> bool:
-    """Return whether log p(y | f) is known to be concave in f, for every y.
+    """Return True if log p(y | f) is known to be concave in f, for every y.
 
-    False for a likelihood that has declared no sites, see `declare_site`, and for GPflow's
-    `Bernoulli()`, whose probabilities end at 0.001 and 0.999.
+    False without declared sites, see `declare_site`, and for GPflow's `Bernoulli()`, whose
+    probabilities end at 0.001 and 0.999.
     """
     if type(likelihood) in _WITHOUT_LOSS:
         return True

@@ -1,15 +1,14 @@
-"""Newton systems of sites that couple C latents, (I + H G)(x; y) = (r; q).
+"""Newton systems of sites that couple C latents, (I + H G)(x; y) = (r; q)."""
 
-    G = blockdiag(K_c, 1/2 V_c * V_c) per latent,
-    H = Q^T (E - E 1 1^T E / 1^T E 1) Q,   Q = (I, D) per observation,   E, D diagonal      (V35)
-
-The inner matrix is the limit of (E^-1 + k 1 1^T)^-1 for large k, and Q G Q^T is block diagonal:
-T_c = K_c + D_c (1/2 V_c * V_c) D_c. So the steps differ from (r; q) by Q^T z with
-
-    z = -F (g - y),   F_c = (T_c + E_c^-1)^-1,   (sum_c F_c) y = sum_c F_c g_c,   g = Q G (r; q)
-
-as in the multi-class Laplace approximation (Rasmussen & Williams 2006, section 3.5).
-"""
+#   G = blockdiag(K_c, 1/2 V_c * V_c) per latent,
+#   H = Q^T (E - E 1 1^T E / 1^T E 1) Q,   Q = (I, D) per observation,   E, D diagonal      (V35)
+#
+# The inner matrix is the limit of (E^-1 + k 1 1^T)^-1 for large k, and Q G Q^T is block diagonal:
+# T_c = K_c + D_c (1/2 V_c * V_c) D_c. So the steps differ from (r; q) by Q^T z with
+#
+#   z = -F (g - y),   F_c = (T_c + E_c^-1)^-1,   (sum_c F_c) y = sum_c F_c g_c,   g = Q G (r; q)
+#
+# as in the multi-class Laplace approximation (Rasmussen & Williams 2006, section 3.5).
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ def class_solve(
 
     :param K: prior covariances [C, N, N], or one for all [1, N, N].
     :param V: posterior covariances [C, N, N].
-    :param E: at least 0 [C, N], above 0 in some class of each observation; D is [C, N].
-    :param r: right sides [C, N] of the means; q those of the variances.
+    :param E: non-negative [C, N], above 0 in some class of each observation; D is [C, N].
+    :param r: right sides [C, N] of the means; q of the variances.
     :return: x, y, and whether all factorisations succeeded [].
     """
     U = 0.5 * tf.square(V)

@@ -1,16 +1,15 @@
-"""Sparse precision matrices: factors, determinants, and the marginal variances that they imply.
+"""Sparse precision matrices: factors, determinants, and marginal variances."""
 
-SciPy's SuperLU factorises, in an order that is chosen once for a pattern:
-
-    Q = P^T L D L^T P,   L unit lower triangular, D diagonal
-
-The entries of Z = Q^-1 on the pattern of L follow from the last column to the first (Takahashi,
-Fagan & Chin 1973; Rue & Martino 2007, section 2), without any other entry of Z: (C70)
-
-    Z_Si = -Z_SS L_Si,   Z_ii = 1 / D_i - L_Si^T Z_Si,   S = {k > i: L_ki is not a zero by pattern}
-
-In numpy: the graphs of TensorFlow have no sparse factorisation.
-"""
+# SciPy's SuperLU factorises, in an order that is chosen once for a pattern:
+#
+#   Q = P^T L D L^T P,   L unit lower triangular, D diagonal
+#
+# The entries of Z = Q^-1 on the pattern of L follow from the last column to the first (Takahashi,
+# Fagan & Chin 1973; Rue & Martino 2007, section 2), without any other entry of Z: (C70)
+#
+#   Z_Si = -Z_SS L_Si,   Z_ii = 1 / D_i - L_Si^T Z_Si,   S = {k > i: L_ki is not a zero by pattern}
+#
+# In numpy: the graphs of TensorFlow have no sparse factorisation.
 
 from __future__ import annotations
 
@@ -47,17 +46,16 @@ class SparseFactor(NamedTuple):
         return result
 
     def inverse_entries(self) -> sparse.csr_matrix:
-        """Entries of the inverse [p, p] on the pattern of the factor, which is that of the matrix
-        and more; sum over columns of |S|^2.
+        """Entries of the inverse [p, p] on the factor's pattern; cost: the sum of |S|^2 over
+        columns.
         """
         return self.pattern.inverse_entries(self.lu.L.tocsc(), self.diagonal)
 
 
 class SparsePattern:
-    """The places where a symmetric matrix may have entries, and an order that keeps factors sparse.
+    """The places of possible entries of a symmetric matrix, and an order that keeps factors sparse.
 
-    :param matrix: symmetric [p, p]; entries that are not zero are the pattern, and so is the
-        diagonal.
+    :param matrix: symmetric [p, p]; its non-zero entries and the diagonal are the pattern.
 
     Example::
 
@@ -83,9 +81,7 @@ class SparsePattern:
         self._keys = self._columns * self.size + self._rows
 
     def factor(self, matrix: sparse.spmatrix) -> SparseFactor | None:
-        """The factor of a symmetric matrix with entries on the pattern; None unless it is positive
-        definite.
-        """
+        """Factor a symmetric matrix [p, p] on the pattern; None unless it is positive definite."""
         reordered = sparse.csr_matrix(matrix)[self.order][:, self.order].tocsc()
         try:
             lu = splu(reordered, permc_spec="NATURAL", **_SYMMETRIC)
@@ -120,10 +116,9 @@ class SparsePattern:
 
 
 def _filled(lower: sparse.csc_matrix) -> list[np.ndarray]:
-    """Rows below the diagonal of the factor of a matrix, for each column [p].
-
-    A column's first entry below the diagonal is its parent, which has all of its other entries too.
-    """
+    """Rows below the diagonal of the factor of a matrix, for each column [p]."""
+    # A column's first entry below the diagonal is its parent, which has all of its other entries
+    # too.
     below = [np.sort(lower.indices[a:b]) for a, b in zip(lower.indptr[:-1], lower.indptr[1:])]
     below = [rows[rows > column].astype(np.int64) for column, rows in enumerate(below)]
     for rows in below:

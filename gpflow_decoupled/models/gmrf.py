@@ -1,4 +1,4 @@
-"""Gaussian Markov random fields: latent Gaussian models whose prior is a sparse precision."""
+"""Gaussian Markov random fields: priors with a sparse precision."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class FieldState(NamedTuple):
 
 
 class SiteParameters(gpflow.base.Module):
-    """Site precisions times site means nu [N, 1], and site precisions tau [N, 1].
+    """Site precisions times site means nu [N, 1], and site precisions tau [N, 1]."""
 
-    The start, precisions of one, leaves no eta with a variance above one: under a broad prior the
-    expectations of counts would overflow.
-    """
+    # The start, precisions of one, leaves no eta with a variance above one: under a broad prior the
+    # expectations of counts would overflow.
 
     def __init__(self, num_data: int) -> None:
         super().__init__()
@@ -61,17 +60,16 @@ class GMRF(BayesianModel):
     """y_n ~ p(y | eta_n), eta = A x + offset, x ~ N(0, Q^-1) with a sparse precision Q [p, p].
 
     Areal models (Besag, York & Mollie 1991), random walks, splines, mixed effects; the latent
-    Gaussian models of Khan 2014, section 2. q(x) is Gaussian, the prior times a site per
-    observation as in `CVIGP`, with precision P = Q + A^T diag(tau) A. Marginal variances are exact,
-    by Takahashi's recursion on the sparse factor, and no p x p matrix is formed: on a lattice of p
-    areas a step costs about p^1.5, in memory p log p. Q and the likelihood's Parameters are fixed;
-    compare them by `elbo`.
+    Gaussian models of Khan 2014, section 2. q(x) is the prior times a site per observation, with
+    precision P = Q + A^T diag(tau) A and exact marginal variances. Q and the likelihood's
+    Parameters are fixed; compare them by `elbo`. On a lattice of p areas a step costs about p^1.5,
+    in memory p log p.
 
-    :param precision: Q, a symmetric positive definite SciPy matrix [p, p]. Add a small diagonal to
-        an intrinsic field, whose Q is singular.
+    :param precision: Q, a symmetric positive definite SciPy matrix [p, p]; add a small diagonal to
+        a singular one.
     :param Y: labels [N, 1].
     :param likelihood: with one latent per observation.
-    :param design: A [N, p], sparse or dense; by default the identity, an observation for each x.
+    :param design: A [N, p], sparse or dense; by default the identity.
     :param offset: of eta, [N] or [N, 1], say the log of expected counts; by default zero.
     :raises DataError: for matrices of wrong shapes, not symmetric or not positive definite, and for
         unusable data.
@@ -166,8 +164,8 @@ class GMRF(BayesianModel):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [N*, 1] of eta; a solve per row for a new design.
 
-        :param design: A [N*, p]; by default that of the data.
-        :param offset: [N*] or [N*, 1]; by default that of the data, or zero with a new design.
+        :param design: A [N*, p]; by default the model's.
+        :param offset: [N*] or [N*, 1]; by default the model's, or zero with a new design.
         :raises DataError: for arrays of another shape.
         """
         state = self._state()

@@ -1,15 +1,14 @@
-"""The tighter bound: the variance of f given u shrinks where data are.
+"""The tighter bound: the variance of f given u shrinks where data are."""
 
-In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row w d_n / 2,
-w = 1 / s2, for Gaussian noise. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n) / 2,
-(N6), without change of q(u) or predictions (Titsias 2025, arXiv:2502.08730; Bui, Ashman & Turner
-2025, arXiv:2502.04750).
-
-For another likelihood E log p(y_n | f_n) is taken at the variance less (1 - v_n) d_n, less the
-price (v_n - 1 - log v_n) / 2, (N6a), v_n = 1 / (1 + w_n d_n) with w_n = -2 dE / dvariance. It is a
-bound for all v_n in (0, 1] if the likelihood is log-concave: some joint Gaussian q(f | u) has no
-larger variances and no larger divergence, and smaller variances raise E log p.
-"""
+# In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row w d_n /
+# 2, w = 1 / s2, for Gaussian noise. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n)
+# / 2, (N6), without change of q(u) or predictions (Titsias 2025, arXiv:2502.08730; Bui, Ashman &
+# Turner 2025, arXiv:2502.04750).
+#
+# For another likelihood E log p(y_n | f_n) is taken at the variance less (1 - v_n) d_n, less the
+# price (v_n - 1 - log v_n) / 2, (N6a), v_n = 1 / (1 + w_n d_n) with w_n = -2 dE / dvariance. It is
+# a bound for all v_n in (0, 1] if the likelihood is log-concave: some joint Gaussian q(f | u) has
+# no larger variances and no larger divergence, and smaller variances raise E log p.
 
 from __future__ import annotations
 
@@ -70,8 +69,8 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
 
 
 def gains_are_constant(kernel: Kernel, likelihood: Likelihood) -> bool:
-    """Whether "tight" adds the same to the bound for every q(u): for Gaussian noise of one variance
-    and outputs that are not mixed.
+    """True if "tight" adds the same for every q(u): Gaussian noise of one variance, unmixed
+    outputs.
     """
     mixed = isinstance(kernel, LinearCoregionalization)
     return single_noise_variance(likelihood) is not None and not mixed
@@ -88,7 +87,7 @@ def left_variances(kernel: Kernel, basis: InducingBasis, X: tf.Tensor) -> tf.Ten
 
 
 def row_gains(left: tf.Tensor, noise: tf.Tensor, latents: int) -> tf.Tensor:
-    """What (N6) adds to the classical bound of each row with Gaussian noise, [N] nats, at least 0.
+    """Gain of (N6) over the classical bound of each row with Gaussian noise, [N] nats, at least 0.
 
     :param left: d, see `left_variances`.
     :param noise: the noise variance [].
@@ -108,9 +107,6 @@ def shrunk_expectations(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) at the best smaller variances, less their price, (N6a): [N] nats.
 
-    Never below the classical E log p. v is constant in derivatives, which at its best value is no
-    approximation.
-
     :param expected: E log p [N] of means and variances [N, L], for a log-concave likelihood.
     :param mean: of f under q [N, L].
     :param variance: of f under the classical q [N, L].
@@ -118,6 +114,8 @@ def shrunk_expectations(
     :return: with two evaluations of `expected` more than the classical bound, and a third of its
         gradient.
     """
+    # Never below the classical E log p. v is constant in derivatives, which at its best value is no
+    # approximation.
     moments, d = [tf.stop_gradient(part) for part in (mean, variance)], tf.stop_gradient(left)
     v = best_v = tf.ones_like(variance)
     best = tf.fill(tf.shape(variance)[:1], tf.constant(-float("inf"), variance.dtype))

@@ -214,9 +214,9 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
 def _draw_rows(
     ax: Axes, X: np.ndarray, values: np.ndarray | None, limits: tuple[float, float]
 ) -> None:
-    """Draw observations in a plane: dots in their colours, or lines of density of many.
+    """Draw observations in a plane: coloured dots, or lines of density of many.
 
-    :param values: [N], what the colours stand for; None for dots without.
+    :param values: [N], colours; None for plain dots.
     :param limits: values of the first and last colour, as in the contours below.
     """
     if len(X) > _MOST_DOTS:

@@ -22,7 +22,7 @@ _GRID = np.linspace(-9.0, 9.0, 1801)
 the normal distribution.
 """
 _MARGIN = 1e-3
-"""Share added to the extremes: those of the grid miss the true ones by less than 2e-4."""
+"""Share added to the extremes of the grid, which miss the true ones by less than 2e-4."""
 
 
 def _beta_loss(likelihood: gl.Beta, Y: TensorType) -> QuadratureLoss:

@@ -19,12 +19,12 @@ class CategoricalLoss(SiteLoss):
     """The upper bound (V33) of -E log softmax(f)_y, f_c ~ N(h_c, sigma_c^2) independent.
 
     Jointly convex in all h and sigma^2. Columns are classes: their losses sum to the bound, and
-    `expand` has the derivatives of that sum in each column's own h and sigma. The Hessian in (h,
-    sigma^2) of one observation is (V35)
+    `expand` differentiates the sum in each column's h and sigma. The Hessian in (h, sigma^2) of one
+    observation is (V35)
 
         Q^T (E - E 1 1^T E / 1^T E 1) Q,   E = diag(s / (1 + s sigma^2)),   Q = (I, diag(1/2 - s))
 
-    with s the best tilt of (V33), so that E carries all that couples the classes.
+    with s the best tilt of (V33).
 
     :param likelihood: with C classes.
     :param Y: labels [N, 1], whole numbers from 0 to C - 1.

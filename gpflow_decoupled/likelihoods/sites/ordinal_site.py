@@ -17,9 +17,7 @@ from .site_loss import site_labels
 
 
 def _ordinal_loss(likelihood: Ordinal, Y: TensorType) -> QuadratureLoss:
-    """Log-concave loss -log [Phi(b) - Phi(a)]; its slope is above 0 for the first grade, below 0
-    for the last, and takes any value for those between.
-    """
+    """Log-concave loss -log [Phi(b) - Phi(a)], monotone for the first and last grade."""
     y = site_labels(Y)
     constant_parameter(likelihood.sigma, "The noise sigma", positive=True)
     zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)

@@ -1,4 +1,4 @@
-"""A nearest-neighbour GP for any likelihood: Gaussian sites stand for the observations."""
+"""A nearest-neighbour GP for any likelihood, by sites."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ _ENTRIES = 4_000_000
 class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP for any likelihood, by conjugate computation; it owns its data.
 
-    As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times a Gaussian site for each observation
-    and latent function, t_i(f) = exp(nu_i f - lambda_i f^2 / 2). A site is an observation of f with
-    Gaussian noise: the value nu_i / lambda_i, of variance 1 / lambda_i. So given the sites this is
-    an `NNGP` (`gaussian`), and every conditional is local:
+    As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
+    f^2 / 2). A site is an observation nu_i / lambda_i of f with Gaussian noise of variance 1 /
+    lambda_i, so given the sites this is an `NNGP` (`gaussian`), and every conditional is local:
 
         cavity of i:  m_c, v_c = moments of f_i given its nearest other sites               (N9)
         q(f_i):       v = 1 / (1 / v_c + lambda_i),   mean = v (m_c / v_c + nu_i)
         log Z_i = log of the integral of t_i(f) N(f; m_c, v_c), c the nearest earlier sites (N10)
 
-    With all rows as neighbours q is that of the `CVIGP` with the same sites.
+    With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
+    bound.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
-    :param likelihood: any whose expectations the package has: closed form, quadrature, or draws.
+    :param likelihood: any with closed form, quadrature, or draws of its expectations.
     :param num_neighbours: m of the sites and of the likelihood.
     :param prediction_neighbours: m of predictions; by default the same.
     :param mean_function: m_0(x) [N, L]; zero if not given.
@@ -71,10 +71,9 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param seed: of the random order of the rows.
     :raises DataError: for unusable data, and kernels that mix latent functions.
 
-    Nothing here is a bound: v_c is above the exact variance at the same sites, and log Z follows an
-    ordering. `fit` trains sites and hyperparameters, `optimizers.neighbours.SiteSweeps` the sites
-    alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once, m^3 / 3 + m^2 D for a prediction and
-    latent. Example::
+    `fit` trains sites and hyperparameters, `optimizers.neighbours.SiteSweeps` the sites alone.
+    Cost: N L (m^3 / 3 + m^2 D) for all sites once, m^3 / 3 + m^2 D for a prediction and latent.
+    Example::
 
         likelihood = gpflow.likelihoods.Bernoulli()
         model = NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=40)
@@ -124,7 +123,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return self.gaussian.num_dims
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, with their values checked where known."""
+        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
@@ -153,7 +152,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
         :param rows: row numbers [B].
         :param nu: [B, L].
-        :param precision: lambda [B, L], at least zero; raised to 1e-8 of the prior precision.
+        :param precision: lambda [B, L], non-negative; raised to 1e-8 of the prior precision.
         """
         X = tf.gather(self.data[0], rows)
         least = _LEAST[precision.dtype] / self.prior_variances(X)
@@ -163,9 +162,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         self.gaussian.likelihood.variance.scatter_nd_update(places, 1.0 / precision)
 
     def neighbours_of(self, rows: np.ndarray) -> tf.Tensor:
-        """The nearest other rows of some rows of the data, at the present kernel: see
-        `NNGP.neighbours_of`.
-        """
+        """The nearest other rows of some rows, at the present kernel: see `NNGP.neighbours_of`."""
         return self.gaussian.neighbours_of(
             rows, before=False, num_neighbours=self.gaussian.num_neighbours
         )
@@ -208,7 +205,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)
 
     def moments(self, data: RegressionData | None = None) -> Moments:
-        """Mean and variance of f under q at X [N, D], or at the data of the model, [N, L] each."""
+        """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""
         if data is not None:
             return super().moments(data)
         rows = np.arange(int(self.data[0].shape[0]))
@@ -218,8 +215,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def log_partition(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
         """The terms of (N10) for some rows given earlier ones, [B] in nats.
 
-        Their sum over B random rows, times N / B, estimates the log partition function of the
-        sites, and its gradient in the hyperparameters.
+        Their sum over B random rows, times N / B, is an unbiased estimate.
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [L, B, m] from `gaussian.neighbours_of`.
@@ -230,10 +226,10 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return self.gaussian.log_likelihood(rows, neighbours) + tf.reduce_sum(factor, axis=1)
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        """log Z of the sites by neighbours, plus sum_i E_q[log p(y_i | f_i) - log t_i(f_i)], nats.
+        """log Z of the sites plus sum_i E_q[log p(y_i | f_i) - log t_i(f_i)], in nats.
 
-        With all rows as neighbours it is the ELBO of the `CVIGP` with the same sites; with fewer an
-        estimate, and no bound. Cost: 2 N L (m^3 / 3 + m^2 D), and two searches of all rows.
+        With all rows as neighbours the ELBO of the `CVIGP` with the same sites; else an estimate,
+        no bound. Cost: 2 N L (m^3 / 3 + m^2 D), and two searches of all rows.
         """
         self._refuse_untouched()
         rows = tf.range(int(self.data[0].shape[0]))
@@ -249,15 +245,14 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def leave_one_out(
         self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
     ) -> LeaveOneOut:
-        """Predict observed rows, each from the sites of its nearest other rows, as they stand.
+        """Predict observed rows, each from the sites of its nearest other rows.
 
-        The other sites have seen the row a little, through its own: an optimistic score by less
-        than a refit would show, with many rows.
+        Slightly optimistic: the other sites have seen the row through its own.
 
         :param rows: row numbers [B]; all rows if not given.
-        :param num_neighbours: m; by default that of predictions.
-        :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 +
-            m^2 D) and the search.
+        :param num_neighbours: m; by default the predictions'.
+        :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
+            D) and the search.
         """
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
@@ -282,10 +277,10 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return self.gaussian.posterior(precompute_cache)
 
     def update(self, new_data: RegressionData) -> None:
-        """Add observations, whose sites say nothing yet; old sites stay.
+        """Add observations with uninformative sites; old sites stay.
 
-        `SiteSweeps(model).run(rows=...)` on the new rows, or `fit`, finds the new sites. Functions
-        compiled before must be compiled again.
+        `SiteSweeps(model).run(rows=...)` on the new rows, or `fit`, finds the new sites. Compile
+        functions again.
 
         :param new_data: X [N*, D], Y [N*, P].
         :raises DataError: for unusable data, with nothing changed.
@@ -301,7 +296,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         self.assign_sites(rows, *old)
 
     def _without_sites(self) -> NNGP:
-        """A Gaussian model of f at the data whose observations say nothing yet."""
+        """A Gaussian model of f at the data without information."""
         X = self.data[0]
         # replaced at once, but constant ones would be warned of
         values = tf.cast(tf.range(tf.shape(X)[0])[:, None] % 2, X.dtype)
@@ -326,7 +321,7 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return variances + tf.zeros([self.num_latent_gps], X.dtype)
 
     def _refuse_untouched(self) -> None:
-        """Raise `ModelError` while no site says anything, whatever the kernel."""
+        """Raise `ModelError` while all sites are uninformative."""
         with tf.init_scope():
             touched = np.any(self.gaussian.data[1].numpy())
         if not touched:

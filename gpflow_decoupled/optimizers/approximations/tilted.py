@@ -89,11 +89,9 @@ def _with_floor(plain: Tilted) -> Tilted:
 def _laplace(
     densities: Densities, scale: tf.Tensor, power: float, mean: tf.Tensor, variance: tf.Tensor
 ) -> Tilted:
-    """Two Gaussians, truncated at the label, one for each side of the kink.
-
-    With r the cavity's mean less the label, b the scale divided by the power, and z = r / sqrt v_c,
-    rho = sqrt v_c / b, the sides have mass exp(rho^2 / 2 -+ z rho) Phi(+-z - rho).
-    """
+    """Two Gaussians, truncated at the label, one for each side of the kink."""
+    # With r the cavity's mean less the label, b the scale divided by the power, and z = r / sqrt
+    # v_c, rho = sqrt v_c / b, the sides have mass exp(rho^2 / 2 -+ z rho) Phi(+-z - rho).
     deviation, b = tf.sqrt(variance), tf.convert_to_tensor(scale) / power
     z, rho = (densities.offset + mean - densities.Y) / deviation, deviation / b
     above, below = log_side(-z, rho), log_side(z, rho)
@@ -110,7 +108,7 @@ def _laplace(
 
 
 def _truncated(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """phi / Phi at x, and what a unit Gaussian that is cut off at -x lacks in variance."""
+    """phi / Phi at x, and the variance that a unit Gaussian loses if cut off at -x."""
     r, a = inverse_mills(x), tf.maximum(-x, _TAIL)
     left = (1.0 - (6.0 - 50.0 / tf.square(a)) / tf.square(a)) / tf.square(a)
     return r, tf.where(x < -_TAIL, 1.0 - left, r * (r + x))  # which cancels there

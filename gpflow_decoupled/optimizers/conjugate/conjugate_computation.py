@@ -210,7 +210,7 @@ class ConjugateComputation(tf.Module):
         self, model: CVIGP | GMRF
     ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """Return a function (nu, tau [N, L], seed [2]) -> the bound and the next targets; compiled
-        but for a `GMRF`.
+        except for a `GMRF`.
 
         The kernel matrix is computed once, here, at the present hyperparameters.
         """

@@ -57,7 +57,7 @@ class MeanOptimizer(abc.ABC):
     preconditioner: str = "points"
     """Also such a field; see `ConjugateGradients`."""
     mixes: ClassVar[bool] = False
-    """Whether it solves the system of outputs that mix latents, `MixedSystem`."""
+    """True if it solves the system of outputs that mix latents, `MixedSystem`."""
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share the work, with the alternative; "" if they can."""
 
@@ -198,7 +198,7 @@ class _Run:
         self.mixed = isinstance(model.kernel, LinearCoregionalization)
         one_noise = single_noise_variance(model.likelihood) is not None
         self.joint = settings.mixes and self.mixed and one_noise
-        """Whether the observations have one system for all latents."""
+        """True if the observations have one system for all latents."""
         low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
         self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
         self.near = _neighbours_of(settings, model, X)

@@ -1,13 +1,14 @@
-"""The linear system of a mean on all data whose latents are mixed, f = g W^T, Gaussian noise.
+"""The linear system of a mean on all data whose latents are mixed, f = g W^T, Gaussian noise."""
 
-The sites of mixed latents share observations, so that a solve for each latent in turn moves all
-others' targets. The observations have one system instead, for c [N, P] and columns w_l of W [P, L],
-
-    sum_l K_l c w_l w_l^T + s2 c = y,    a_l = c w_l,
-
-with the coefficients a_l of each latent. Q is made of B, the features A_l of all latents times w_l,
-and I + B^T B / s2 couples the latents' points: certificate and preconditioner know the mixing.
-"""
+# The sites of mixed latents share observations, so that a solve for each latent in turn moves all
+# others' targets. The observations have one system instead, for c [N, P] and columns w_l of W [P,
+# L],
+#
+#   sum_l K_l c w_l w_l^T + s2 c = y,    a_l = c w_l,
+#
+# with the coefficients a_l of each latent. Q is made of B, the features A_l of all latents times
+# w_l, and I + B^T B / s2 couples the latents' points: certificate and preconditioner know the
+# mixing.
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ class MixedSystem(MeanSystem):
     def start(self, a: tf.Tensor, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """c [N, P] from coefficients a and means [N, L] of the latents, and the sum of K products.
 
-        At the best mean it is the solution; one product, none for a = 0.
+        The solution at the best mean. One product; none for a = 0.
         """
         if not bool(tf.reduce_any(a != 0.0)):
             return tf.zeros_like(self.target), tf.zeros_like(self.target)
@@ -129,7 +130,7 @@ class MixedSystem(MeanSystem):
         return tf.matmul(latents, self.mixing, transpose_b=True)
 
     def _latent_weights(self) -> tf.Tensor:
-        """Weights [N, L] at least as large as those with which errors of K enter."""
+        """Upper bounds [N, L] of the weights by which errors of K enter."""
         size = tf.reduce_sum(tf.square(self.mixing))
         return size * tf.repeat(self.weights[:, :1], self.mixing.shape[1], axis=1)
 
@@ -140,9 +141,7 @@ class MixedSystem(MeanSystem):
         return tf.linalg.triangular_solve(self.chol[:count, :count], half, adjoint=True)
 
     def _half(self, residual: tf.Tensor) -> tf.Tensor:
-        """The root's solution [R L, 1] of B^T r / s2; a point's latents are next to each other, so
-        that those of beta come first.
-        """
+        """The root's solution [R L, 1] of B^T r / s2, points of beta first, latents side by side."""
         pulled = self.projections.times(self.latents(self.weights * residual))
         return tf.linalg.triangular_solve(self.chol, tf.reshape(pulled, [-1, 1]))
 

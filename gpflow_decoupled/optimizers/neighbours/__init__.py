@@ -1,10 +1,9 @@
 """Hyperparameters of nearest-neighbour GPs, by L-BFGS on the likelihood of random rows.
 
-`neighbour_rounds.py` is the method, read it first. `row_densities.py` has the functions that it
-climbs, by `log_climb.py` of the folder above. `contradictions.py`
-finds rows that each sample needs, `judgement.py` scores hyperparameters by leave-one-out
-predictions, and `calibration.py` corrects variances by them. `site_rounds.py` and `site_sweeps.py`
-are for likelihoods other than Gaussian noise.
+Read `neighbour_rounds`, the method, first. `row_densities` has the functions that it climbs,
+`contradictions` finds rows that each sample needs, `judgement` scores hyperparameters by
+leave-one-out predictions, and `calibration` corrects variances by them. `site_rounds` and
+`site_sweeps` are for likelihoods other than Gaussian noise.
 """
 
 from .calibration import Calibration

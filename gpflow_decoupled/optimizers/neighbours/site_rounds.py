@@ -1,9 +1,8 @@
-"""Sites and hyperparameters of a `NeighbourCVIGP` in turn, each from its nearest neighbours.
+"""Sites and hyperparameters of a `NeighbourCVIGP` in turn, each from its nearest neighbours."""
 
-At fixed sites the log partition function (N10) is a sum over rows, so that a few thousand random
-ones teach the hyperparameters, whatever N is; at fixed hyperparameters two passes bring the sites
-near their optimum. A climb must be short, since its sites belong to the kernel at its start.
-"""
+# At fixed sites the log partition function (N10) is a sum over rows, so that a few thousand random
+# ones teach the hyperparameters, whatever N is; at fixed hyperparameters two passes bring the sites
+# near their optimum. A climb must be short, since its sites belong to the kernel at its start.
 
 from __future__ import annotations
 
@@ -37,12 +36,7 @@ Show = Callable[[str], object]
 
 
 class SiteRound(NamedTuple):
-    """The end of a round.
-
-    Example::
-
-        print(SiteRounds(model).run(0).kept)
-    """
+    """The end of a round."""
 
     climbed: LBFGSRun | None
     """The climb, in nats of all rows; None at the start."""
@@ -57,18 +51,18 @@ class SiteRounds:
 
         log Z ~ N / B sum_{i of B random rows} log Z_i,   Z_i = int t_i(f) N(f; m_c, v_c) df
 
-    with the earlier neighbours c of row i. A round is undone where the leave-one-out log density
-    of the judging rows falls beyond chance.
+    with the earlier neighbours c of row i. A round is undone where the leave-one-out log density of
+    the judging rows falls beyond chance.
 
     :param model: whose sites and trainable hyperparameters move.
     :param rows: B of a climb.
     :param evaluations: of value and gradient in a climb.
     :param seed: of the rows.
     :param compile: False evaluates eagerly.
-    :raises DataError: for numbers that count nothing.
+    :raises DataError: for numbers below 1.
 
-    Cost of a round: about E B L (m^3 / 3 + m^2 D) for E evaluations, and for the sites a search and
-    two passes, N L (m^3 / 3 + m^2 D) each. Example::
+    Cost of a round: about E B L (m^3 / 3 + m^2 D) for E evaluations, and a search and two passes
+    over the sites, N L (m^3 / 3 + m^2 D) each. Example::
 
         rounds = SiteRounds(model)
         rounds.start()
@@ -97,7 +91,6 @@ class SiteRounds:
         self._densities = RowDensities(model.gaussian, self._coordinates, compile)
 
     def __repr__(self) -> str:
-        """One line, with the settings."""
         settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
         return f"{type(self).__name__}({self.model!r}, {settings})"
 
@@ -108,7 +101,7 @@ class SiteRounds:
         return [*self._coordinates.variables, gaussian.data[1], gaussian.likelihood.variance]
 
     def start(self) -> SiteRound:
-        """Pass over the sites at the hyperparameters that were given, and judge."""
+        """Pass over the sites at the given hyperparameters, and judge."""
         self.sweeps.run(FIRST_SWEEPS)
         self.scores.assign(self.judge())
         return SiteRound(None, self.scores.numpy(), True)
@@ -119,7 +112,7 @@ class SiteRounds:
         """Climb from fresh rows, pass over the sites, and judge.
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
-        :param deadline: a value of `time.perf_counter` after which no iteration begins.
+        :param deadline: no iteration begins after this value of `time.perf_counter`.
         :param show: shows a line after each iteration.
         :return: the outcome.
         :raises NumericalError: if a density or a site is not finite.

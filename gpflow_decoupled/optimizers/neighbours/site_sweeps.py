@@ -1,4 +1,4 @@
-"""Conjugate computation by neighbours: the sites of a `NeighbourCVIGP`, rows in batches."""
+"""Conjugate computation by neighbours: the sites of a `NeighbourCVIGP`, in batches of rows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ _SWEEPS = 30
 
 
 class SweepReport(NamedTuple):
-    """The passes of a run.
-
-    Example::
-
-        print(SiteSweeps(model).run().changes)
-    """
+    """The passes of a run."""
 
     changes: list[float]
     """Root mean squared change of the means of q(f) in each pass, in units of its deviations."""
@@ -39,15 +34,15 @@ class SweepReport(NamedTuple):
 class SiteSweeps:
     """Conjugate-computation VI in which every conditional is local: Khan & Lin 2017 with (N9).
 
-    For a batch of rows, their cavities are computed from the sites of their neighbours. With g and
-    h the derivatives of E_q log p(y | f) in mean and variance of q(f), the sites become
+    For a batch of rows, with cavities from the sites of their neighbours, and g and h the
+    derivatives of E_q log p(y | f) in mean and variance of q(f), the sites become
 
         lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
 
     Negative precisions, of likelihoods that are not log-concave, become zero.
 
-    :param model: whose sites move; its hyperparameters stay.
-    :param step_size: rho in (0, 1]; halved for good after a pass that changed more than the last.
+    :param model: whose sites move.
+    :param step_size: rho in (0, 1], halved after a pass that changed more than the last.
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
     :param seed: of the order of the rows.
     :param compile: False evaluates eagerly.
@@ -78,7 +73,6 @@ class SiteSweeps:
         self._step = Compiled(self._of_batch, reduce_retracing=True) if compile else self._of_batch
 
     def __repr__(self) -> str:
-        """One line, with the settings."""
         settings = f"step_size={self.step_size}, batch_size={self.batch_size}, seed={self.seed}"
         return f"{type(self).__name__}({self.model!r}, {settings})"
 

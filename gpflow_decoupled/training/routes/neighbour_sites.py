@@ -1,4 +1,4 @@
-"""Nearest-neighbour GPs of any likelihood: one stage, sites and hyperparameters in turn."""
+"""Nearest-neighbour GPs of any likelihood: one stage."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ class NeighbourSitesRoute(Route):
     }
 
     def options(self, model: NeighbourCVIGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options of the caller; there are no more steps than rounds."""
         options = super().options(model, asked)
         return replace(options, steps=options.steps and min(options.steps, MOST_ROUNDS))
 
     def plan(self, model: NeighbourCVIGP, data: Data, options: Options) -> Plan:
-        """Return the rounds; a step is one of them."""
         refuse_data(model, data, "model.update(data)")
         stage = NeighbourSites(model, options.seed, bool(options.compile))
         batches = ArrayBatches(*model.data, None, options.seed)

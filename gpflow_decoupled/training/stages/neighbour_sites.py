@@ -38,11 +38,11 @@ class NeighbourSites(Stage):
         self.model = model
         self.rounds = SiteRounds(model, seed=seed, compile=compile)
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
-        """The leave-one-out log density of all rows, in nats, from that of the judging ones."""
+        """The leave-one-out log density of all rows in nats, estimated by the judging rows."""
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters, sites, and the score that they have."""
+        """Hyperparameters, sites, and their score."""
         return [*self.rounds.variables, self.rounds.scores, self.value]
 
     @property
