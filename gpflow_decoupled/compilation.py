@@ -76,11 +76,10 @@ class Compiled(Generic[Arguments, Result]):
 
 
 def _counted_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The same function with its own count of traces.
-
-    TensorFlow counts by code object, so a method that is traced once for each of five models looks
-    like one function that is retraced five times, and it warns. A partial has no code object.
-    """
+    """The same function with its own count of traces."""
+    # TensorFlow counts by code object, so a method that is traced once for each of five models
+    # looks like one function that is retraced five times, and it warns. A partial has no code
+    # object.
     return functools.partial(function)
 
 

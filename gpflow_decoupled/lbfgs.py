@@ -47,10 +47,8 @@ class LBFGSRun(NamedTuple):
 
 
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
-    """A rule that ends a run when its last `window` iterations gained less than `tolerance`.
-
-    Single iterations may gain little far from the optimum.
-    """
+    """A rule that ends a run when its last `window` iterations gained less than `tolerance`."""
+    # Single iterations may gain little far from the optimum.
 
     def rule(values: list[float]) -> bool:
         return len(values) > window and values[-1] - values[-1 - window] < tolerance
@@ -75,8 +73,6 @@ def lbfgs_ascent(
 ) -> LBFGSRun:
     """Find the best point by L-BFGS-B from `start` [n].
 
-    At a value or gradient that is not finite the line search shortens its step.
-
     :param stop: called after each iteration with the best values so far, the start's first; True
         ends the run. See `settled`.
     :param max_evaluations: approximate limit.
@@ -89,6 +85,7 @@ def lbfgs_ascent(
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
     :raises NumericalError: if the value or the gradient at the start is not finite.
     """
+    # At a value or gradient that is not finite the line search shortens its step.
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
     watched = _Watched(function, start, stop, record, unusable)
     sides = [

@@ -113,10 +113,8 @@ def described(value: object) -> str:
 
 
 def short_repr(value: object) -> str:
-    """`repr` for messages: large arrays by type and shape, others in a line.
-
-    NumPy's numbers are shown as Python's, whose `repr` does not depend on NumPy's version.
-    """
+    """`repr` for messages: large arrays by type and shape, others in a line."""
+    # NumPy's numbers are shown as Python's, whose `repr` does not depend on NumPy's version.
     if isinstance(value, (np.ndarray, tf.Tensor)) or hasattr(
         value, "iloc"
     ):  # which data frames have

@@ -59,10 +59,8 @@ def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | N
 
 
 def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.Tensor:
-    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs.
-
-    Parts of sums and products that are not stationary get the inputs unchanged.
-    """
+    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs."""
+    # Parts of sums and products that are not stationary get the inputs unchanged.
     if type(kernel) in _COMBINED:
         parts = (covariance(part, X, Z) for part in kernel.kernels)
         return functools.reduce(_COMBINED[type(kernel)], parts)

@@ -188,10 +188,8 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 
 
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """Return the noise kernels' variance at N points, [N, 1], or [N, L] if latents differ.
-
-    It is diag k(X, X) minus k(x, x') at x' = x; costs N rows of 256 kernel evaluations.
-    """
+    """Return the noise kernels' variance at N points, [N, 1], or [N, L] if latents differ."""
+    # It is diag k(X, X) minus k(x, x') at x' = x; costs N rows of 256 kernel evaluations.
     columns = [
         _excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)
     ]

@@ -124,11 +124,9 @@ def _block(
     column: tf.Tensor,
     diagonal: bool,
 ) -> tuple:
-    """Return the share of one block in the sums of its rows [B, p] and its columns [q, C].
-
-    `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U), U only for gradients; `turned`
-    is the transpose of `row`.
-    """
+    """Return the share of one block in the sums of its rows [B, p] and its columns [q, C]."""
+    # `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U), U only for gradients;
+    # `turned` is the transpose of `row`.
     A, R = task.inputs + 2, task.right
     squares = tf.maximum(tf.matmul(row[:, :A], column[:, :A], transpose_b=True), 0.0)
     if diagonal:

@@ -1,21 +1,24 @@
 """Expectations under one Gaussian, a sum of independent variables, or one Gaussian per class.
 
-| integral | file | error | cost per observation |
-|---|---|---|---|
-| E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
-| the same, bound by R best or convex pieces | `piecewise` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
-| E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
-| E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |
-| - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |
-| - by the density of y | `spectral` | 1e-9, K = 1024 points | D K + K log K |
-| - by masses of cells on a lattice | `lattice` | 1e-3 per 64 sites, K = 1024 | D K log K |
-| E softmax(f), f_k Gaussian, k = 1..C | `softmax` | 1e-8 | C T^2, T > 110 |
-| the same, v > 300 | `wide_softmax` | 1e-8 | 30,000 C |
-| E log sum_k exp f_k, an upper bound | `log_sum_exp` | 0.04 nats at variance 1 | C |
-
-GPflow's quadrature serves all other likelihoods. Read `projections` first, then `fourier` (the
-interface of three routes), one route, and `site_integrals` (how a model chooses). `axis_products`
-has products and sums in blocks; `decay` finds sums that end too early.
+`logit_integrals`, bounded by `piecewise`, `peaked`, `softmax`, `wide_softmax` and `log_sum_exp` are
+for Gaussians. For sums, read `projections` first, then `fourier` (the interface of three routes),
+one of `frequency_sum`, `spectral`, `lattice`, and `site_integrals` (how a model chooses).
+`axis_products` has products and sums in blocks; `decay` finds sums that end too early.
 """
+
+# | integral | file | error | cost per observation |
+# |---|---|---|---|
+# | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
+# | the same, bound by R best or convex pieces | `piecewise` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
+# | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
+# | E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |
+# | - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |
+# | - by the density of y | `spectral` | 1e-9, K = 1024 points | D K + K log K |
+# | - by masses of cells on a lattice | `lattice` | 1e-3 per 64 sites, K = 1024 | D K log K |
+# | E softmax(f), f_k Gaussian, k = 1..C | `softmax` | 1e-8 | C T^2, T > 110 |
+# | the same, v > 300 | `wide_softmax` | 1e-8 | 30,000 C |
+# | E log sum_k exp f_k, an upper bound | `log_sum_exp` | 0.04 nats at variance 1 | C |
+#
+# GPflow's quadrature serves all other likelihoods.
 
 __all__: list[str] = []

@@ -49,10 +49,8 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
 
 
 def convolve(masses: tf.Tensor) -> tf.Tensor:
-    """Convolve the masses [n, D, K] of D terms to [n, 2 K], for values from -K to K - 1 steps.
-
-    Mass beyond the ring wraps around. The gradient (A15) takes one FFT per term.
-    """
+    """Convolve the masses [n, D, K] of D terms to [n, 2 K], for values from -K to K - 1 steps."""
+    # Mass beyond the ring wraps around. The gradient (A15) takes one FFT per term.
     K = masses.shape[2]
 
     @tf.custom_gradient

@@ -50,11 +50,10 @@ def spectral_density(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return values y_k and the density of y there, [N, K] each, by (A10).
 
-    The error is the mass beyond R standard deviations plus the characteristic function beyond pi /
-    step.
-
     :param characteristic: at omega [n, D, T], for theta [D, 1, P].
     """
+    # The error is the mass beyond R standard deviations plus the characteristic function beyond pi
+    # / step.
     check_points(K)
     check_projections(y)
     u, q = _density(characteristic, y.alpha, y.noise, y.scale, y.theta, R, K, averaged)

@@ -98,10 +98,8 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
 
 
 def weight_counts(kernel: Kernel, total: int) -> list[int]:
-    """The number of weights of each term of a linear kernel.
-
-    A `Linear` kernel with a single variance takes the rest of `total`.
-    """
+    """The number of weights of each term of a linear kernel."""
+    # A `Linear` kernel with a single variance takes the rest of `total`.
     known = [_own_count(part) for part in weight_parts(kernel)]
     missing = [place for place, count in enumerate(known) if count is None]
     if len(missing) > 1:

@@ -92,10 +92,8 @@ def log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
 
 
 def expected_laplace_loss(residual: tf.Tensor, sigma: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """E[-log p(y | f)], f ~ N(h, sigma^2), in nats, h - y = `residual`; shapes [...] broadcast.
-
-    With t = (h - y) / sigma, log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
-    """
+    """E[-log p(y | f)], f ~ N(h, sigma^2), in nats, h - y = `residual`; shapes [...] broadcast."""
+    # With t = (h - y) / sigma, log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
     t = tf.clip_by_value(residual / sigma, -40.0, 40.0)
     kink = 2.0 * sigma * tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI
     return tf.math.log(2.0 * scale) + (kink + residual * tf.math.erf(t / _SQRT_2)) / scale

@@ -22,11 +22,9 @@ class NormalDensity(NamedTuple):
 
 
 def normal_density(K: np.ndarray, r: np.ndarray) -> NormalDensity:
-    """The log density of r [N], or of the P columns of r [N, P], under K [N, N], symmetric.
-
-    K^-1 by LAPACK's `potri` takes 2/3 N^3; TensorFlow's gradient through the factor five times as
-    long.
-    """
+    """The log density of r [N], or of the P columns of r [N, P], under K [N, N], symmetric."""
+    # K^-1 by LAPACK's `potri` takes 2/3 N^3; TensorFlow's gradient through the factor five times as
+    # long.
     N, P = len(r), r.size // len(r)
     factorise, solve, invert = get_lapack_funcs(("potrf", "potrs", "potri"), (K,))
     chol, failed = factorise(K, lower=1, clean=1)

@@ -50,10 +50,8 @@ class _Adam(Protocol):
 
 
 def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
-    """Return the state of a plain Keras Adam built for the variables `moved` [...], else None.
-
-    Others are optimizers with clipping, weight decay, averaging, `amsgrad` or `adaptive_epsilon`.
-    """
+    """Return the state of a plain Keras Adam built for the variables `moved` [...], else None."""
+    # Others are optimizers with clipping, weight decay, averaging, `amsgrad` or `adaptive_epsilon`.
     if type(optimizer) is not tf_keras.optimizers.Adam or not moved:
         return None
     adam = cast(_Adam, optimizer)

@@ -69,10 +69,8 @@ def step_size_at(step_size: StepSize, step: int) -> float:
 
 
 def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """h = dE/dvariance [N, L] under the policy, and the number clipped, a scalar.
-
-    A full step gives observation n a site of precision -2 h_n, negative where h_n > 0.
-    """
+    """h = dE/dvariance [N, L] under the policy, and the number clipped, a scalar."""
+    # A full step gives observation n a site of precision -2 h_n, negative where h_n > 0.
     if policy != "clip":
         return h, tf.constant(0)
     return tf.minimum(h, 0.0), tf.math.count_nonzero(h > 0, dtype=tf.int32)

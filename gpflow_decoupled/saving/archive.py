@@ -34,10 +34,8 @@ def write_archive(file: IO[bytes], tree: Any, arrays: Sequence[np.ndarray]) -> N
 
 
 def read_archive(file: IO[bytes]) -> tuple[Any, list[np.ndarray]]:
-    """Read an archive of `write_archive`.
-
-    Members are not compressed, so a file needs no more memory than its length.
-    """
+    """Read an archive of `write_archive`."""
+    # Members are not compressed, so a file needs no more memory than its length.
     length = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}

@@ -32,14 +32,13 @@ class Description(NamedTuple):
 def describe(model: tf.Module) -> Description:
     """Describe a model.
 
-    Numbers, strings, None and lists are plain JSON. Other objects have a member "is": "array",
-    "tensor", "variable" and "parameter" name an array by its index, "object" has a class and
-    attributes, "again" is an object described before.
-
     :param model: any tree of `tf.Module`s, Parameters, variables, tensors, arrays, plain values,
         containers, named tuples, functions with a name, and TFP's bijectors and distributions.
     :raises DataError: for other parts, with their path.
     """
+    # Numbers, strings, None and lists are plain JSON. Other objects have a member "is": "array",
+    # "tensor", "variable" and "parameter" name an array by its index, "object" has a class and
+    # attributes, "again" is an object described before.
     writer = _Writer()
     tree = writer.node(model, "model")
     return Description(tree, writer.arrays)

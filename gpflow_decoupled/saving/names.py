@@ -50,11 +50,10 @@ def name_of(thing: type | Callable) -> str:
 
 
 class Names:
-    """Looks names up: in the packages that models are made of, and among a caller's classes.
+    """Looks names up: in the packages that models are made of, and among a caller's classes."""
 
-    No module is imported for a name in a file. `own` has the caller's trusted classes and
-    functions.
-    """
+    # No module is imported for a name in a file. `own` has the caller's trusted classes and
+    # functions.
 
     def __init__(self, own: Iterable[type | Callable]) -> None:
         self._own = {name_of(one): one for one in own}

@@ -18,11 +18,10 @@ from typing import IO
 def replaced(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` when the block ends without an error.
 
-    Until then the file has a unique name. A symbolic link and permissions stay. The file is on the
-    disk before it is renamed. Files left by killed processes of this machine are removed.
-
     :raises OSError: if it cannot be written.
     """
+    # Until then the file has a unique name. A symbolic link and permissions stay. The file is on
+    # the disk before it is renamed. Files left by killed processes of this machine are removed.
     target = Path(os.path.realpath(path))
     _remove_abandoned(target)
     name = f"{_prefix(target)}{os.getpid()}.{uuid.uuid4().hex}.partial"

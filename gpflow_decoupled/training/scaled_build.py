@@ -45,13 +45,12 @@ def build_scaled(
 ) -> tuple[GPModel, Scaling, np.ndarray]:
     """Return a model of scaled X, the scaling, and the index of the Y it is for.
 
-    Columns that the model reads as indices are not scaled. They are known once there is a model, so
-    it is built again where some were scaled. A model that owns its data and refuses scaled indices
-    is first built of X in its units.
-
     :param X: inputs [N, D] in their units; `scaled` [D] says which columns may be scaled.
     :param tries: Y [N, P], before it standardised if that is to be tried.
     """
+    # Columns that the model reads as indices are not scaled. They are known once there is a model,
+    # so it is built again where some were scaled. A model that owns its data and refuses scaled
+    # indices is first built of X in its units.
     inputs = scaling(X, "X", ~scaled)
     try:
         model, Y = _built(build, inputs.transform(X).numpy(), tries)
@@ -76,11 +75,9 @@ def _indices(model: GPModel) -> list[int]:
 
 
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
-    """Build the model; return it and the index of its Y, the first standardised if there are two.
-
-    A model that owns its data may refuse standardised counts or labels; it is then built from the
-    second.
-    """
+    """Build the model; return it and the index of its Y, of two the first standardised."""
+    # A model that owns its data may refuse standardised counts or labels; it is then built from the
+    # second.
     Y = tries[-1]
     if len(tries) == 2:
         try:

@@ -47,11 +47,10 @@ def held_out_rows(groups: np.ndarray, fraction: object, rng: np.random.RandomSta
 def how_to_go_on(result: FitResult) -> str:
     """Advise on a longer run if a limit ended one that still improved; else "".
 
-    It improved if the held-out mean log density at the end exceeds the best of the first three
-    quarters of the steps by at least 1e-3 nats per row.
-
     :param result: of a run with an `Evaluation`.
     """
+    # It improved if the held-out mean log density at the end exceeds the best of the first three
+    # quarters of the steps by at least 1e-3 nats per row.
     steps, density = result.history["evaluation_step"], result.history["log_density"]
     early = density[steps <= 0.75 * result.steps]
     if result.reason not in _LIMITS or not len(early) or not density[-1] - early.max() >= _RISE:

@@ -1,22 +1,21 @@
 """The site of one observation: its contribution to a bound, given the law of its latent.
 
-Read `site_loss.py` (expectations under a Gaussian), `description.py` (`SiteDescription`),
-`laplace_site.py` as an example, and `registry.py` (class of likelihoods -> description). Each
-family is one file (`gaussian_site`, `laplace_site`, `logit_site`, `probit_site`, `student_t_site`,
-`log_linear_site`, `negative_binomial_site`, `ordinal_site`, `beta_site`; `categorical_site` couples
-the latents of an observation); `quadrature_loss.py` serves likelihoods without closed
-forms, `prior_sites.py` priors of weights.
-
-Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md):
-
-| site | log g(y) | parameters [N] |
-|---|---|---|
-| `logit_site.logistic_site` | log sigma(kappa y) | kappa, of either sign |
-| `laplace_site.laplace_site` | -abs(y - y_0) / tau - log 2 tau | y_0, tau |
-| `student_t_site.student_t_site` | Student-t density of (y - y_0) / s, nu degrees | y_0, s, nu |
-| `gaussian_site.gaussian_site` | normal density of y - y_0, deviation s | y_0, s |
-
-All are normalised log densities, differentiable in their parameters.
+Read `site_loss` (expectations under a Gaussian), `description`, `laplace_site` as an example, and
+`registry` (class of likelihoods -> description). Each family is one file (`gaussian_site`,
+`laplace_site`, `logit_site`, `probit_site`, `student_t_site`, `log_linear_site`,
+`negative_binomial_site`, `ordinal_site`, `beta_site`; `categorical_site` couples the latents of an
+observation); `quadrature_loss` serves likelihoods without closed forms, `prior_sites` priors of
+weights.
 """
+
+# Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md), all
+# normalised log densities, differentiable in their parameters:
+#
+# | site | log g(y) | parameters [N] |
+# |---|---|---|
+# | `logit_site.logistic_site` | log sigma(kappa y) | kappa, of either sign |
+# | `laplace_site.laplace_site` | -abs(y - y_0) / tau - log 2 tau | y_0, tau |
+# | `student_t_site.student_t_site` | Student-t density of (y - y_0) / s, nu degrees | y_0, s, nu |
+# | `gaussian_site.gaussian_site` | normal density of y - y_0, deviation s | y_0, s |
 
 __all__: list[str] = []

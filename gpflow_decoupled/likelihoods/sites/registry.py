@@ -100,11 +100,9 @@ def declare_site(
 
 
 def site_description(likelihood: gl.Likelihood) -> SiteDescription:
-    """Return the description of a likelihood's sites.
-
-    Loss and density come from the nearest class with the same log density, the support from the
-    nearest with one.
-    """
+    """Return the description of a likelihood's sites."""
+    # Loss and density come from the nearest class with the same log density, the support from the
+    # nearest with one.
     kinds = [kind for kind in type(likelihood).__mro__ if kind in _DESCRIPTIONS]
     found = [_DESCRIPTIONS[kind](likelihood) for kind in kinds]
     support = next(

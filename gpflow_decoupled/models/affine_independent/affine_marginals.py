@@ -64,10 +64,8 @@ def expected(
 def density_at(
     base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float
 ) -> tf.Tensor:
-    """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails.
-
-    Unlike an FFT it needs no interpolation; blocks take at most `memory` bytes.
-    """
+    """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails."""
+    # Unlike an FFT it needs no interpolation; blocks take at most `memory` bytes.
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
     values = int(

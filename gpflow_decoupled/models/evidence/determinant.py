@@ -21,15 +21,14 @@ def lanczos_log_determinant(
 ) -> tuple[float, float, int]:
     """Estimate log|B| = tr log B of a positive definite B.
 
-    Each random vector z of signs gives z^T log(B) z by Gauss quadrature with the Lanczos matrix,
-    exact for polynomials of twice the number of steps. Their mean estimates the trace.
-
     :param apply: B V [n, S] for V [n, S].
     :param size: n.
     :param probes: S, at least two.
     :param seed: of the vectors.
     :return: the mean, its standard error, and the products. Cost: 10 to 40 products.
     """
+    # Each random vector z of signs gives z^T log(B) z by Gauss quadrature with the Lanczos matrix,
+    # exact for polynomials of twice the number of steps. Their mean estimates the trace.
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(size, probes))
     now = tf.constant(signs / np.sqrt(size))
     before, beta = tf.zeros_like(now), tf.zeros([probes], now.dtype)

@@ -70,11 +70,9 @@ class Nystrom:
         return 2.0 * float(half) - float(tf.reduce_sum(tf.math.log(self._weights)))
 
     def quadratic(self, residual: tf.Tensor) -> tf.Tensor:
-        """r^T (Q + D)^-1 r [1, R] for the columns of r [N, R], from above; N M R.
-
-        It is the minimum over t of (r - A^T t)^T W (r - A^T t) + t^T t, a sum of squares, which
-        round-off in t can only raise.
-        """
+        """r^T (Q + D)^-1 r [1, R] for the columns of r [N, R], from above; N M R."""
+        # It is the minimum over t of (r - A^T t)^T W (r - A^T t) + t^T t, a sum of squares, which
+        # round-off in t can only raise.
         A, weights = self._A[0], self._weights[:, None]
         half = tf.linalg.triangular_solve(self._chol[0], tf.matmul(A, weights * residual))
         t = tf.linalg.triangular_solve(self._chol[0], half, adjoint=True)
@@ -93,9 +91,6 @@ def bound_quadratic(
 ) -> Quadratic:
     """Solve (K + D) a = y by conjugate gradients until the two bounds are close.
 
-    Products in single precision come first, then one in full, which certifies; if that is not good
-    enough, more in full precision follow.
-
     :param product: with K + D.
     :param precondition: an approximate inverse of K + D, applied to [N, R].
     :param nystrom: Q + D.
@@ -103,6 +98,8 @@ def bound_quadratic(
     :param tolerance: largest difference of half the bounds, in nats.
     :param max_products: a limit; bounds hold however far the solution is.
     """
+    # Products in single precision come first, then one in full, which certifies; if that is not
+    # good enough, more in full precision follow.
     a, residual, count = tf.zeros_like(y), y, 0
     best = _bounds(nystrom, y, a, residual, count)
     for dtype in (tf.float32, y.dtype) if y.dtype == tf.float64 else (y.dtype,):

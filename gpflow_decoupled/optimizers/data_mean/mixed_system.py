@@ -141,7 +141,7 @@ class MixedSystem(MeanSystem):
         return tf.linalg.triangular_solve(self.chol[:count, :count], half, adjoint=True)
 
     def _half(self, residual: tf.Tensor) -> tf.Tensor:
-        """The root's solution [R L, 1] of B^T r / s2, points of beta first, latents side by side."""
+        """The root's solution [R L, 1] of B^T r / s2, with the points of beta first."""
         pulled = self.projections.times(self.latents(self.weights * residual))
         return tf.linalg.triangular_solve(self.chol, tf.reshape(pulled, [-1, 1]))
 

@@ -143,11 +143,9 @@ class MeanSystem:
         return tf.norm(vector, axis=1)[:, 0]
 
     def rounding(self, dtype: tf.DType) -> float:
-        """Estimate the spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`.
-
-        K' can replace K where this is well below 1. Power steps on some rows; the norm grows with
-        the root of the number of rows.
-        """
+        """Estimate the spectral norm of W^1/2 (K' - K) W^1/2 for K' computed in `dtype`."""
+        # K' can replace K where this is well below 1. Power steps on some rows; the norm grows with
+        # the root of the number of rows.
         if not follows_dtype(self.kernel, self.mean.points):
             return 0.0
         count = len(self.target)

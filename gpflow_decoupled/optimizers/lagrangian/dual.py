@@ -95,11 +95,9 @@ class DualProblem:
         return self._of_state(self.geometry.state_at(self.prior, alpha, lam))
 
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
-        """Marginals after a step of the site fixed point (V22).
-
-        Gaussian sites of precision lambda and natural mean lambda u - alpha move by `share`; alpha
-        may leave S.
-        """
+        """Marginals after a step of the site fixed point (V22)."""
+        # Gaussian sites of precision lambda and natural mean lambda u - alpha move by `share`;
+        # alpha may leave S.
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
         now, goal = at.lam * centred - at.alpha, precision * centred - loss.d_h

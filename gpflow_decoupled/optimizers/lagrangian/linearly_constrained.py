@@ -295,10 +295,8 @@ class _Run:
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
     def _swept(self, at: Marginals) -> _Iteration | None:
-        """A site fixed point (V22) that gains more than the last subproblem, or None.
-
-        Tried for sites that are not log-concave, and after a subproblem without a step.
-        """
+        """A site fixed point (V22) that gains more than the last subproblem, or None."""
+        # Tried for sites that are not log-concave, and after a subproblem without a step.
         if not self.fast or not (self.not_concave or self.stuck or self.couples):
             return None
         for _ in range(_SWEEP_TRIALS if self.stuck or self.couples else 1):

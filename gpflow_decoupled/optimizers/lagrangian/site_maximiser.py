@@ -102,10 +102,8 @@ def maximise(
     h: tf.Tensor,
     sigma: tf.Tensor,
 ) -> Maximiser:
-    """Return maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
-
-    In closed form if the loss has one, else by Newton's method with a step length per site.
-    """
+    """Return maximisers of (V15) at multipliers alpha, lam [N, L], from h, sigma [N, L]."""
+    # In closed form if the loss has one, else by Newton's method with a step length per site.
     if loss.reference is not None:
         return _without_reference(loss.reference.loss, sub, alpha, lam, h, sigma)
     if loss.parts:

@@ -51,11 +51,9 @@ def more_cautious(policy: Policy) -> Policy | None:
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem that touches the bound at marginals `at` [N, L], and its box.
-
-    For a loss that subtracts Gaussians, rho, kappa and the box of (V31) refer to the loss without
-    them.
-    """
+    """The subproblem that touches the bound at marginals `at` [N, L], and its box."""
+    # For a loss that subtracts Gaussians, rho, kappa and the box of (V31) refer to the loss without
+    # them.
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
     if (
         loss.reference is not None

@@ -23,13 +23,13 @@ Gradients = list[tf.Tensor]
 class RowDensities:
     """Sums of log densities of rows, as functions of a vector of hyperparameters.
 
-    The gradient of a block of rows is taken before the next block begins. So memory is that of a
-    block, and its matrices are still in the cache when the gradient needs them.
-
     :param model: its log prior density of the Parameters is added.
     :param coordinates: of the Parameters that move.
     :param compile: False evaluates eagerly.
     """
+
+    # The gradient of a block of rows is taken before the next block begins. So memory is that of a
+    # block, and its matrices are still in the cache when the gradient needs them.
 
     def __init__(self, model: NNGP, coordinates: LogCoordinates, compile: bool = True) -> None:
         self.model, self.coordinates, self.compile = model, coordinates, compile

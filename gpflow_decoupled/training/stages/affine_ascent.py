@@ -19,11 +19,11 @@ from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
 class AffineAscent(Stage):
     """Gradient steps of everything but q; `refresh` finds q at the first step and periodically.
 
-    Between ascents, which cost many evaluations, q stays in whitened coordinates. If only q is
-    trainable, the only step is an ascent; else one follows the last step.
-
     :param compile: False runs the gradient steps eagerly; ascents are compiled.
     """
+
+    # Between ascents, which cost many evaluations, q stays in whitened coordinates. If only q is
+    # trainable, the only step is an ascent; else one follows the last step.
 
     def __init__(
         self, model: AffineIndependentGP, optimizer: Optimizer, compile: bool = True
