@@ -62,6 +62,8 @@ ELSEWHERE = (
     "mathematics/notation.md",
 )
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
+LONG = ("api/", "benchmarks/", "changelog.md", "mathematics/notation.md")
+"""Pages that are looked up, and not read from top to bottom."""
 RIDDLES = (
     "not there;",
     "not there either",
@@ -401,6 +403,17 @@ def test_words_that_link_to_the_glossary_are_in_it() -> None:
         for name in re.findall(r"\{term\}`([^`]*)`", text)
     }
     assert used and used <= entries
+
+
+def test_no_page_of_prose_is_long() -> None:
+    """Code and the bars of tables are no words; pages of tables, lists and the API are left out."""
+    prose = [page for page in PAGES if not page.startswith(LONG)]
+    words = {
+        page: [word for word in CODE.sub("", PAGES[page]).split() if word.strip("|-")]
+        for page in prose
+    }
+    assert len(words) > 40
+    assert {page: len(found) for page, found in words.items() if len(found) > 2500} == {}
 
 
 def test_how_tos_are_short() -> None:
