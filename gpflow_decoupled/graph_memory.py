@@ -34,8 +34,8 @@ def last_gradient() -> str | None:
 
 
 def tidy(last: str | None) -> None:
-    """Let gradients registered after `last` live as long as their graphs, and clear the bijectors'
-    cache of graph tensors. Without effect where `untidied` names something.
+    """Drop gradients registered after `last` with their graphs, and graph tensors cached by
+    bijectors.
     """
     for name in list(itertools.takewhile(lambda name: name != last, reversed(_registry()))):
         _keep_with_graphs(name)

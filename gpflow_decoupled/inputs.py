@@ -161,12 +161,7 @@ def as_inputs(
 
 
 def of_known_rank(array: Array, columns: int | None = None) -> Array:
-    """An array unchanged; a tensor whose rank a graph does not know becomes a matrix, which
-    TensorFlow checks once it has values.
-
-    :param array: of any shape.
-    :param columns: of the matrix, where they are known.
-    """
+    """An array unchanged; a tensor of unknown rank as a matrix, checked once it has values."""
     if isinstance(array, tf.Tensor) and array.shape.rank is None:
         return tf.ensure_shape(array, [None, columns])
     return array
@@ -201,7 +196,7 @@ def stays_on_disk(array: object) -> bool:
     in_memory = in_memory or isinstance(
         array, (tf.Variable, tf.RaggedTensor, tf.SparseTensor, gpflow.Parameter)
     )
-    # a dtype of another library, as torch has, is that of an array in memory
+    # arrays of other libraries, with a dtype that is not NumPy's, are in memory
     sliced = all(hasattr(array, name) for name in ("shape", "__getitem__"))
     sliced = sliced and isinstance(getattr(array, "dtype", None), np.dtype)
     return isinstance(array, np.memmap) or (sliced and not in_memory)

@@ -163,7 +163,7 @@ def _forward(number: int, process: subprocess.Popen[str]) -> None:
 
 
 def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
-    """Wait for all to end well, 0, or one to fail: its exit code, or 128 plus the signal."""
+    """Wait until all end, 0, or one fails: its exit code, or 128 plus the signal."""
     while True:
         codes = [process.poll() for process in processes]
         for code in codes:

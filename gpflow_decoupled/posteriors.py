@@ -56,9 +56,8 @@ def mix_outputs(
     :return: the mean [..., N, P] and the variances or covariances.
     """
     if isinstance(kernel, LinearCoregionalization):
-        leading = (
-            tf.transpose(cov, _latents_first(cov)) if full_cov else cov
-        )  # GPflow's mixing wants [L, ..., N, N]
+        # GPflow's mixing wants [L, ..., N, N]
+        leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov
         return mix_latent_gp(kernel.W, mean, leading, full_cov, full_output_cov)
     if not full_output_cov:
         return mean, cov
@@ -147,9 +146,8 @@ class BasisPosterior(AbstractPosterior):
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)
-        tensors = state[
-            : state._fields.index("ok") + 1
-        ]  # the later fields serve gradients and the divergence
+        # the later fields serve gradients and the divergence
+        tensors = state[: state._fields.index("ok") + 1]
         return tuple(PrecomputedValue(value, (False,) * value.shape.rank) for value in tensors)
 
     @inherit_check_shapes

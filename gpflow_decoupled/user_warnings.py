@@ -19,7 +19,7 @@ Those of a user's framework are not in the list, because the line there is the o
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line outside of this package and of those that it is built on.
+    """Warn at the innermost line outside of this package and the libraries below it.
 
     :param message: complete sentences: what was found, and what to do.
     :param category: the class of the warning, by which users silence it.

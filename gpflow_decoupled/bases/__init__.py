@@ -1,10 +1,9 @@
 """Bases: parametrisations of q(f), the approximate posterior process.
 
-Every basis has `factor` (all factorisations, once), `features` (mean and variances of q(f) at
-inputs) and `prior_kl`. Read the contracts `base` and `inducing_basis` first; then `coupled`,
-`decoupled`, `hybrid`, `orthogonal_mean` (q(f) of the next two), `orthogonal`, `mean_on_data` and
-`solve`. `site`, `dual` and `affine_independent` (with `affine_map`) are for models that own their
-data. `parts` has shared pieces, `parameters` other parameters of the same q(f).
+Read the contracts `base` and `inducing_basis` first; then `coupled`, `decoupled`, `hybrid`,
+`orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`, `dual` and
+`affine_independent` (with `affine_map`) are for models that own their data. `parts` has shared
+pieces, `parameters` other parameters of the same q(f).
 """
 
 from . import parameters

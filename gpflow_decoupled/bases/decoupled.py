@@ -176,9 +176,8 @@ class DecoupledBasis(InducingBasis):
         if self.covariance == "coupled":
             A = whiten(state.chol, state.tangent, K_bx)
             return Features(mean, (A,), (transposed_product(state.root, A),))  # (D9)
-        return Features(
-            mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ()
-        )  # (D7)
+        # (D7)
+        return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
         """The KL in nats, a scalar; unbiased if the norm is estimated."""
@@ -189,9 +188,8 @@ class DecoupledBasis(InducingBasis):
         diagonal = tf.linalg.diag_part(state.chol)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(diagonal))
         trace = tf.reduce_sum(tf.square(inverse(state.chol)))
-        return 0.5 * (
-            norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace
-        )  # (D7)
+        # (D7)
+        return 0.5 * (norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)
 
     def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
         """The raw coefficients a [M_alpha, L] of equation (8)."""

@@ -117,9 +117,8 @@ class HybridBasis(InducingBasis):
         norm = None
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
-            norm = self.kernel_mean.norm(
-                a, self.kernel_mean.products(kernel, a, rows), rows
-            )  # (D25) with C = K_g
+            # (D25) with C = K_g
+            norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:

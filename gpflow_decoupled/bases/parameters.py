@@ -206,9 +206,8 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     root = _factor("the covariance S", tf.convert_to_tensor(moments.covariance))
     chol = _factor("K_beta", gram_to_factor(kernel, basis.beta))
     kernel_mean.coefficients.assign(kernel_mean.scaling.scaled(tf.convert_to_tensor(moments.a)))
-    state = basis.factor(
-        kernel, with_kl=False
-    )  # at the new coefficients, by which the hybrid's q_mu is shifted
+    # at the new coefficients, by which the hybrid's q_mu is shifted
+    state = basis.factor(kernel, with_kl=False)
     mean = whiten_columns(chol, None, tf.convert_to_tensor(moments.mean))
     basis.assign_gaussians(state, (Gaussian(mean, solve(chol, root)),))
 

@@ -83,16 +83,14 @@ def build(
         without Y are left out.
     :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
-        likelihood (copied), of standardised Y where Y is standardised, and of X in its units if its
-        parameters are functions of X.
+        likelihood (copied) of standardised Y; functions of X in it take X in its units.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
         `scale` says otherwise, and of standardised Y where Y is standardised. By default Matern 5/2
-        with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, trains
-        nearest-neighbour GPs with Matern 5/2, 1/2, 3/2 and squared exponential kernels for some
-        seconds each, then the best on inputs by their ranks (`training.NormalScores`), and takes
-        the best leave-one-out score.
+        with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, takes the
+        best leave-one-out score of nearest-neighbour GPs with Matern 5/2, 1/2, 3/2 and squared
+        exponential kernels, and of the best on ranks of X (`training.NormalScores`).
     :param scale: the data to standardise: "X", "Y", "both", "neither"; by default by the rule
-        above. Y never is unless it is f plus noise.
+        above. Y only where it is f plus noise.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.

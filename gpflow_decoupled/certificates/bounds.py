@@ -68,9 +68,8 @@ def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarra
         pinsker(0.05, 20.0, 1000, 0.05)  # 0.1665
     """
     risk, kl, n, delta = _checked(risk, kl, n, delta)
-    return np.minimum(
-        1.0, risk + np.sqrt((kl + np.log(2.0 * np.sqrt(n) / delta)) / (2.0 * n))
-    )  # (T11)
+    # (T11)
+    return np.minimum(1.0, risk + np.sqrt((kl + np.log(2.0 * np.sqrt(n) / delta)) / (2.0 * n)))
 
 
 def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:

@@ -1,11 +1,10 @@
 """Gram matrices of latent functions at inducing variables and inputs.
 
-Read `latents` first: the covariances that a basis needs, and the place where jitter is added.
-`residual` has the residual kernel given beta; `stationary` smooth stationary kernels with a
-hand-written gradient, by their `profiles`, and `array_grams` the same for arrays, without graphs;
-`products` products with matrices that are never stored, by fused blocks (`stationary_products`,
-`blocks`) or by `strips` of rows; `neighbours` the search for nearest rows. `centring` moves the
-origin of inputs to the data; `indices` finds columns that are indices.
+Read `latents` first: the covariances of a basis, with jitter. `residual` has the kernel given beta,
+`stationary` a hand-written gradient for kernels with `profiles`, `array_grams` the same for arrays.
+`products` with matrices that are never stored use fused blocks (`stationary_products`, `blocks`) or
+`strips` of rows. `neighbours` finds nearest rows, `centring` moves the origin to the data,
+`indices` finds columns that are indices.
 """
 
 __all__: list[str] = []

@@ -30,7 +30,7 @@ ArrayGram: TypeAlias = Callable[[Values], tuple[np.ndarray, Back]]
 def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
     """Return k(X, X) as a function of the Parameters' values; None for kernels that are not known.
 
-    Known are those of `profiles`, `Constant`, `White`, `Linear`, their sums and products.
+    Known: `profiles`, `Constant`, `White`, `Linear`, their sums and products.
 
     :param kernel: its Parameters are keys, their values are not read.
     :param X: inputs [N, D].

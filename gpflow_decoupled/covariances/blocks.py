@@ -83,9 +83,8 @@ def sweep(
 
     def row_block(index: tf.Tensor, row_sums: tf.TensorArray, *column_sums: tf.Tensor) -> tuple:
         row = rows[index]
-        turned = tf.transpose(
-            row
-        )  # here, because XLA would fold it into a product, which is slow then
+        # here, because XLA would fold it into a product, which is slow then
+        turned = tf.transpose(row)
         start, total_of_row = tf.zeros([], tf.int32), tf.zeros([B, p], dtype)
         if same:
             start, total_of_row = (

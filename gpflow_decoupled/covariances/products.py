@@ -1,8 +1,4 @@
-"""Products K(X, Z) V with a kernel matrix that is never stored.
-
-`kernel_product` stores small matrices, and uses fused blocks for smooth stationary kernels and
-strips of rows for all others.
-"""
+"""Products K(X, Z) V with a kernel matrix that is never stored."""
 
 from __future__ import annotations
 
@@ -55,7 +51,7 @@ def kernel_product(
     """Return K(X, Z) V [N, R] in the dtype of V without storing K.
 
     N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, for about 2.5 times the
-    cost. Run eagerly, Ctrl-C ends it within some tenths of a second.
+    cost.
 
     :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others are called on
         strips of rows.

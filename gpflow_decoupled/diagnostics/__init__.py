@@ -1,10 +1,9 @@
 """Diagnostics of data, model and bound, before, in and after a run.
 
-Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel, and `start`
-finds hyperparameters. During: `failure` explains a failed step, `unusable_observation` names the
-row that makes a bound infinite. After: `fall` warns of a bound that fell, `accuracy` of inaccurate
-expected log densities, with `integrals`; `final_evidence` is the log evidence where that is cheap.
-Models need `moments(data)` and `expected_log_densities(moments, data)` only.
+Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel, `start` finds
+hyperparameters. During: `failure` explains a failed step, `unusable_observation` finds the row that
+makes a bound infinite. After: `fall` warns of a fallen bound, `accuracy` of inaccurate
+expectations, by `integrals`; `final_evidence` is the log evidence where cheap.
 """
 
 from .accuracy import warn_of_quadrature

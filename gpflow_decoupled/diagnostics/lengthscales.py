@@ -29,8 +29,7 @@ _COMPOSITES = (Sum, Product, SeparateIndependent, LinearCoregionalization)
 
 
 def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterator[str]:
-    """Yield a sentence per misfit of lengthscales and rows X [N, D]: far too short, or far too
-    long.
+    """Yield a sentence per lengthscale far too short or long for rows X [N, D].
 
     :param num_data: rows of the whole data set, of which X may be a sample.
     """

@@ -1,10 +1,9 @@
 """Distributions, or methods of distributions, that TensorFlow Probability lacks.
 
-Base distributions of affine-independent inference, w = A v + b: `base_density` has the contract;
-read it first. `closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and
-`tabulated` are the families, `choose` finds one by name, `block_base` gives each block its family,
-`scalar` has two TFP distributions. `families` has exponential families in natural parameters for
-factor graphs.
+Base distributions of affine-independent inference, w = A v + b: read the contract `base_density`
+first. `closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and
+`tabulated` are the families, `choose` finds one by name, `block_base` combines several, `scalar`
+has TFP distributions. `families` has exponential families for factor graphs.
 """
 
 from . import families

@@ -116,9 +116,8 @@ def _entropy(k: float, s: np.ndarray) -> float:
     z, order = math.sqrt(2.0 * k) * np.exp(s), abs(k - 0.5)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_bessel = np.log(kve(order, z)) - z
-        leading = (
-            gammaln(order) + (order - 1.0) * math.log(2.0) - order * np.log(z)
-        )  # where kve overflows
+        # where kve overflows
+        leading = gammaln(order) + (order - 1.0) * math.log(2.0) - order * np.log(z)
     log_bessel = np.where(np.isfinite(log_bessel), log_bessel, leading)
     log_q = (
         0.5 * math.log(2.0 * k / math.pi) - gammaln(k) + (k - 0.5) * np.log(0.5 * z) + log_bessel

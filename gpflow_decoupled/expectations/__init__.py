@@ -1,9 +1,9 @@
 """Expectations under one Gaussian, a sum of independent variables, or one Gaussian per class.
 
-`logit_integrals`, bounded by `piecewise`, `peaked`, `softmax`, `wide_softmax` and `log_sum_exp` are
-for Gaussians. For sums, read `projections` first, then `fourier` (the interface of three routes),
-one of `frequency_sum`, `spectral`, `lattice`, and `site_integrals` (how a model chooses).
-`axis_products` has products and sums in blocks; `decay` finds sums that end too early.
+One Gaussian: `logit_integrals`, bounded by `piecewise`, and `peaked`. Classes: `softmax`,
+`wide_softmax`, `log_sum_exp`. Sums: read `projections`, then `fourier`, the interface of
+`frequency_sum`, `spectral` and `lattice`, and `site_integrals`, how a model chooses.
+`axis_products` works in blocks; `decay` finds sums that end too early.
 """
 
 # | integral | file | error | cost per observation |

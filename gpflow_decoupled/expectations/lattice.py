@@ -43,9 +43,8 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
     first, last = below[..., :1], below[..., -1:]
     upward = sign[:, :, None]
     ends = tf.where(upward > 0.0, first, 1.0 - first), tf.where(upward > 0.0, 1.0 - last, last)
-    return tf.concat(
-        [ends[0], upward * (below[..., 1:] - below[..., :-1]), ends[1]], axis=-1
-    )  # (A8)
+    # (A8)
+    return tf.concat([ends[0], upward * (below[..., 1:] - below[..., :-1]), ends[1]], axis=-1)
 
 
 def convolve(masses: tf.Tensor) -> tf.Tensor:

@@ -31,9 +31,8 @@ def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """
     a = best_tilt(mean, variance)
     t = mean + (0.5 - a) * variance
-    return 0.5 * tf.reduce_sum(tf.square(a) * variance, axis=-1) + tf.reduce_logsumexp(
-        t, axis=-1
-    )  # (V33)
+    # (V33)
+    return 0.5 * tf.reduce_sum(tf.square(a) * variance, axis=-1) + tf.reduce_logsumexp(t, axis=-1)
 
 
 def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

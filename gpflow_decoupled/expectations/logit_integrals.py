@@ -174,9 +174,8 @@ def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) 
     """F [M] by (V4), from cos(u t) and (1 - k) / omega^2, [M, Q] each."""
     t, density, mass = _normal(h, sigma)
     integral = tf.linalg.matvec(cosine * share, _weights(h)[0])
-    return (
-        sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma
-    )  # (V4)
+    # (V4)
+    return sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma
 
 
 def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
@@ -192,6 +191,7 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
     )
     odd = tf.linalg.matvec(sine * k, weights * u) / sigma
     curvature = tf.maximum(even[:, 0], 0.0)
+    # (V3), (V4)
     return [
         _value(h, sigma, cosine, share),
         d_h,
@@ -199,7 +199,7 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
         curvature,
         -odd,
         even[:, 1],
-    ]  # (V3), (V4)
+    ]
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:

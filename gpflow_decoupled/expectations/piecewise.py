@@ -141,12 +141,10 @@ class _Terms(NamedTuple):
     sigma: tf.Tensor  # [...], the absolute value, above 0
     u: tf.Tensor  # (t - h) / sigma [..., K]
     density: tf.Tensor  # the normal density phi(u) [..., K]
-    means: tuple[
-        tf.Tensor, tf.Tensor, tf.Tensor
-    ]  # [...] each: a, b and c averaged over the masses of the pieces
-    steps: tuple[
-        np.ndarray, np.ndarray, np.ndarray
-    ]  # [K] each: the changes of a, b and c at the knots
+    # [...] each: a, b and c averaged over the masses of the pieces
+    means: tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+    # [K] each: the changes of a, b and c at the knots
+    steps: tuple[np.ndarray, np.ndarray, np.ndarray]
     knots: np.ndarray  # [K]
 
 
@@ -163,9 +161,8 @@ def piecewise_moments(
     """Expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; cost R."""
     terms = _terms(h, sigma, number, convex)
     size, u, (a, b, c), t = terms.sigma, terms.u, terms.steps, terms.knots
-    jump = (
-        np.zeros_like(t) if convex else a * t**2 + b * t + c
-    )  # round-off in it would be divided by sigma^4
+    # round-off in it would be divided by sigma^4
+    jump = np.zeros_like(t) if convex else a * t**2 + b * t + c
     bend, turn = 2.0 * a * t + b, 2.0 * a
     s = size[..., None]
     n0 = terms.density / s
@@ -192,9 +189,8 @@ def _terms(h: tf.Tensor, sigma: tf.Tensor, number: int, convex: bool) -> _Terms:
     zero, one = tf.zeros_like(u[..., :1]), tf.ones_like(u[..., :1])
     left, right = tf.concat([zero, below], -1), tf.concat([below, one], -1)
     left_rest, right_rest = tf.concat([one, above], -1), tf.concat([above, zero], -1)
-    mass = tf.where(
-        left < 0.5, right - left, left_rest - right_rest
-    )  # from the tail where digits do not cancel
+    # from the tail where digits do not cancel
+    mass = tf.where(left < 0.5, right - left, left_rest - right_rest)
     density = tf.exp(-0.5 * tf.square(u)) / _SQRT_2_PI
     means = (_sum(mass, a), _sum(mass, b), _sum(mass, c))
     return _Terms(h, size, u, density, means, (np.diff(a), np.diff(b), np.diff(c)), knots)

@@ -123,9 +123,8 @@ def _on_lattice(
     F = tf.maximum(F, np.finfo(float).tiny)
     product = tf.exp(tf.reduce_sum(tf.math.log(F), axis=1, keepdims=True))
     p = tf.reduce_sum(slope / F * product, axis=-1)  # (V34)
-    return p / tf.reduce_sum(
-        p, axis=-1, keepdims=True
-    )  # the sum is 1 / h up to the errors of the sums
+    # the sum is 1 / h up to the errors of the sums
+    return p / tf.reduce_sum(p, axis=-1, keepdims=True)
 
 
 def _by_lattice(
@@ -137,9 +136,8 @@ def _by_lattice(
     G = tf.exp(-rise)
     z, step = (x - mean[..., None]) / deviation[..., None], _STEP / deviation[..., None]
     weights = step / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(z))
-    rest = 0.5 * tf.math.erfc(
-        (0.5 * step - z[..., :1]) / math.sqrt(2.0)
-    )  # what is below the lattice, where G is one
+    # what is below the lattice, where G is one
+    rest = 0.5 * tf.math.erfc((0.5 * step - z[..., :1]) / math.sqrt(2.0))
     return rest + tf.tensordot(weights, G, 1), tf.tensordot(weights, rise * G, 1)
 
 

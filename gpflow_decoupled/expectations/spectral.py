@@ -136,7 +136,6 @@ def _expected(
     left, right = (tf.gather(q, cell + side, batch_dims=1) for side in (0, 1))
     inside = tf.cast((near >= 0.0) & (near < K - 1.0), q.dtype)
     density = inside * ((1.0 - xi) * left + xi * right)
-    correction = (
-        tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density
-    )  # (A10), the term of a kink
+    # (A10), the term of a kink
+    correction = tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density
     return (tf.reduce_sum(g * q, axis=1, keepdims=True) * step + slope * correction)[:, 0]

@@ -20,20 +20,7 @@ from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """The covariance k(x, x') = x^T S x' of f(x) = x^T w, with prior covariance S of the weights w.
-
-    `gpflow.kernels.Linear` has a diagonal S. The Cholesky factor `scale_tril` of S is not trainable
-    by default. The Gram matrix of N inputs costs N p^2 + N^2 p.
-
-    :param covariance: S [p, p], symmetric and positive definite.
-    :param active_dims: the p columns of X that the weights multiply; by default all.
-    :raises DataError: unless S is finite, symmetric and positive definite.
-
-    Example::
-
-        S = np.array([[1.0, 0.5], [0.5, 2.0]])
-        model = SparseCVIGP(LinearWeights(S), gpflow.likelihoods.Poisson(), Weights(2))
-    """
+    """k(x, x') = x^T S x' of f(x) = x^T w, with prior covariance S of w."""
 
     def __init__(self, covariance: ArrayLike, active_dims: ActiveDims | None = None) -> None:
         super().__init__(active_dims)

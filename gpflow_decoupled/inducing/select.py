@@ -1,7 +1,6 @@
 """Choice of inducing points: random, k-means, or greedy conditional variance.
 
-Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) is a pivoted Cholesky of k(X,
-X); with the residual kernel it chooses gamma given beta (Salimbeni et al., NeurIPS 2018).
+Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR 2020) is a pivoted Cholesky.
 """
 
 from __future__ import annotations
@@ -200,9 +199,8 @@ def _kmeans(
     pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
     """M centres of clusters; empty, repeated or `given` ones are replaced by random rows."""
-    start = pool[
-        rng.permutation(len(pool))[:M]
-    ]  # from distinct rows, so that a cluster is rarely empty
+    # from distinct rows, so that a cluster is rarely empty
+    start = pool[rng.permutation(len(pool))[:M]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of empty clusters, which are replaced below
         centres, labels = kmeans2(pool, start, minit="matrix")

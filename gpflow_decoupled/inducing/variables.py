@@ -59,12 +59,10 @@ def fixed_points(X: ArrayLike) -> InducingPoints:
     """Return inputs [N, D] as points that are never trained, even by `gpflow.set_trainable`."""
     # With moved inputs the posterior would be of other data.
     values = tf.constant(np.asarray(X, default_float()))
-    points = InducingPoints(
-        tf.zeros([1, values.shape[1]], values.dtype)
-    )  # no values, which workers would send around
-    points.Z = (
-        values  # in the place of a Parameter, and of a variable, which that function would train
-    )
+    # no values, which workers would send around
+    points = InducingPoints(tf.zeros([1, values.shape[1]], values.dtype))
+    # a constant: `gpflow.set_trainable` would train a Parameter or a variable
+    points.Z = values
     return points
 
 

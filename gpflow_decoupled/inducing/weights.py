@@ -84,11 +84,12 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
     """The terms of a linear kernel; `NotImplementedError` for other kernels."""
     parts = list(kernel.kernels) if type(kernel) is Sum else [kernel]
     for part in parts:
+        # a Polynomial is a Linear, but not linear
         if type(part) not in (
             Linear,
             LinearWeights,
             Constant,
-        ):  # a Polynomial is a Linear, but not linear
+        ):
             raise NotImplementedError(
                 f"Weights are inducing variables of linear functions, and {type(part).__name__} is"
                 " not their kernel; use gpflow.kernels.Linear, LinearWeights,"

@@ -1,11 +1,10 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
-Each class has its file (`bernoulli_logit`, `bernoulli_probit`, `hinge`, `laplace`,
-`negative_binomial`, `ordinal`, `categorical_logit`). `sites` describes the site of every
-likelihood, GPflow's included: expected losses, Fourier transforms, valid labels; `lookup` finds
-them and `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
-`nodes` changes the nodes of a quadrature, `moments` has predictive moments, `log_concave` tells
-which are log-concave. Read `laplace`, then `sites`.
+Read `laplace`, then `sites`. Each class has its file (`bernoulli_logit`, `bernoulli_probit`,
+`hinge`, `laplace`, `negative_binomial`, `ordinal`, `categorical_logit`). `sites` describes the site
+of every likelihood, GPflow's included; `lookup` finds them, `declare_site` adds one. `support` and
+`labels` check labels, `parameters` Parameters; `nodes` changes quadratures, `moments` has
+predictive moments, `log_concave` tells which are log-concave.
 """
 
 from ..expectations.projections import Site

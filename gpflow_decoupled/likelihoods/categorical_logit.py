@@ -64,9 +64,8 @@ class CategoricalLogit(Likelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         p = tf.exp(self._log_probabilities(Fmu, Fvar))
-        p /= tf.reduce_sum(
-            p, axis=-1, keepdims=True
-        )  # they sum to one up to rounding and the bounds
+        # they sum to one up to rounding and the bounds
+        p /= tf.reduce_sum(p, axis=-1, keepdims=True)
         return p, p * (1.0 - p)
 
     def _predict_log_density(

@@ -72,6 +72,5 @@ def expected_hinge_loss(h: tf.Tensor, sigma: tf.Tensor, sign: tf.Tensor) -> tf.T
     """E max(0, 1 - s f), f ~ N(h, sigma^2), s = `sign` of -1 or 1, sigma > 0; [...] broadcast."""
     # (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, (V32).
     two = tf.constant(2.0, h.dtype)
-    return (
-        expected_laplace_loss(h - sign, sigma, two) - math.log(4.0) + 0.5 * (1.0 - sign * h)
-    )  # (V32)
+    # (V32)
+    return expected_laplace_loss(h - sign, sigma, two) - math.log(4.0) + 0.5 * (1.0 - sign * h)

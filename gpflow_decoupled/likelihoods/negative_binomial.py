@@ -41,8 +41,7 @@ class NegativeBinomial(ScalarLikelihood):
         self.size: Parameter = positive_parameter(size, "size")
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        # the normaliser has the shape of Y and not that of F, which has one axis more where many f
-        # are tried per label
+        # the normaliser has the shape of Y; F has one axis more for many f per label
         size = tf.convert_to_tensor(self.size)
         return tfp.distributions.NegativeBinomial(size, logits=F - tf.math.log(size)).log_prob(Y)
 

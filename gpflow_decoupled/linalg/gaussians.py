@@ -43,9 +43,8 @@ def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
     log_diagonal = tf.math.log(tf.abs(tf.linalg.diag_part(root)))
     size = tf.cast(tf.size(log_diagonal), root.dtype)
     trace = tf.reduce_sum(tf.square(root))
-    return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace - size) - tf.reduce_sum(
-        log_diagonal
-    )  # (D2)
+    # (D2)
+    return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace - size) - tf.reduce_sum(log_diagonal)
 
 
 def precision_from_root(root: tf.Tensor) -> tf.Tensor:

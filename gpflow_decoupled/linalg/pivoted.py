@@ -71,7 +71,7 @@ def pivoted_cholesky(
         candidates, rest = _largest(residual, min(width, most))
         known = factor[:, :done]
         local = entries(candidates, candidates) - known[candidates] @ known[candidates].T
-        # 2) pivots from this block alone, while their residual is at least that of every row
+        # 2) pivots from this block alone, while no row has a larger residual
         # outside of it
         order, chol = _greedy(
             local, residual[candidates], max(rest, tolerance), tolerance, rank - done

@@ -90,15 +90,13 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
     picked = _picked(weights < 0.0, K)
     rows = tf.matmul(weights, picked, transpose_b=True)
     below = rows < 0.0
-    n = tf.where(below, tf.sqrt(tf.where(below, -rows, 1.0)), 0.0)[
-        :, :, None
-    ]  # without the infinite slope at 0
+    # without the infinite slope at 0
+    n = tf.where(below, tf.sqrt(tf.where(below, -rows, 1.0)), 0.0)[:, :, None]
     back = scale * solve(
         chol, solve(chol, scale * tf.matmul(K, picked, transpose_b=True)), adjoint=True
     )
-    rest = picked - tf.linalg.matrix_transpose(
-        back
-    )  # rows of (I + K W)^-1 [L, m, N], W of the positive sites
+    # rows of (I + K W)^-1 [L, m, N], W of the positive sites
+    rest = picked - tf.linalg.matrix_transpose(back)
     V_rows = tf.matmul(rest, K)
     C = -n * tf.matmul(V_rows, picked, transpose_b=True) * tf.linalg.matrix_transpose(n)
     chol_C, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))

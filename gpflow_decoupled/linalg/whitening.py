@@ -37,9 +37,8 @@ class Whitener(NamedTuple):
 
 def whitener(matrix: tf.Tensor) -> Whitener:
     """Factorise a positive definite matrix [..., M, M]; M^3 / 3, and M^3 for the gradient."""
-    chol, ok = cholesky(
-        matrix
-    )  # first derivatives use the tangent only, second derivatives also this factor
+    # first derivatives use the tangent only, second derivatives also this factor
+    chol, ok = cholesky(matrix)
 
     @tf.custom_gradient
     def tangent_of(matrix: tf.Tensor) -> tuple:

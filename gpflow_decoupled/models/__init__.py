@@ -17,11 +17,11 @@
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
 them, as `gpflow.models.VGP`. Read `basis_gp`, `full_gp` and `conjugate` first. Inducing points:
-`decoupled`, `sparse_conjugate`, `dtc`, and `streams` for their updates. All data: `lcl`,
-`affine_independent`, `neighbours`. `linear` (with `linear_parts`) has linear models, `gmrf` sparse
-precisions, `factor_graph` with `factors` factor graphs. `checks` validates data, `expectations` and
-`monte_carlo` compute the data term, `residual_bound` a tighter one, `basis_predictions`
-predictions; `evidence` has an interval for the log evidence, `families` errors for the wrong model.
+`decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data: `lcl`, `affine_independent`,
+`neighbours`. Others: `linear` (with `linear_parts`), `gmrf`, `factor_graph` (with `factors`).
+Shared: `checks` of data, the data term by `expectations` or `monte_carlo`, a tighter one by
+`residual_bound`, `basis_predictions`, the interval `evidence`, and `families`, errors for the wrong
+model.
 """
 
 from .affine_independent.gp import AffineIndependentGP

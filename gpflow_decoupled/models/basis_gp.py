@@ -218,8 +218,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return shrunk_expectations(expected, mean, variance, left)
 
     def row_gains(self, X: tf.Tensor) -> tf.Tensor:
-        """What bound="tight" adds to each row X [N, D] for Gaussian noise of one variance: [N]
-        nats, or zeros.
+        """Gain [N] in nats of bound="tight" per row X [N, D], for Gaussian noise of one variance;
+        else zeros.
         """
         noise = single_noise_variance(self.likelihood)
         if self.bound == "classical" or noise is None:

@@ -86,9 +86,8 @@ def linear_prior(
         raise DataError("prior has a mean with entries that are not finite: repair its loc.")
     if isinstance(prior, distributions.MultivariateNormalDiag):
         return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
-    given = prior.parameters.get(
-        "covariance_matrix"
-    )  # the factor of one that is not positive definite is NaN
+    # the factor of one that is not positive definite is NaN
+    given = prior.parameters.get("covariance_matrix")
     return mean, LinearWeights(
         np.asarray(prior.covariance() if given is None else given, default_float())
     )

@@ -23,14 +23,14 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `run()` | the sites, by passes over the rows | `NeighbourCVIGP`: `SiteSweeps` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
-`minimize` works inside `tf.function` and does not compute the bound. `run` and `sweep` watch it on
-all data, shorten steps that lower it, and return a result. A model of the wrong family raises
-`ModelError` with the right method.
+`minimize` works inside `tf.function`, without a look at the bound; `run` and `sweep` shorten steps
+that lower it, and return a result. A model of the wrong family raises `ModelError` with the right
+method.
 
-Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
-`affine_independent`, `mixture`, `approximations`, `data_mean` and `neighbours`. They share `steps`,
-`ascent` (halves bad steps), `results`, `log_climb` (L-BFGS over `log_coordinates`),
-`gaussian_optimum` (closed forms), `array_evidence` (of small exact GPs) and `adam`.
+Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`,
+`mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`, `ascent` (halves bad
+steps), `results`, `log_climb` (L-BFGS over `log_coordinates`), `gaussian_optimum` (closed forms),
+`array_evidence` (of small exact GPs) and `adam`.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

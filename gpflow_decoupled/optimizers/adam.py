@@ -85,9 +85,8 @@ def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> N
         dtype = variable.dtype
         if dtype not in powers:
             step = tf.cast(slots.iterations + 1, dtype)
-            powers[dtype] = [
-                tf.cast(beta, dtype) ** step for beta in slots.betas
-            ]  # of float32 numbers, as in Keras
+            # of float32 numbers, as in Keras
+            powers[dtype] = [tf.cast(beta, dtype) ** step for beta in slots.betas]
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=first.handle,
@@ -98,6 +97,6 @@ def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> N
             beta1=tf.constant(slots.betas[0], dtype),
             beta2=tf.constant(slots.betas[1], dtype),
             epsilon=tf.constant(slots.epsilon, dtype),
-            grad=tf.convert_to_tensor(gradient),  # that of gathered rows is sparse
+            grad=tf.convert_to_tensor(gradient),  # gradients of gathered rows are sparse
         )
     slots.iterations.assign_add(1)

@@ -138,9 +138,8 @@ def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> N
         "K_beta": gram_to_factor(model.kernel, model.basis.beta),
         **model.basis.matrices(model.kernel),
     }
-    error = unsound(
-        matrices
-    )  # on a line of its own: AutoGraph cannot read an assignment within an expression
+    # on a separate line: AutoGraph cannot read an assignment within an expression
+    error = unsound(matrices)
     if error is not None:
         raise error
     raise NumericalError(

@@ -23,7 +23,7 @@ class LogCoordinates:
 
     a step multiplies. Other Parameters keep their u.
 
-    :param parameters: those that move; shared ones are taken once.
+    :param parameters: to move; shared ones are taken once.
     """
 
     def __init__(self, parameters: Iterable[Parameter]) -> None:

@@ -121,9 +121,8 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    A draw can be evaluated at any inputs, at linear cost. F random frequencies approximate the
-    prior, with an error of the covariance of about variance / sqrt(F) away from the data;
-    `predict_f_samples` is exact, at N^3.
+    F random frequencies approximate the prior, with covariances wrong by about variance / sqrt(F)
+    away from the data; `predict_f_samples` is exact, at N^3.
 
     Without `data` the draws are of q(f), too wide where the mean is on all data. With `data` they
     are of f given all data, with the model's mean; their covariance is exact for Gaussian noise,
@@ -133,8 +132,7 @@ def pathwise_samples(
     :param num_samples: S, the number of functions.
     :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` trained on them.
     :param solver: settings of the solve for `data`, by default
-        `ConjugateGradients(tolerance=1e-3)`; values are within sqrt(2 `tolerance`) prior standard
-        deviations of an exact solve.
+        `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, for a stationary kernel.
     :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data`: N S F, N R^2 for
@@ -163,9 +161,8 @@ def pathwise_samples(
         raise ModelError(_wrong_model(model))
     _check_solver(solver, data)
     rng = np.random.default_rng(seed)
-    kernel = deepcopy(
-        model.kernel
-    )  # so that the draws do not change when the model is trained further
+    # so that the draws do not change when the model is trained further
+    kernel = deepcopy(model.kernel)
     kernels = [k for (k,) in split_latents(kernel)]
     X = _some_input(model)
     repeats = model.basis.num_latent_gps // len(kernels)

@@ -51,9 +51,8 @@ def rank() -> int:
     context = tf.distribute.get_replica_context()
     if context is None or count() == 1:
         return 0
-    return int(
-        tf.get_static_value(context.replica_id_in_sync_group)
-    )  # in a graph it is a constant tensor
+    # in a graph it is a constant tensor
+    return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 def share(value: tf.Tensor) -> tf.Tensor:
@@ -76,9 +75,8 @@ def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[t
     """
     if count() == 1 or not parts:
         return list(parts)
-    tensors = [
-        tf.convert_to_tensor(part) for part in parts
-    ]  # gradients of gathered rows are sparse
+    # gradients of gathered rows are sparse
+    tensors = [tf.convert_to_tensor(part) for part in parts]
     sent = [_triangle(part) if place in symmetric else part for place, part in enumerate(tensors)]
     flat = tf.concat([tf.reshape(part, [-1]) for part in sent], axis=0)
     size = -1 if flat.shape[0] is None else flat.dtype.size * int(flat.shape[0])
@@ -98,9 +96,8 @@ def agreed(ok: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     if count() == 1:
         return ok, number
-    votes, summed = total(
-        [tf.cast(ok, tf.float64), tf.cast(number, tf.float64)]
-    )  # GPUs sum floating-point numbers alone
+    # GPUs sum floating-point numbers alone
+    votes, summed = total([tf.cast(ok, tf.float64), tf.cast(number, tf.float64)])
     return tf.equal(votes, tf.cast(count(), tf.float64)), tf.cast(summed, number.dtype)
 
 
@@ -131,9 +128,8 @@ def counted() -> Iterator[list[Message]]:
 
 def _triangle(matrix: tf.Tensor) -> tf.Tensor:
     """Lower triangles of [..., M, M] as vectors [..., M (M + 1) / 2]."""
-    return tfp.math.fill_triangular_inverse(
-        tf.linalg.band_part(matrix, -1, 0)
-    )  # it wants zeros above
+    # it wants zeros above
+    return tfp.math.fill_triangular_inverse(tf.linalg.band_part(matrix, -1, 0))
 
 
 def _matrix(triangle: tf.Tensor) -> tf.Tensor:

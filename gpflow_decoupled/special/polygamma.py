@@ -7,6 +7,7 @@ __all__ = ["polygammas"]
 import numpy as np
 
 _SHIFT = 8  # the recurrence leads to x + 8, where the series has all digits
+# Bernoulli numbers: of z^-3, z^-5, ...
 _TRIGAMMA = (
     1 / 6,
     -1 / 30,
@@ -14,7 +15,7 @@ _TRIGAMMA = (
     -1 / 30,
     5 / 66,
     -691 / 2730,
-)  # Bernoulli numbers: of z^-3, z^-5, ...
+)
 _TETRAGAMMA = (-1 / 2, 1 / 6, -1 / 6, 3 / 10, -5 / 6, 691 / 210)  # of z^-4, z^-6, ...
 
 

@@ -27,9 +27,8 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
     for _ in range(_STEPS):
         a = np.exp(log_a)
         slope = documents * topics * (psi(topics * a) - psi(a)) + total
-        low, high = (
-            (log_a, high) if slope > 0.0 else (low, log_a)
-        )  # concave in a: the sign of the slope says on which side the maximum is
+        # concave in a: the sign of the slope says on which side the maximum is
+        low, high = (log_a, high) if slope > 0.0 else (low, log_a)
         (own, shared), _ = polygammas(np.array([a, topics * a]))
         curvature = documents * topics * (topics * shared - own)
         bend = a * a * curvature + a * slope  # the second derivative in log a

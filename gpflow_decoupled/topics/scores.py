@@ -18,9 +18,8 @@ def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_mat
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     words = np.ascontiguousarray(topics.T)
     total = 0.0
-    for first in range(
-        0, held_out.nnz, _CELLS
-    ):  # the products of a million cells would not fit into memory
+    # the products of a million cells would not fit into memory
+    for first in range(0, held_out.nnz, _CELLS):
         part = slice(first, first + _CELLS)
         chances = np.einsum(
             "nk,nk->n", proportions[rows[part]], words[held_out.indices[part]], dtype=float

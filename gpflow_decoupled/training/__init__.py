@@ -1,12 +1,11 @@
 """Training: `fit`, its options and its result.
 
-`fit` looks up the model's route, checks the `options` (one table) and starts the run. A route
-(`routes`) makes a `plan`: `stages` in order, and the `batches` they read. `run` is the loop over
-stages: it takes `turns`, returns to `snapshots` on failure, keeps `scores`, talks to other
-`workers`, and makes the `result`. `beginning` runs `diagnostics` before the first step.
-`schedules`, `mean_solver`, `evaluation`, `checkpoints`, `progress` and `keras` have the objects of
-the options. `standardized` trains in the units of the data, by a `standardization` or the
-`normal_scores` of X (`scaled_build`), with posterior and parts in `units`; `tables` makes arrays of
+`fit` looks up the model's route (`routes`) and checks the `options`. The route makes a `plan`:
+`stages` in order, and the `batches` they read. `run` is the loop: it takes `turns`, returns to
+`snapshots` on failure, keeps `scores`, talks to other `workers`, makes the `result`. `beginning`
+runs `diagnostics` first. `schedules`, `mean_solver`, `evaluation`, `checkpoints`, `progress` and
+`keras` have the objects of the options. `standardized` trains in the units of the data, by a
+`standardization` or the `normal_scores` of X (`scaled_build`, `units`); `tables` makes arrays of
 data frames. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
 """
 

@@ -107,9 +107,7 @@ def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
 
 
 def annealed(share: float, tail: float) -> float:
-    """1 until the last `tail` of the run, then half a cosine down to 2 %, against minibatch
-    noise.
-    """
+    """1, then half a cosine down to 2 % in the last `tail` of the run, against minibatch noise."""
     if tail <= 0.0 or share <= 1.0 - tail:
         return 1.0
     phase = min(1.0, (share - (1.0 - tail)) / tail)

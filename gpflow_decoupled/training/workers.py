@@ -42,14 +42,13 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
     if group.workers == 1:
         return
     own = settings()
-    group.refuse_unlike(
-        {"the names of the settings": list(own)}
-    )  # where these differ, the numbers of values may too
+    # where these differ, the numbers of values may too
+    group.refuse_unlike({"the names of the settings": list(own)})
     group.refuse_unlike(own)
 
 
 def next_batch(group: Group, batches: Batches, step: int) -> Batch:
-    """Return a step's X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
+    """A step's X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
     if isinstance(batches, ArrayBatches):  # they were checked before the first step
         return batches(step)
     return group.together(lambda: batches(step))

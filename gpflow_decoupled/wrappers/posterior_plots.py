@@ -49,7 +49,7 @@ def plot_posterior(
     * Two columns: contours of the mean with the data, or lines of their density if there are more
       than 400, and of the standard deviation of f with the points.
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with
-      their distance from the slice. A line below says how many columns are left out.
+      their distance from the slice.
 
     Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped to
     it. With several latents per observation only the mean is drawn. Cost: predictions at 200 inputs

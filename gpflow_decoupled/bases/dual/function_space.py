@@ -114,9 +114,8 @@ class FunctionSpace(Geometry):
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
         """(V7); N^2 per latent."""
-        return state._replace(
-            coefficients=alpha, alpha=alpha, mean=-self.product(prior, alpha)
-        )  # (V7)
+        # (V7)
+        return state._replace(coefficients=alpha, alpha=alpha, mean=-self.product(prior, alpha))
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
         """The state without L_B^-1, which only Newton steps need."""

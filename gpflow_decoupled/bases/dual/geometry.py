@@ -146,7 +146,7 @@ class Geometry(abc.ABC):
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
         """Matrices that `state_at` factorises for lam [N, L], by name, for error messages."""
 
-    # What optimizers of the multipliers ask of V.
+    # Products with V, for optimizers of the multipliers.
 
     @abc.abstractmethod
     def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:

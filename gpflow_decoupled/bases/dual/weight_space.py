@@ -52,9 +52,8 @@ class WeightSpace(Geometry):
         """
         root = _prior_root(kernel, self.X)
         A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, self.X, root)))
-        return (
-            tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A
-        )  # (V30)
+        # (V30)
+        return tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """A (A^T x) [N, L]; 2 N p per latent."""
@@ -123,9 +122,8 @@ class WeightSpace(Geometry):
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
         """(V7); 2 N p per latent."""
         pulled = tf.matmul(prior[0], alpha, transpose_a=True)
-        return state._replace(
-            coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled)
-        )  # (V7)
+        # (V7)
+        return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
         """The state with R, for features of other inputs."""
@@ -164,9 +162,8 @@ class WeightSpace(Geometry):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """By conjugate gradients; 3 N p^2 per latent in about ten iterations each, N p memory."""
         a, b, c = diagonals
-        return coupled_solve_of_roots(
-            prior, a, self._root(prior, state), b, c, *right, free, ridge
-        )  # (V18)
+        # (V18)
+        return coupled_solve_of_roots(prior, a, self._root(prior, state), b, c, *right, free, ridge)
 
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair

@@ -108,9 +108,8 @@ def assign_whitened_root(
 ) -> None:
     """Write a whitened root [L, M, M] to its Parameter, inverse to `whitened_root`."""
     value = new if whitened_already else lower_product(chol, new)
-    root.assign(
-        tf.linalg.band_part(value, -1, 0)
-    )  # FillTriangular would scramble entries above the diagonal
+    # FillTriangular would scramble entries above the diagonal
+    root.assign(tf.linalg.band_part(value, -1, 0))
 
 
 def assign_whitened(

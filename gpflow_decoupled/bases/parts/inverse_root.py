@@ -20,9 +20,8 @@ def inverse_root(chol: tf.Tensor, excess: tf.Tensor) -> tf.Tensor:
     :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Negative eigenvalues count as zero.
     """
     chol, excess = tf.stop_gradient(chol), tf.stop_gradient(excess)
-    finite = tf.reduce_all(
-        tf.math.is_finite(excess)
-    )  # else `eigh` would raise, and not be NaN as a Cholesky factor is
+    # else `eigh` would raise, and not be NaN as a Cholesky factor is
+    finite = tf.reduce_all(tf.math.is_finite(excess))
     values, vectors = tf.linalg.eigh(tf.where(finite, excess, tf.zeros_like(excess)))
     root = vectors * tf.sqrt(tf.where(finite, tf.maximum(values, 0.0), np.nan))[..., None, :]
     chol = tf.broadcast_to(chol, tf.shape(root))

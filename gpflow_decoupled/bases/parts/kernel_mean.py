@@ -93,9 +93,8 @@ class KernelMean(Module):
             return share * tf.reduce_sum(sampled * products)  # (D25)
         scaled = tf.convert_to_tensor(self.coefficients)
         change = products - self.scaling.frozen_product(scaled, rows)
-        return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(
-            sampled * change
-        )  # (D25) on C - C_0
+        # (D25) on C - C_0
+        return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(sampled * change)
 
     def refresh(
         self,

@@ -1,10 +1,8 @@
 """Nearest neighbours among the rows of data, and the small covariance matrices between them.
 
-Read `index` first: which rows are near, by distance in scaled inputs or by prior correlation.
-`earlier` searches among the rows before a given one in an ordering, for the likelihood of
-neighbours. `grams` has the covariances of many neighbourhoods at once, `conditioned` variances of
-observations given their earlier neighbours, which bound log|K + D|, and `inverse_factor` a sparse
-factor of (K + D)^-1.
+Read `index` first: which rows are near. `earlier` searches only rows before a given one in an
+ordering. `grams` has the covariances of many neighbourhoods at once, `conditioned` the variances
+given earlier neighbours, `inverse_factor` a sparse factor of (K + D)^-1.
 """
 
 from .conditioned import Conditioning, conditional_variances, ordered_neighbours

@@ -1,11 +1,10 @@
 """The site of one observation: its contribution to a bound, given the law of its latent.
 
 Read `site_loss` (expectations under a Gaussian), `description`, `laplace_site` as an example, and
-`registry` (class of likelihoods -> description). Each family is one file (`gaussian_site`,
-`laplace_site`, `logit_site`, `probit_site`, `student_t_site`, `log_linear_site`,
-`negative_binomial_site`, `ordinal_site`, `beta_site`; `categorical_site` couples the latents of an
-observation); `quadrature_loss` serves likelihoods without closed forms, `prior_sites` priors of
-weights.
+`registry`. Each family has its file: `gaussian_site`, `laplace_site`, `logit_site`, `probit_site`,
+`student_t_site`, `log_linear_site`, `negative_binomial_site`, `ordinal_site`, `beta_site`, and
+`categorical_site`, which couples latents. `quadrature_loss` serves all others, `prior_sites` priors
+of weights.
 """
 
 # Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md), all

@@ -139,7 +139,7 @@ class HingeLoss(LaplaceLoss):
         return expected_hinge_loss(h, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self.Y)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        half = super().expand(h, sigma)  # its value is that of this class already
+        half = super().expand(h, sigma)  # with the value of this class
         return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
 
     def maximiser(

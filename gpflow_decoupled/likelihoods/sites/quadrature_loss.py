@@ -31,8 +31,8 @@ class QuadratureLoss(SiteLoss):
 
     Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, with exact
     derivatives. With `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian
-    and likelihood instead, for errors near 1e-9 nats. Cost: N L Q evaluations of l;
-    Q = 128 with a width.
+    and likelihood instead, for errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a
+    width.
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
@@ -47,8 +47,7 @@ class QuadratureLoss(SiteLoss):
     :param centre: its place on the real line, likewise; by default zero.
     :raises DataError: for several latents, disordered ends, or a negative curvature.
 
-    Example, the likelihood p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f -
-    y) between -1 and 1, and is infinite at y + i pi/2::
+    Example, p(y | f) = 1 / (pi cosh(y - f)), with slopes tanh(f - y) and a pole at y + i pi/2::
 
         loss = QuadratureLoss(Sech(), Y, lower=-1.0, upper=1.0, width=np.pi / 2, centre=Y)
         loss.expand(h, sigma).d_h

@@ -31,9 +31,8 @@ from .ordinal_site import ordinal_sites
 from .probit_site import PROBIT, bernoulli_sites
 from .student_t_site import STUDENT_T
 
-Describe = Callable[
-    [Any], SiteDescription
-]  # Any for the reason that `description.SiteLossBuilder` has
+# Any for the reason that `description.SiteLossBuilder` has
+Describe = Callable[[Any], SiteDescription]
 """likelihood -> description, since options such as its inverse link matter."""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {

@@ -119,9 +119,8 @@ class AffineIndependentGP(FullGP):
         )
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
         self._full = inducing_variable is None
-        if (
-            self._full
-        ):  # as data have the same row twice at times, these points are not checked to be distinct
+        # as data have the same row twice at times, these points are not checked to be distinct
+        if self._full:
             inducing_variable = SharedIndependentInducingVariables(
                 fixed_points(self.data[0].numpy())
             )

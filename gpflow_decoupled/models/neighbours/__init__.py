@@ -1,11 +1,9 @@
-"""Nearest-neighbour GPs (Vecchia approximations), `NNGP`.
+"""Nearest-neighbour GPs (Vecchia approximations): `NNGP`, and `NeighbourCVIGP` for any likelihood.
 
-Read `nngp` first. `likelihood` has the conditionals of rows of the data, for likelihood and
-leave-one-out, `posterior` predictions; both use `conditionals`, kernel and noise in the linear
-algebra of `linalg.neighbours`. `ordering` finds neighbours, `groups` says which outputs share them,
+Read `nngp` first. `likelihood` has the terms of rows of the data and `posterior` the predictions,
+both by `conditionals`. `ordering` finds neighbours, `groups` says which outputs share them,
 `observed` subtracts the mean function, `exact` is the density of a few rows, `evidence` an interval
-for all, also of other models with Gaussian noise; `checks` refuses bad input,
-`site_nngp` the model for other likelihoods, whose sites are the observations of an `NNGP`.
+for all, `checks` refuses bad input. `site_nngp` puts an `NNGP` on the sites of other likelihoods.
 """
 
 from .likelihood import LeaveOneOut

@@ -85,7 +85,7 @@ def evidence_of(
 
 
 def has_evidence(model: GPModel) -> bool:
-    """Whether `evidence_of` takes the model: Gaussian noise, and outputs that are not mixed."""
+    """True for Gaussian noise and outputs that are not mixed, where `evidence_of` works."""
     return isinstance(model.likelihood, Gaussian) and not isinstance(
         model.kernel, LinearCoregionalization
     )

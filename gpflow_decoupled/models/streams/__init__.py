@@ -1,8 +1,7 @@
 """Streams: models on inducing points that take in batches without the old data.
 
 Read `stream_memory` first: the old data's likelihood factor. `stream_posterior` has the best q for
-it and the bound, `site_climb` the new batch's sites, `learn` kernel and likelihood, `update` the
-functions that models call.
+it, `site_climb` the new batch's sites, `learn` kernel and likelihood, `update` the models' calls.
 """
 
 from .stream_memory import StreamMemory

@@ -113,9 +113,8 @@ def no_sites(rows: int, latents: int, dtype: tf.DType) -> Sites:
 def factor_of(batch: Batch, sites: Sites) -> Quadratic:
     """The sites [N, L] as one factor in the frame, constant zero: (C46); N M^2 per latent."""
     precision = symmetric_product(batch.Phi, tf.transpose(sites.tau))
-    return Quadratic(
-        apply_per_latent(batch.Phi, sites.nu), precision, tf.zeros([], batch.X.dtype)
-    )  # (C46)
+    # (C46)
+    return Quadratic(apply_per_latent(batch.Phi, sites.nu), precision, tf.zeros([], batch.X.dtype))
 
 
 def bound(

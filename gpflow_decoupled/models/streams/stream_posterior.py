@@ -45,9 +45,8 @@ def best(frame: Frame, said: Quadratic) -> StreamBelief:
     mean = apply_per_latent(whole, apply_per_latent(whole, said.theta, adjoint=True))  # (C45)
     if frame.free == len(frame.sizes) == 1:
         return StreamBelief(mean, (whole,), ok)
-    parts = [
-        root_from_precision(_plus_identity(block)) for block in _blocks(frame, said.precision)
-    ]  # (C45)
+    # (C45)
+    parts = [root_from_precision(_plus_identity(block)) for block in _blocks(frame, said.precision)]
     return StreamBelief(
         mean,
         tuple(part.chol for part in parts),

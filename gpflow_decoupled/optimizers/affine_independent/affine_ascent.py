@@ -218,8 +218,8 @@ class AffineIndependentAscent:
         while True:
             climbed = self._climb(model, groups, integration, root, record)
             tracing += climbed.tracing_seconds
-            # c) the check where the climb ended; as many frequencies as the model uses, or twice
-            # those of the climb
+            # c) the check where the climb ended, with the model's frequencies or twice the
+            # climb's
             check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
             finer = float(model.bound(groups, check))
             resolution = abs(finer - climbed.bound)

@@ -110,9 +110,8 @@ class GaussianProblem:
         self, tolerance: float, max_evaluations: int, record: StageRecord
     ) -> GaussianSolution:
         """Find the optimum, from a narrow q at the prior mean."""
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # points where something overflows are refused
+        # points where something overflows are refused
+        with np.errstate(over="ignore", invalid="ignore"):
             b, root = self._approach(tolerance, record)
             return self._climb(b, root, tolerance, max_evaluations, record)
 

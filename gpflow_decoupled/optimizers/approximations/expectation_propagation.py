@@ -155,9 +155,8 @@ class ExpectationPropagation:
         share = 1.0 - self.power * tau * v
         proper = (share > _LEAST_SHARE) & (v > 0.0)
         v_c = tf.where(proper, v / tf.where(proper, share, 1.0), 1.0)  # (C50)
-        m_c = tf.where(
-            proper, (m - self.power * nu * v) / tf.where(proper, share, 1.0), 0.0
-        )  # (C50)
+        # (C50)
+        m_c = tf.where(proper, (m - self.power * nu * v) / tf.where(proper, share, 1.0), 0.0)
         # 2) the tilted distributions
         found = tilted(densities, self.power, m_c, v_c, nodes)
         growth = 1.0 + v_c * found.second  # v^ / v_c

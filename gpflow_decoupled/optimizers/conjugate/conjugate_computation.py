@@ -209,8 +209,8 @@ class ConjugateComputation(tf.Module):
     def compiled_probe(
         self, model: CVIGP | GMRF
     ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """Return a function (nu, tau [N, L], seed [2]) -> the bound and the next targets; compiled
-        except for a `GMRF`.
+        """Return a function (nu, tau [N, L], seed [2]) -> the bound and next targets, compiled if
+        possible.
 
         The kernel matrix is computed once, here, at the present hyperparameters.
         """
@@ -231,9 +231,8 @@ class ConjugateComputation(tf.Module):
 
         @Compiled
         def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
-            none = tf.reduce_all(
-                (nu == 0.0) & (tau == 0.0)
-            )  # the usual start needs no factorisation
+            # the usual start needs no factorisation
+            none = tf.reduce_all((nu == 0.0) & (tau == 0.0))
             at = tf.cond(none, lambda: of_prior(tau), lambda: of_sites(nu, tau))
             found = self._expectations(model, at.mean, at.variance, model.data, seed)
             elbo = tf.reduce_sum(found.value) - at.divergence
@@ -266,9 +265,8 @@ class ConjugateComputation(tf.Module):
 
         def exists(step: tf.Tensor) -> tf.Tensor:
             tau = (1.0 - step) * old + step * goal
-            positive = tf.reduce_all(
-                tau >= 0.0
-            )  # then the posterior exists, and nothing need be factorised
+            # then the posterior exists, and nothing need be factorised
+            positive = tf.reduce_all(tau >= 0.0)
             return tf.cond(
                 positive, lambda: positive, lambda: site_posterior(K, tf.zeros_like(tau), tau).ok
             )
@@ -307,8 +305,7 @@ class ConjugateComputation(tf.Module):
         """(C19) or (C20), from the posterior given the visited observations (C21)."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        # 1) the posterior of the observations whose sites are not zero, and of those of the
-        # minibatch
+        # 1) the posterior of observations in the minibatch or with sites that are not zero
         known, places, K, state = self._visited(model, rows)
         # 2) what the minibatch contributes
         u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))

@@ -31,9 +31,8 @@ def checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
             f"rows are {given.dtype.name} and must be whole numbers; of a mask pass"
             " np.flatnonzero(mask)."
         )
-    indices: tf.Tensor = tf.cast(
-        given, tf.int64
-    )  # int32 would wrap numbers beyond it to rows that exist
+    # int32 would wrap numbers beyond it to rows that exist
+    indices: tf.Tensor = tf.cast(given, tf.int64)
     if tf.executing_eagerly() and not tf.reduce_all(
         (indices >= 0) & (indices < model.basis.num_data)
     ):

@@ -60,7 +60,7 @@ def sweep(
         (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number
         of rows.
     :param data: (X [N, D], Y [N, P]), perhaps `numpy.memmap`; a `tf.data.Dataset` of batches; or a
-        function without arguments that returns an iterator of batches, called per pass.
+        function that returns an iterator of batches, called per pass.
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.
     :param passes: most passes over the data.

@@ -77,9 +77,8 @@ def evidence_bound(
         tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)
     ).chol  # of I + A W A^T
     half = tf.linalg.triangular_solve(root, _per_latent(pulled, root))
-    misfit = tf.reduce_sum(weights * tf.square(r)) - tf.reduce_sum(
-        tf.square(half)
-    )  # r^T (Q + D)^-1 r
+    # r^T (Q + D)^-1 r
+    misfit = tf.reduce_sum(weights * tf.square(r)) - tf.reduce_sum(tf.square(half))
     misfit += tf.reduce_sum(a * (2.0 * y - K_a - a / weights))  # (D32)
     if bound == "neighbours":
         assert given is not None, "neighbours are needed"

@@ -153,8 +153,7 @@ def bound_at_sites(
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
-    # negative precisions belong to q as they are: with others in their place, the gradient would be
-    # that of another q
+    # negative precisions belong to q: with others the gradient would be of another q
     weights = tf.where(precisions < 0.0, precisions, least)
     parts = model.kernel, model.basis.beta, mean, now.mean + now.g / weights, weights, now.a
     dtype = _useful(dtype, model, tf.abs(weights), data[0])

@@ -35,13 +35,13 @@ class ConjugateGradients(MeanOptimizer):
     :param max_steps: limit of solves and shortened steps.
     :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). They cost
         N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and sum in float64, two to four times faster; only
-        for SquaredExponential, Matern32 and Matern52, and if measured rounding errors are below a
-        fifth of the noise variance.
+    :param float32: compute products in float32 and sum in float64, two to four times faster; for
+        SquaredExponential, Matern32 and Matern52, where rounding errors stay below a fifth of the
+        noise.
     :param certify: compute the gap from a product in full precision; False estimates it.
-    :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
-        earlier rows near each (N8), N m^3 / 3 per solve, better with little noise; or "auto", for
-        Gaussian noise the one that promises fewer products, and points where a `rank` is given.
+    :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor of m = 60
+        earlier rows each (N8), N m^3 / 3 per solve, better with little noise; "auto" takes the one
+        with fewer expected products for Gaussian noise, and points where a `rank` is given.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another preconditioner.

@@ -76,9 +76,8 @@ class MeanOptimizer(abc.ABC):
         """Return a copy for solves between hyperparameter steps: `tolerance` nats or more,
         uncertified.
         """
-        return replace(
-            cast(Any, self), tolerance=max(self.tolerance, tolerance)
-        )  # the derived classes are dataclasses
+        # the derived classes are dataclasses
+        return replace(cast(Any, self), tolerance=max(self.tolerance, tolerance))
 
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:

@@ -143,9 +143,8 @@ def nested_points(beta: np.ndarray, X: np.ndarray, rank: int, seed: int = 0) -> 
 def with_rows(beta: InducingVariables, X: np.ndarray, rank: int) -> InducingVariables:
     """Each latent's points beta, then random rows of X [N, D], `rank` in all."""
     sets = [nested_points(np.asarray(values), X, rank) for values in point_values(beta)]
-    count = min(
-        len(one) for one in sets
-    )  # rows of X that repeat, or are points of beta, may leave one with fewer
+    # rows of X that repeat, or are points of beta, may leave one with fewer
+    count = min(len(one) for one in sets)
     parts = [InducingPoints(one[:count]) for one in sets]
     if isinstance(beta, InducingPoints):
         return parts[0]

@@ -215,7 +215,7 @@ class _Rounds:
 def seconds_of_solves(
     model: BasisGP, X: tf.Tensor, *, rank: int | None, dtype: tf.DType | None, group: Group
 ) -> tuple[float, float]:
-    """Measure seconds of a product with K and of the rest of a solve on some rows of X [N, D].
+    """Seconds of a product with K and of the rest of a solve, measured on rows of X [N, D].
 
     By the first worker's clock; the rest is preconditioner and certificate.
     """

@@ -112,9 +112,8 @@ class MeanSystem:
         twice = squares + tf.reshape(
             tf.reduce_sum(self.weights * tf.square(rest), axis=0), squares.shape
         )
-        return self.group.first(
-            0.5 * float(np.max(tf.reduce_sum(twice, axis=0)))
-        )  # np.max keeps what is not a number
+        # np.max keeps what is not a number
+        return self.group.first(0.5 * float(np.max(tf.reduce_sum(twice, axis=0))))
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
         """Best whitened mean of q(u) [M, L] given a; N M L."""

@@ -141,9 +141,8 @@ class MixtureAscent:
             return [objective.start(np.zeros(shape), np.ones(1))]
         scales = np.exp(np.linspace(-_SCALES, _SCALES, J))
         found = [objective.start(_NEAR * rng.standard_normal(shape), scales)]
-        narrow = np.full(
-            J, np.sqrt(1.0 - _FAR**2)
-        )  # so that the variances add up to those of the Gaussian
+        # so that the mixture has the variance of the Gaussian
+        narrow = np.full(J, np.sqrt(1.0 - _FAR**2))
         return found + [
             objective.start(_FAR * rng.standard_normal(shape), narrow)
             for _ in range(self.starts - 1)

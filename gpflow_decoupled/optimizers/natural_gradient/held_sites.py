@@ -79,9 +79,8 @@ def site_sums(
         none = tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype)
         return SiteSums(precision, none, none)
     own_mean = apply_per_latent(A, part.mean, adjoint=True)
-    return SiteSums(
-        precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean)
-    )  # (D46)
+    # (D46)
+    return SiteSums(precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean))
 
 
 def gradient_at_sites(
@@ -124,9 +123,8 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
     sites = tf.linalg.set_diag(natural.precision, tf.linalg.diag_part(natural.precision) - 1.0)
     sites = lower_congruence(T, sites)
     precision = tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0)  # (C28)
-    theta = (
-        None if natural.theta is None else apply_per_latent(T, natural.theta, adjoint=True)
-    )  # (C28)
+    # (C28)
+    theta = None if natural.theta is None else apply_per_latent(T, natural.theta, adjoint=True)
     return Natural.of(theta, precision)
 
 

@@ -82,9 +82,8 @@ def newton_direction(
 
     def hessian(z: Pair) -> Pair:
         pull = weights * (operator.to_data(z[0]) + apply_per_latent(A, z[1], adjoint=True))
-        return operator.product(z[0]) + operator.from_data(pull), z[1] + apply_per_latent(
-            A, pull
-        )  # (D49)
+        # (D49)
+        return operator.product(z[0]) + operator.from_data(pull), z[1] + apply_per_latent(A, pull)
 
     precision = symmetric_product(A, tf.transpose(weights))
     chol = cholesky(

@@ -1,9 +1,8 @@
 """Hyperparameters of nearest-neighbour GPs, by L-BFGS on the likelihood of random rows.
 
-Read `neighbour_rounds`, the method, first. `row_densities` has the functions that it climbs,
-`contradictions` finds rows that each sample needs, `judgement` scores hyperparameters by
-leave-one-out predictions, and `calibration` corrects variances by them. `site_rounds` and
-`site_sweeps` are for likelihoods other than Gaussian noise.
+Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
+finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
+corrects variances by them. `site_rounds` and `site_sweeps` are for other than Gaussian noise.
 """
 
 from .calibration import Calibration

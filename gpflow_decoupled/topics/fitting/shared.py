@@ -43,9 +43,8 @@ def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) 
     if start == "random":
         return generator.gamma(100.0, 0.01, (num_topics, counts.shape[1])).astype(counts.dtype)
     rows = generator.permutation(counts.shape[0])[:num_topics]
-    if (
-        len(rows) < num_topics
-    ):  # fewer documents than topics: some are used twice, and the draws make their topics differ
+    # fewer documents than topics: some are used twice, and the draws make their topics differ
+    if len(rows) < num_topics:
         rows = np.resize(rows, num_topics)
     noise = generator.gamma(100.0, 0.01, (num_topics, counts.shape[1]))
     return (counts[rows].toarray() + noise).astype(counts.dtype)

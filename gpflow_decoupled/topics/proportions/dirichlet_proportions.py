@@ -66,9 +66,8 @@ class DirichletProportions(NamedTuple):
             moving = np.abs(new - old).mean(1) >= tolerance
             if not moving.any():
                 break
-            if (
-                moving.mean() < 0.5
-            ):  # a few large copies cost less than dropping each document when it is done
+            # a few large copies cost less than dropping each document when it is done
+            if moving.mean() < 0.5:
                 words, active = words.take(moving), active[moving]
         return DirichletState(gamma)
 
@@ -77,9 +76,8 @@ class DirichletProportions(NamedTuple):
         mean_log = expected_log(state.gamma)  # (T1)
         weights, shift = scaled_exp(mean_log)
         assignment = words.assign(weights, shift)
-        bound = assignment.evidence + minus_kl(
-            self.alpha, state.gamma.astype(float), mean_log
-        )  # (T3)
+        # (T3)
+        bound = assignment.evidence + minus_kl(self.alpha, state.gamma.astype(float), mean_log)
         return DirichletEvaluation(bound, weights, assignment.ratios)
 
     def mean(self, state: DirichletState) -> np.ndarray:

@@ -95,9 +95,8 @@ class GaussianProportions(NamedTuple):
             assignment.evidence - words.lengths * lse - self._kl(state.mean, covariance, log_det)
         )  # (T5)
         gradient = assignment.expected - size * softmax  # (T6)
-        excess = (
-            softmax - state.tilt
-        )  # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
+        # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
+        excess = softmax - state.tilt
         if self.diagonal:
             curvature = size * (softmax * (1.0 - softmax) + excess**2)  # (T6)
         else:
@@ -114,19 +113,16 @@ class GaussianProportions(NamedTuple):
         prior, step, dtype = np.linalg.inv(self.Sigma), rho[:, None], state.mean.dtype
         slope = now.gradient - (state.mean - self.mu) @ prior
         if self.diagonal:
-            precision = (1.0 - step) * state.precision + step * (
-                np.diagonal(prior) + now.curvature
-            )  # (T7)
-            solver = prior + _diagonal(
-                now.curvature
-            )  # the Newton matrix of the mean, which is not diagonal
+            # (T7)
+            precision = (1.0 - step) * state.precision + step * (np.diagonal(prior) + now.curvature)
+            # the Newton matrix of the mean, which is not diagonal
+            solver = prior + _diagonal(now.curvature)
         else:
             by = step[..., None]
             precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)  # (T7)
         covariance, _ = self._covariance(state._replace(precision=precision))
-        mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(
-            dtype
-        )  # (T7)
+        # (T7)
+        mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(dtype)
         return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt).astype(dtype))
 
     def mean(self, state: GaussianState) -> np.ndarray:

@@ -28,9 +28,8 @@ class CovariancePrior(NamedTuple):
 
     def best(self, scatter: np.ndarray, documents: float) -> np.ndarray:
         """The best Sigma_0 [K, K] for D = `documents` of scatter S [K, K]."""
-        return (documents * scatter + self.documents * self.mode) / (
-            documents + self.documents
-        )  # (T16)
+        # (T16)
+        return (documents * scatter + self.documents * self.mode) / (documents + self.documents)
 
     def log_density(self, Sigma: np.ndarray) -> float:
         """log p(Sigma_0) in nats, normalised, for Sigma_0 [K, K]."""
@@ -38,9 +37,8 @@ class CovariancePrior(NamedTuple):
         log_Psi = np.linalg.slogdet(self.mode)[1] + K * np.log(self.documents)
         constant = 0.5 * nu * (log_Psi - K * np.log(2.0)) - multigammaln(0.5 * nu, K)
         trace = np.trace(np.linalg.solve(Sigma, self.mode))
-        return float(
-            constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace)
-        )  # (T17)
+        # (T17)
+        return float(constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace))
 
 
 class CovarianceMoments(NamedTuple):

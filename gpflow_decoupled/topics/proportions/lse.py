@@ -41,9 +41,8 @@ def best_tilt(mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray) -> np.
     variance = covariance if covariance.ndim == 2 else np.diagonal(covariance, axis1=1, axis2=2)
     for _ in range(_TILT_STEPS):
         _, s = tilted_bound(mean, covariance, tilt)
-        tilt = tilt + (s - tilt) / (
-            1.0 + s * (1.0 - s) * variance
-        )  # the Newton step of each component alone
+        # the Newton step of each component alone
+        tilt = tilt + (s - tilt) / (1.0 + s * (1.0 - s) * variance)
         tilt = tilt / tilt.sum(1, keepdims=True)
     return tilt
 

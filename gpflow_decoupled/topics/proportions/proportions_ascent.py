@@ -64,9 +64,8 @@ def ascend(
         moving = np.where(better, change >= tolerance, rho > _LEAST_STEP)
         if not moving.any():
             break
-        if (
-            moving.mean() < 0.5
-        ):  # a few large copies cost less than dropping each document when it is done
+        # a few large copies cost less than dropping each document when it is done
+        if moving.mean() < 0.5:
             active, rho, part_words = active[moving], rho[moving], part_words.take(moving)
             part_state, part_now = rows_of(part_state, moving), rows_of(part_now, moving)
     return state

@@ -30,8 +30,8 @@ _HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 
 
 class StateFolder:
-    """States by step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the
-    record, `place-W-N.*` the place of worker W in its data.
+    """States by step: `ckpt-N.*` the tensors, `history-N.npz` the traces, `run-N.json` the record,
+    `place-W-N.*` worker W's place.
     """
 
     # A state counts once the index, written last, lists it. Files are written beside their place

@@ -61,9 +61,8 @@ class RunCheckpoint:
     ) -> None:
         self.group = group or Group()
         self.folder = StateFolder(Path(folder))
-        self.settings = json.loads(
-            json.dumps(settings, default=lambda number: number.item())
-        )  # of NumPy
+        # of NumPy
+        self.settings = json.loads(json.dumps(settings, default=lambda number: number.item()))
         alone = self.group.workers == 1
         self.checkpoint = _with_counter({**objects, **(places if alone else {})})
         self.place = None if alone or not places else _with_counter(places)

@@ -1,11 +1,9 @@
 """How `fit` trains each family of models: one module per family lists the stages of a run.
 
-`route` is the contract. Then, as in the table of `fit`: `inducing` (minibatches), followed by
-`lbfgs` or `mean_on_data` (on all rows); `sites`; `multipliers`; `affine_independent`; `neighbours`;
-`neighbour_sites`;
-`messages`. `checks` and `replicas` refuse models that cannot be trained as asked. A model names its
-route by the class attribute `route`, `registry` lists all. Read `route`, then `sites`, the
-simplest.
+Read the contract `route`, then `sites`, the simplest. Inducing points: `inducing` (minibatches),
+`lbfgs`, `mean_on_data`. Models that own their data: `multipliers`, `affine_independent`,
+`neighbours`, `neighbour_sites`, `messages`. `checks` and `replicas` refuse models that cannot be
+trained as asked; `registry` lists the routes, which models name by the attribute `route`.
 """
 
 __all__: list[str] = []

@@ -232,7 +232,7 @@ def natural_step(rows: int, points: int, num_data: int) -> float:
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
-    """True if a batch has 2 L M rows or is all data; then sites repay their L M^3 operations."""
+    """True for all data, or 2 L M rows, where sites repay their L M^3 operations."""
     # Gradients at fixed sites are noisier with fewer rows per point.
     roots = [
         parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3

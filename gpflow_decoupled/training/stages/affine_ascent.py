@@ -73,9 +73,8 @@ class AffineAscent(Stage):
         base, theta = basis.base, basis.theta
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "The bound of .* is not accurate"
-                )  # the loop says so, once
+                # the loop says so, once
+                warnings.filterwarnings("ignore", "The bound of .* is not accurate")
                 found = AffineIndependentAscent(keep_better=keep_better).run(self.model)
         except BaseException:  # the ascent tries a normal base, and may break off at it
             basis.base, basis.theta = base, theta

@@ -43,9 +43,8 @@ class Multipliers(Stage):
         self.single = LinearlyConstrainedLagrangian(accelerate=False, max_outer=1, compile=compile)
         self.prepared = self.whole.prepare(model)
         if moves:
-            first_marginals(
-                self.prepared.problem, self.whole.sweeps, self.whole.tolerance
-            )  # or raises
+            # or raises
+            first_marginals(self.prepared.problem, self.whole.sweeps, self.whole.tolerance)
         self.others = KerasAscent(optimizer, hyperparameters_of(model))
         self._ascent: Callable[[], tuple[tf.Tensor, ...]] = self.prepared.problem.compiled(
             self._climb
@@ -100,9 +99,8 @@ class Multipliers(Stage):
         model, basis, moved = self.model, self.model.basis, self.others.moved
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
         geometry = basis.geometry
-        sites = (
-            -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha
-        )  # (V22)
+        # (V22)
+        sites = -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(moved)
             elbo, ok = self._bound(sites, centre)

@@ -72,7 +72,7 @@ class NeighbourClimbs(Stage):
         if outcome.kept:
             self.spread.assign(outcome.judged.spread)
             self.value.assign(outcome.climbed.value)
-        elif number == 0:  # the given values stay, for instance those of an earlier run
+        elif number == 0:  # the given values stay, for instance from an earlier run
             self.value.assign(outcome.climbed.start)
         reason = self._reason(outcome, number, deadline)
         return Report(
