@@ -161,7 +161,7 @@ def as_inputs(
 
 
 def of_known_rank(array: Array, columns: int | None = None) -> Array:
-    """An array unchanged; a tensor of unknown rank as a matrix, checked once it has values."""
+    """Return an array; a tensor of unknown rank as [N, `columns`], checked once it has values."""
     if isinstance(array, tf.Tensor) and array.shape.rank is None:
         return tf.ensure_shape(array, [None, columns])
     return array

@@ -20,7 +20,7 @@ from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """k(x, x') = x^T S x' of f(x) = x^T w, with prior covariance S of w."""
+    """The covariance x^T S x' of f(x) = x^T w, for weights w with prior covariance S [p, p]."""
 
     def __init__(self, covariance: ArrayLike, active_dims: ActiveDims | None = None) -> None:
         super().__init__(active_dims)
