@@ -42,7 +42,6 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
     """Return a dense array of numbers; tensors, in a graph too, stay tensors.
 
     :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
-    :param name: its name in messages, for example "X".
     :param dtype: the model's, for numbers in lists; GPflow's default float if not given.
     """
     wanted = np.dtype(
@@ -97,7 +96,6 @@ def check_type(
     """Refuse numbers of another dtype than the model's.
 
     :param array: of any shape [...], from `as_array`, or a dataset's specification.
-    :param name: its name in messages.
     :param dtype: the model's; GPflow's default float if not given.
     :param labels: accept integers and booleans too.
     """
@@ -135,8 +133,6 @@ def as_inputs(
 ) -> tf.Tensor:
     """Return inputs [..., N, D] of a model as a tensor.
 
-    :param value: the caller's argument, see `as_array`.
-    :param name: its name in messages.
     :param num_dims: D, the model's number of columns; None takes any.
     :param dtype: the model's.
     """

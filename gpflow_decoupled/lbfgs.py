@@ -83,7 +83,6 @@ def lbfgs_ascent(
     :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
-    :raises NumericalError: if the value or the gradient at the start is not finite.
     """
     # At a value or gradient that is not finite the line search shortens its step.
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)

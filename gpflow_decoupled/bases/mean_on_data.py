@@ -95,7 +95,6 @@ def orthogonal_basis(
 
     :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :raises UnknownOptionError: for another word than "data", or an unknown scaling.
     """
     if not isinstance(gamma, str):
         return OrthogonalBasis(

@@ -55,8 +55,6 @@ def prior_origin(
     """Return the origin of the prior: as stated, unless the data contradict it.
 
     X is [N, D], Y [N, 1]; other arguments as `pac_bayes_certificate`. Returns a key of `ORIGINS`.
-
-    :raises DataError: if `learned_on` does not have the columns of `data`.
     """
     if stated is not None:
         check_option("hyperparameters", stated, ("fixed", "split", "same-data"))

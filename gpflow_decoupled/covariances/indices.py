@@ -43,7 +43,6 @@ def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likeliho
     """Refuse entries that are no index where one is read, as far as known when tracing.
 
     :param X: inputs [..., N, D].
-    :param name: its name in messages.
     :param parts: of the model, see `indices_of`.
     """
     # TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.

@@ -115,7 +115,6 @@ def lattice_expectation(
 
     :param cdf: at v [n, D, K - 1], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
-    :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)
     check_projections(y, site)

@@ -100,7 +100,6 @@ def spectral_expectation(
 
     :param characteristic: at omega [n, D, T], for theta [D, 1, P].
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
-    :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)
     check_projections(y, site)

@@ -34,7 +34,6 @@ def as_inducing(
     """Return inducing variables of an array, or checked inducing variables unchanged.
 
     :param points: an array [M, D], which becomes trainable inducing points, or inducing variables.
-    :param name: the name in messages, for example "beta".
     :param kernel: a multi-output kernel's latents share the points.
     """
     if isinstance(points, InducingVariables):

@@ -47,10 +47,7 @@ def constant_parameter(
 
 
 def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Tensor) -> tf.Tensor:
-    """Return a positive parameter [], [1], [N] or [N, 1] as [N], in the dtype of `like` [N].
-
-    :raises DataError: as `constant_parameter`.
-    """
+    """Return a positive parameter [], [1], [N] or [N, 1] as [N], in the dtype of `like` [N]."""
     value = tf.cast(constant_parameter(parameter, name, positive=True), like.dtype)
     return tf.reshape(value, [-1]) + tf.zeros_like(like)
 

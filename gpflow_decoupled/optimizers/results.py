@@ -51,10 +51,7 @@ Result = TypeVar("Result", bound=RunResult)
 
 
 class Recorder:
-    """The history of a running optimizer: one row per recorded step.
-
-    :param columns: names of columns beside "step" and "seconds".
-    """
+    """The history of a running optimizer: one row per recorded step."""
 
     def __init__(self, *columns: str) -> None:
         self.columns = ("step", "seconds", *columns)

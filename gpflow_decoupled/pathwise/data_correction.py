@@ -79,8 +79,6 @@ def data_correction(
     """Solve (D53) for each prior draw, with noise drawn here.
 
     X is [N, D], Y [N, P]; `solver` has tolerance and limits.
-
-    :raises NumericalError: if a matrix cannot be factorised, or a product overflows.
     """
     mean = _data_mean_of(model)
     X, Y = model.checked(data)

@@ -24,7 +24,6 @@ class RowSums(Generic[Shared, Sums]):
 
     :param add: (shared, sums, X [B, D], Y [B, P]) -> sums with these rows, perhaps none; sends no
         messages.
-    :param compile: False runs `add` eagerly.
     :param symmetric: places of symmetric matrices [..., M, M] in the sums; one triangle is sent.
     """
 
@@ -48,7 +47,6 @@ class RowSums(Generic[Shared, Sums]):
         :param shared: nested tensors that do not depend on the rows.
         :param zero: sums of no rows, of static shapes.
         :param blocks: this worker's X [B, D] and Y [B, P].
-        :raises WorkerError: if another worker could not read its blocks, or is gone.
         """
 
         def of_worker() -> Sums:

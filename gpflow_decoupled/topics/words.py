@@ -43,7 +43,6 @@ def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> 
     """The weights for q(beta_k) = Dir(lambda_k).
 
     :param parameters: lambda [K, V].
-    :param columns: the words wanted; None is all.
     """
     if columns is None:
         mean_log = expected_log(parameters)  # (T1)

@@ -21,10 +21,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; None is no limit.
-
-    :raises DataError: for limits out of range.
-    """
+    """When a run ends; None is no limit."""
 
     steps: int | None
     seconds: float | None

@@ -38,10 +38,7 @@ class Scores:
     def after(
         self, done: int, totals: Totals, variables: Sequence[tf.Variable]
     ) -> dict[str, float]:
-        """Evaluate the model after a step, and compare with the best score.
-
-        :param variables: saved at the best score.
-        """
+        """Evaluate the model after a step, and compare with the best score."""
         assert self.evaluation is not None
         metrics = self.evaluate(done, totals.seconds)
         estimate = self.history.mean("elbo", self.evaluation.every)

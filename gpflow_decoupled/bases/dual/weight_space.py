@@ -46,10 +46,7 @@ class WeightSpace(Geometry):
         self.weight_sites = weight_sites
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """A [1, N, p]; N p^2. Rows of weights with sites follow, and count in N.
-
-        :raises NotImplementedError: for a kernel that is not linear.
-        """
+        """A [1, N, p]; N p^2. Rows of weights with sites follow, and count in N."""
         root = _prior_root(kernel, self.X)
         A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, self.X, root)))
         # (V30)

@@ -32,10 +32,7 @@ def gaussian_parameters(
     root: TensorType | None = None,
     names: tuple[str, str] = ("q_mu", "q_sqrt"),
 ) -> tuple[Parameter, Parameter]:
-    """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared.
-
-    :raises DataError: for arrays of other shapes or not finite, and an L below 1.
-    """
+    """Return Parameters q_mu [M, L] and q_sqrt [L, M, M]; given Parameters are shared."""
     root = root_parameter(size, num_latent_gps, root, names[1])
     if mean is None:
         mean = np.zeros((size, num_latent_gps))

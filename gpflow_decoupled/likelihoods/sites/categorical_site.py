@@ -28,7 +28,6 @@ class CategoricalLoss(SiteLoss):
 
     :param likelihood: with C classes.
     :param Y: labels [N, 1], whole numbers from 0 to C - 1.
-    :raises DataError: unless Y has one column.
     """
 
     couples = True

@@ -114,10 +114,7 @@ def check_shapes_of_data(
 
 
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
-    """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`.
-
-    :raises DataError: for labels of `Softmax` outside its classes, which the cast would hide.
-    """
+    """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`."""
     if not isinstance(likelihood, Softmax):
         return tf.cast(Y, dtype)
     labels = Y if isinstance(Y, np.ndarray) else tf.get_static_value(Y)

@@ -34,7 +34,6 @@ class LaplacePriorLCLGP(LCLGP):
     :param location: of the priors [p].
     :param scale: of the priors, above 0: [p], or [] if shared.
     :param intercept_variance: of the Gaussian prior of b; None for no intercept.
-    :raises DataError: for unusable data, or a likelihood without a site loss.
     """
 
     def __init__(

@@ -83,10 +83,8 @@ def update(
     :param learn: rounds of 20 iterations of L-BFGS on kernel and likelihood; points and mean
         function stay.
     :param keep: power of the old factor, in (0, 1]; below 1 old data fade.
-    :param steps: most steps of the batch's sites.
     :param tolerance: stop at a smaller gain, in nats.
     :raises DataError: for unusable data, points and settings, with nothing changed.
-    :raises ModelError: for a basis without streams, a q whose old data are unknown, and draws.
     :raises NumericalError: if a factorisation fails or the bound is not finite, with nothing
         changed.
     """
@@ -125,9 +123,6 @@ def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
     latent.
 
     :param data: all X [N, D] and Y [N, P] that q was trained on.
-    :raises DataError: for unusable data.
-    :raises ModelError: for a basis without streams, and for draws.
-    :raises NumericalError: if a factorisation fails.
     """
     X, Y = _checked_data(model, data)
     frame = frame_at(model, model.basis)

@@ -27,8 +27,6 @@ def climb(
     """Maximise from `start` [n]; return the best point [n], its value, the reason for stopping.
 
     :param function: returns the bound in nats and its gradient.
-
-    :raises NumericalError: if the bound at the start is not finite.
     """
     found = lbfgs_ascent(
         function,

@@ -28,10 +28,7 @@ class DensityExpansion(NamedTuple):
 
 
 class Densities:
-    """The log densities of a model's labels, in centred latents u = f - m_0.
-
-    :raises DataError: if a label's density depends on several latents.
-    """
+    """The log densities of a model's labels, in centred latents u = f - m_0."""
 
     def __init__(self, model: CVIGP, method: str) -> None:
         _check_latents(model, method)

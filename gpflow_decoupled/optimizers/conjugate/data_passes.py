@@ -73,10 +73,7 @@ class _Sums(NamedTuple):
 
 
 class PassReader:
-    """Reads the data at a model's q(u), and moves it.
-
-    :raises NumericalError: if the inducing variables' kernel matrix has no factor.
-    """
+    """Reads the data at a model's q(u), and moves it."""
 
     def __init__(
         self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool, bar: tqdm
@@ -121,10 +118,7 @@ class PassReader:
             raise
 
     def step(self, now: Reading, step_size: float) -> tuple[Natural, float, bool]:
-        """Return the q(u) after a step from `now`, its step size, and whether it was halved.
-
-        :raises NumericalError: if "raise" meets too long a step, or no step is short enough.
-        """
+        """Return the q(u) after a step from `now`, its step size, and whether it was halved."""
         size = tf.constant(step_size, now.precision.dtype)
         refuses = self.negative_precision == "raise"
         halvings = 0 if refuses else MAX_HALVINGS

@@ -52,7 +52,6 @@ def by_sampling(
     unbiased. Shapes as in `by_quadrature`; `seed` is [2].
 
     :param samples: draws of each latent.
-    :raises DataError: for likelihoods whose draws have no gradient, or without a density.
     """
     check_draws(model.likelihood)
     shape = tf.concat([[samples], tf.shape(mean)], axis=0)

@@ -34,7 +34,6 @@ class NeighbourFactors:
 
     :param kernel: of all latents.
     :param X: inputs [N, D].
-    :param seed: of the ordering.
 
     Cost: the search, N^2 D, or N m log N in up to eight columns.
     """

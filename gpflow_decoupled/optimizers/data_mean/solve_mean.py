@@ -56,7 +56,6 @@ def solve_mean(
     :param deadline: a value of `time.perf_counter`. No product begins that would end later, with
         its certificate.
     :param certify: False relies on the recursion's residual, and ends after the first round.
-    :raises NumericalError: if the gap is not finite: a product has overflowed.
     """
     # A round of products in `dtype` ends with one in full precision, which certifies the gap and
     # starts the next round from the highest bound so far. All products have full precision where

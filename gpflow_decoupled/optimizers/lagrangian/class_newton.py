@@ -16,8 +16,6 @@ def class_direction(problem: DualProblem, at: Marginals) -> tuple[tf.Tensor, tf.
     """The step of alpha and lam [N, C] by (V27) with (V35), and whether its system has a solution.
 
     Cost per class: 19/6 N^3, of which 3/2 are for V.
-
-    :raises ModelError: for a loss of other sites.
     """
     loss = problem.loss
     if not isinstance(loss, CategoricalLoss):

@@ -36,7 +36,6 @@ def first_marginals(
     :param project: move the model's multipliers into S, which depends on the likelihood's
         parameters.
     :return: the marginals, and (h, sigma) [N, L] from which to maximise the sites.
-    :raises DataError: for multipliers outside S, or at which V does not exist.
     """
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)

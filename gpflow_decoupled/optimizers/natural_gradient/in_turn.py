@@ -49,7 +49,6 @@ def evaluate_in_turn(
     Costs M^2 N more than one pass; three messages on several replicas.
 
     :param data: X [N, D], Y [N, P].
-    :param variables: to differentiate in, without q's Parameters.
     :param rows: indices [m], see `evaluate`, as `hold_sites` and `low`.
     """
     (X, Y), basis = model.as_tensors(data), model.basis

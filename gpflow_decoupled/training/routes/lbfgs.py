@@ -37,10 +37,7 @@ def plan_on_all_rows(
     options: Options,
     minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
 ) -> Plan:
-    """Return the plan: minibatches, then L-BFGS on all rows.
-
-    :raises UnknownOptionError: where q(u) has no closed form, and on several replicas.
-    """
+    """Return the plan: minibatches, then L-BFGS on all rows."""
     own = _check(model, data, options)
     coupled = minibatch_plan(model, data, options)
     batches = cast(ArrayBatches, coupled.batches)

@@ -64,10 +64,7 @@ def plan_on_data(
     options: Options,
     minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
 ) -> Plan:
-    """Return the plan; the data become the mean points, which `undo_of` reverts.
-
-    :raises DataError: for a dataset, and for unusable data.
-    """
+    """Return the plan; the data become the mean points, which `undo_of` reverts."""
     refuse_streams(data)
     if isinstance(data, (tuple, list)):
         data = [np.asarray(array) if stays_on_disk(array) else array for array in data]

@@ -25,10 +25,7 @@ _PLAIN = (bool, int, float, str, type(None))
 def check_on_replicas(
     model: BasisGP | SVGP, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
 ) -> None:
-    """Refuse models, solvers and workers that a strategy cannot train together.
-
-    :raises DataError: for variables created outside of the strategy's scope, and differing workers.
-    """
+    """Refuse models, solvers and workers that a strategy cannot train together."""
     # Differing workers would wait for messages that others do not send.
     if asked.get("compile") == "xla":
         raise UnknownOptionError(

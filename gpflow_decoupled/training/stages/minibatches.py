@@ -41,7 +41,6 @@ class Minibatches(Stage):
 
     :param natural: the rule for q; None leaves the Gaussians to `optimizer`.
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
-    :param compile: False runs eagerly, "xla" compiles by XLA.
     :param hold_sites: fix q's sites, where the basis can, while kernel and points move; else its
         Parameters.
     :param low: precision of products with rows of data, see `evaluate`.

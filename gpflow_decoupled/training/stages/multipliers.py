@@ -28,7 +28,6 @@ class Multipliers(Stage):
 
     The first step, the only one if nothing else is trainable, is a whole run of the Lagrangian.
 
-    :param moves: optimise the multipliers.
     :param hold: "sites", or as in Khan 2014 "multipliers", fixed while the hyperparameters move.
     """
 

@@ -30,8 +30,6 @@ class NeighbourSites(Stage):
     score beyond chance are undone.
 
     :param model: whose sites and trainable Parameters move.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
     """
 
     def __init__(self, model: NeighbourCVIGP, seed: int, compile: bool = True) -> None:
@@ -56,10 +54,7 @@ class NeighbourSites(Stage):
         return {"rows": self.rounds.rows, "num_neighbours": self.model.gaussian.num_neighbours}
 
     def run(self, budget: Budget) -> Report:
-        """Run one round.
-
-        :raises NumericalError: if a density or a site is not finite.
-        """
+        """Run one round."""
         clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)
         moves = bool(self.model.gaussian.trainable_variables)

@@ -35,7 +35,6 @@ class Sites(Stage):
 
     Both start from the same Parameters. Sites are centred on the mean function; nu follows it.
 
-    :param rule: moves the sites; None leaves them.
     :param hold: fixed while hyperparameters move: "sites", at which the bound is the evidence for
         Gaussian noise, or "moments" of q(f), as in an ordinary variational M-step.
     """
