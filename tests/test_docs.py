@@ -151,7 +151,7 @@ def check_definitions(text: str, words: Iterable[str]) -> None:
     link to the glossary there.
     """
     prose = re.sub(
-        r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$",
+        r"^```.*?^```$|^\([^)]*\)=$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$",
         "",
         TERM.sub(r"*\1*", text),
         flags=re.MULTILINE | re.DOTALL,
