@@ -62,7 +62,7 @@ class ArrayEvidence:
             total += found.value
             of_K[square] += found.of_covariance
             of_noise[columns[0]] = np.trace(found.of_covariance)
-            of_mean[columns] = -np.sum(found.of_vector, axis=0)
+            of_mean[columns] = -np.sum(found.of_columns, axis=0)
         of_noise *= 2.0 * np.sqrt(variances) if self.by_scale else 1.0
         gradients = [*back(of_K), (self.noise, _like(of_noise, noise))]
         if self.mean is not None:

@@ -1,16 +1,16 @@
-"""L-BFGS over the logarithms of hyperparameters."""
+"""L-BFGS over hyperparameters, by default over their logarithms."""
 
 from __future__ import annotations
 
 __all__ = ["SETTLED", "climb_logarithms"]
 
 import itertools
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from ..lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
+from ..replicas import Group
 from .log_coordinates import LogCoordinates
 
 _FAR = 12.0
@@ -30,24 +30,30 @@ def climb_logarithms(
     name: str = "L-BFGS",
     tolerance: float = SETTLED,
     window: int = 3,
+    keep: bool = True,
+    group: Group | None = None,
     matrix: str = "K_cc",
     shift: float = 0.0,
 ) -> LBFGSRun:
     """Climb from the present Parameters, and leave them at the best point.
 
-    :param objective: nats and their gradient at a vector [n].
+    :param objective: nats and their gradient at a vector [n], see `LogObjective`.
     :param coordinates: of the vector.
     :param num_data: N. L-BFGS sees nats per row, so its first step is as long as the gradient then.
+        With 1 it sees nats.
     :param evaluations: approximate limit.
     :param deadline: no iteration begins after this value of `time.perf_counter`.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
     :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
+    :param keep: an interrupt ends the climb with its best point instead of raising.
+    :param group: the workers; the first one's clock counts.
     :param matrix: the one that an error names.
     :param shift: nats by which shown values are less, for data in other units.
-    :return: the run, in nats. An interrupt ends it with its best point.
+    :return: the run, in nats.
     :raises NumericalError: if the objective is not finite at the start.
     """
+    workers = group or Group()
     start, reach = coordinates.pack(), np.where(coordinates.is_log, _FAR, np.inf)
     has_settled, total = settled(tolerance, window), itertools.count()
 
@@ -62,12 +68,12 @@ def climb_logarithms(
     run = lbfgs_ascent(
         per_row,
         start,
-        lambda values: has_settled(values) or time.perf_counter() >= deadline,
+        lambda values: has_settled(values) or workers.is_over(deadline),
         evaluations,
         low=start - reach,
         high=start + reach,
         record=report,
-        keep=True,
+        keep=keep,
         advice="standardise X and Y, or start from a larger noise variance.",
         matrix=matrix,
     )

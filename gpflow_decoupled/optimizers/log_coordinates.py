@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LogCoordinates"]
+__all__ = ["LogCoordinates", "coordinates_of"]
 
 from collections.abc import Iterable, Sequence
 
@@ -21,18 +21,27 @@ class LogCoordinates:
 
         x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
 
-    a step multiplies. Other Parameters keep their u.
+    a step multiplies. Other Parameters, and variables without one, keep their u.
 
     :param parameters: to move; shared ones are taken once.
+    :param logarithms: False keeps every u.
     """
 
-    def __init__(self, parameters: Iterable[Parameter]) -> None:
-        unique = {id(p.unconstrained_variable): p for p in parameters}
-        self.variables = [p.unconstrained_variable for p in unique.values()]
+    def __init__(
+        self, parameters: Iterable[Parameter | tf.Variable], logarithms: bool = True
+    ) -> None:
+        unique = {id(_variable_of(p)): p for p in parameters}
+        self.variables = [_variable_of(p) for p in unique.values()]
         """Unconstrained variables, in the order of the vector."""
-        self._logarithmic = [_is_softplus(p.transform) for p in unique.values()]
-        self._least = [_least(p) if _is_softplus(p.transform) else 0.0 for p in unique.values()]
-        plain = [p.transform is None or type(p.transform) is tfb.Identity for p in unique.values()]
+        self._logarithmic = [
+            logarithms and isinstance(p, Parameter) and _is_softplus(p.transform)
+            for p in unique.values()
+        ]
+        self._least = [
+            _least(p) if logarithmic else 0.0
+            for p, logarithmic in zip(unique.values(), self._logarithmic)
+        ]
+        plain = [_is_plain(p) for p in unique.values()]
         self.is_closed = all(a or b for a, b in zip(self._logarithmic, plain))
         """True if values are logarithms or the numbers themselves, so that `values` exist."""
         sizes = [int(np.prod(variable.shape)) for variable in self.variables]
@@ -84,6 +93,25 @@ class LogCoordinates:
 
     def _split(self, x: np.ndarray) -> list[np.ndarray]:
         return np.split(x, self._ends) if self.variables else []
+
+
+def coordinates_of(
+    module: tf.Module, variables: Iterable[tf.Variable], logarithms: bool = True
+) -> LogCoordinates:
+    """Coordinates of some variables of a module, by the Parameters that they belong to."""
+    parts = module.submodules
+    owners = {p.unconstrained_variable.ref(): p for p in parts if isinstance(p, Parameter)}
+    moved = [owners.get(variable.ref(), variable) for variable in variables]
+    return LogCoordinates(moved, logarithms)
+
+
+def _variable_of(parameter: Parameter | tf.Variable) -> tf.Variable:
+    return parameter.unconstrained_variable if isinstance(parameter, Parameter) else parameter
+
+
+def _is_plain(parameter: Parameter | tf.Variable) -> bool:
+    transform = parameter.transform if isinstance(parameter, Parameter) else None
+    return transform is None or type(transform) is tfb.Identity
 
 
 def _is_softplus(transform: tfb.Bijector | None) -> bool:

@@ -9,7 +9,7 @@ runs `diagnostics` first. `schedules`, `mean_solver`, `evaluation`, `checkpoints
 data frames. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
 """
 
-from ..diagnostics import Start, initialize
+from ..optimizers.start import Start, initialize
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, held_out_metrics
 from .fit import fit

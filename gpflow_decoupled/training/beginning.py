@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ..diagnostics import Start, check_digits, initialize, warn_of_scales
-from ..diagnostics.start import check_parts
+from ..diagnostics import check_digits, warn_of_scales
 from ..errors import DataError
 from ..inducing.variables import point_values
 from ..models import BasisGP, FactorGraph, FullGP
+from ..optimizers.start import Start, check_parts, initialize
 from .batches import ArrayBatches, Batches, DatasetBatches, DiskBatches, FunctionBatches
 from .options import Options
 

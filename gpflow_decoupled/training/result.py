@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics import Start
 from ..models import Evidence
 from ..optimizers.results import RunResult
+from ..optimizers.start import Start
 
 RECENT = 20
 """Steps whose mean stands for the bound where each step estimates it on its rows."""

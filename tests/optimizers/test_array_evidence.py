@@ -45,8 +45,8 @@ def test_the_evidence_on_arrays(case: str) -> None:
     model = gd.models.CVIGP((X, Y), kernel, likelihood, mean_function=mean)
     climb = EvidenceClimb(model, 10, compile=False)
     assert climb.on_arrays is not None
-    x = climb.coordinates.pack() + 0.1
-    value, gradient = climb._evidence(x)
+    x = climb.objective.coordinates.pack() + 0.1
+    value, gradient = climb.objective(x)
     ours = climb.on_arrays(x)
     assert ours[0] == pytest.approx(value, rel=1e-11)
     np.testing.assert_allclose(ours[1], gradient, rtol=1e-8, atol=1e-8)

@@ -7,6 +7,7 @@ import time
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow import kernels as gk
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
@@ -16,6 +17,7 @@ from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.log_climb import climb_logarithms
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_objective import LogObjective, with_gradients
 from gpflow_decoupled.optimizers.neighbours.row_densities import RowDensities
 
 N = 30
@@ -86,7 +88,9 @@ def test_exact_density_and_its_gradient():
 def test_a_climb_without_a_maximum_ends_before_an_overflow():
     parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
     coordinates = LogCoordinates([parameter])
-    climb_logarithms(lambda x: (1e3 * x.sum(), 1e3 * np.ones(1)), coordinates, 1, evaluations=50)
+    terms = with_gradients(lambda: 1e3 * tf.math.log(parameter), coordinates)
+    objective = LogObjective(coordinates, lambda: [terms()])
+    climb_logarithms(objective, coordinates, 1, evaluations=50)
     assert_allclose(np.log(parameter.numpy()), np.log(2.0) + 12.0)
 
 

@@ -18,6 +18,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP, MonteCarlo
 from gpflow_decoupled.optimizers import collapsed_elbo
+from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.stages import collapsed_climb as climbing
 from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
@@ -334,7 +335,7 @@ def test_a_sampled_norm_leaves_the_bound_of_the_result_exact() -> None:
 def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model()
     with monkeypatch.context() as patch:
-        calls = interrupt_call(patch, gpflow.optimizers.Scipy, "unpack_tensors", 9)
+        calls = interrupt_call(patch, LogCoordinates, "assign", 9)
         result = _fit(model)
     assert calls and (result.reason, result.converged) == ("interrupted", False)
     assert result.steps == STEPS // 4 + 1

@@ -92,7 +92,7 @@ def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(
         return LBFGSRun(np.zeros(0), 1e9, 0.0, 1, True, "converged")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds, "climb", climb)
+        patch.setattr(rounds, "climb_logarithms", climb)
         result = _fit(model, (X, LABELS))
     assert (result.reason, result.converged) == ("interrupted", False) and calls == [[1]]
     assert model.kernel.lengthscales.numpy() == pytest.approx(before[0], rel=1e-12) and np.any(

@@ -23,11 +23,9 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
-    climb,
-    evidence_at,
-    hyperparameters_of,
-)
+from gpflow_decoupled.optimizers.data_mean.hyperparameters import evidence_at, hyperparameters_of
+from gpflow_decoupled.optimizers.log_climb import climb_logarithms
+from gpflow_decoupled.optimizers.log_objective import LogObjective
 
 from ...harness.data import Data
 from ...harness.machine import training_clock
@@ -134,11 +132,12 @@ def _solved(model: gpflow.models.GPModel, data: Data, place: tuple[str, int, int
     began = time.perf_counter()
     for _ in range(_ROUNDS):
         mean = wider.basis.data_mean
-        climb(
-            wider,
-            hyperparameters_of(wider, mean),
-            evidence_at(wider, mean, rows, tf.float32),
-            evaluations=_EVALUATIONS,
+        density = evidence_at(wider, mean, rows, tf.float32)
+        objective = LogObjective.of_model(
+            wider, hyperparameters_of(wider, mean), density, logarithms=False
+        )
+        climb_logarithms(
+            objective, objective.coordinates, 1, evaluations=_EVALUATIONS, tolerance=0.0
         )
         gap = ConjugateGradients().run(wider, rows).gap
     return [*found, _row(wider, data, place, gap, began, True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXACT_ROWS", "Observed", "evidence_interval"]
+__all__ = ["EXACT_ROWS", "evidence_interval"]
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel
 
 from ...covariances.neighbours import InverseFactor, inverse_factor, ordered_neighbours
 from ...covariances.products import kernel_product
 from ...errors import NumericalError
-from ...linalg.cholesky import cholesky
 from .determinant import lanczos_log_determinant
 from .interval import Evidence, EvidenceSettings
+from .observed import Observed
 from .quadratic import Nystrom, Product, bound_quadratic
 
 EXACT_ROWS = 2_000
@@ -25,23 +24,6 @@ EXACT_ROWS = 2_000
 _POINTS = 1_000
 """Most points of Q, at most a quarter of the rows."""
 _MAX_PRODUCTS = 200
-
-
-class Observed(NamedTuple):
-    """Observations with one covariance matrix K + D; R columns are independent.
-
-    Example::
-
-        Observed(gpflow.kernels.Matern52(), X, y, tf.fill([len(X)], 0.1))
-    """
-
-    kernel: Kernel
-    X: tf.Tensor
-    """[N, D]."""
-    y: tf.Tensor
-    """[N, R]: less the mean function."""
-    noise: tf.Tensor
-    """[N]: variances, above zero."""
 
 
 class _Ends(NamedTuple):
@@ -61,7 +43,9 @@ def evidence_interval(parts: Sequence[Observed], settings: EvidenceSettings) -> 
     """
     N = max(int(part.X.shape[0]) for part in parts)
     if N <= EXACT_ROWS:
-        exact = sum(_exact(part) for part in parts)
+        exact = sum(float(part.log_density(tf.float64)) for part in parts)
+        if not math.isfinite(exact):
+            raise _indefinite("K + D")
         return Evidence(exact, exact, "exact", "exact", N, 0)
     share = settings.tolerance / len(parts)
     ends = [_ends(part, settings, share) for part in parts]
@@ -76,20 +60,12 @@ def evidence_interval(parts: Sequence[Observed], settings: EvidenceSettings) -> 
     )
 
 
-def _exact(part: Observed) -> float:
-    """The log density by a dense factorisation in double precision, N^3 / 3."""
-    K = tf.cast(part.kernel(part.X), tf.float64)
-    y, noise = tf.cast(part.y, tf.float64), tf.cast(part.noise, tf.float64)
-    chol, ok = cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + noise))
-    if not bool(ok):
-        raise NumericalError(
-            "The covariance of the observations could not be factorised: the noise variance is far"
-            " below the prior variance's round-off; use a larger one, or double precision.",
-            "K + D",
-        )
-    log_det = 2.0 * float(tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol))))
-    squares = float(tf.reduce_sum(tf.square(tf.linalg.triangular_solve(chol, y))))
-    return _log_density(part, log_det, squares)
+def _indefinite(matrix: str) -> NumericalError:
+    return NumericalError(
+        f"The covariance {matrix} could not be factorised: the noise variance is far below the"
+        " prior variance's round-off; use a larger one, or double precision.",
+        matrix,
+    )
 
 
 def _log_density(part: Observed, log_det: float, quadratic: float) -> float:
@@ -107,11 +83,7 @@ def _ends(part: Observed, settings: EvidenceSettings, tolerance: float) -> _Ends
     neighbours = ordered_neighbours(kernel, X, order, settings.num_neighbours)
     U = inverse_factor(kernel, X, noise, neighbours)
     if not np.isfinite(U.log_determinant):
-        raise NumericalError(
-            "The covariance of neighbours is not positive definite: use double precision, or a"
-            " larger noise variance.",
-            "k(neighbours, neighbours)",
-        )
+        raise _indefinite("k(neighbours, neighbours)")
     Z = tf.gather(X, order[: min(_POINTS, N // 4)])
     nystrom = Nystrom(kernel, Z, X, noise)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["EvidenceOfOwnData", "evidence_of", "has_evidence"]
+__all__ = ["EvidenceOfOwnData", "evidence_of", "has_evidence", "log_evidence_of", "observed_parts"]
 
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from gpflow.models import GPModel
 
 from ...errors import ModelError
 from ..evidence import Evidence, EvidenceSettings, Observed, evidence_interval
-from .groups import groups_of, jitter_variances, noise_variances
+from .groups import Group, groups_of, noise_variances, relative_jitter
 from .observed import residuals_of
 
 
@@ -67,21 +68,48 @@ def evidence_of(
     :raises ModelError: for another likelihood, and for mixed outputs.
     """
     _check(model)
-    X, Y = data
-    residuals = residuals_of(model.mean_function, X, Y)
-    noise = noise_variances(model.likelihood, X, tf.range(tf.shape(X)[0])) + tf.zeros_like(
-        residuals
-    )
     groups = groups_of(model.kernel, model.likelihood, data)
-    if getattr(model, "jitter_is_noise", False):
-        noise += jitter_variances(groups, X)
+    return evidence_interval(observed_parts(model, data, groups), settings)
+
+
+def observed_parts(
+    model: GPModel,
+    data: tuple[tf.Tensor, tf.Tensor],
+    groups: Sequence[Group],
+    rows: np.ndarray | None = None,
+) -> list[Observed]:
+    """The observations of each group that has some, which are independent of the others.
+
+    :param model: with Gaussian noise; its own jitter, if it has one, counts as noise.
+    :param data: X [N, D] and Y [N, P], NaN where it is missing.
+    :param groups: of the outputs, see `groups_of`.
+    :param rows: row numbers [B]; all rows if not given.
+    """
+    rows = np.arange(int(data[0].shape[0])) if rows is None else rows
     parts = []
     for group in groups:
-        rows = np.arange(int(X.shape[0])) if group.rows is None else group.rows
-        y = tf.gather(residuals, group.columns, axis=1)
-        arrays = X, y, noise[:, group.columns[0]]
-        parts.append(Observed(group.kernel, *(tf.gather(array, rows) for array in arrays)))
-    return evidence_interval([part for part in parts if len(part.X)], settings)
+        chosen = rows if group.rows is None else rows[np.isin(rows, group.rows)]
+        if len(chosen) == 0:
+            continue
+        X, Y = (tf.gather(array, chosen) for array in data)
+        residuals = tf.gather(residuals_of(model.mean_function, X, Y), group.columns, axis=1)
+        noise = noise_variances(model.likelihood, X, tf.constant(chosen, tf.int32))
+        noise = noise[:, group.columns[0] if noise.shape[-1] > 1 else 0]
+        if getattr(model, "jitter_is_noise", False):
+            noise += relative_jitter(X.dtype) * group.kernel(X, full_cov=False)
+        parts.append(Observed(group.kernel, X, residuals, noise))
+    return parts
+
+
+def log_evidence_of(model: GPModel, data: tuple[tf.Tensor, tf.Tensor]) -> Callable[[], tf.Tensor]:
+    """The exact log evidence as a function of the hyperparameters.
+
+    :param model: with Gaussian noise and outputs that are not mixed.
+    :param data: X [N, D] and Y [N, P].
+    :return: a function that returns nats [], NaN where it cannot be computed; N^3 / 3 a group.
+    """
+    groups = groups_of(model.kernel, model.likelihood, data)
+    return lambda: tf.add_n([p.log_density() for p in observed_parts(model, data, groups)])
 
 
 def has_evidence(model: GPModel) -> bool:

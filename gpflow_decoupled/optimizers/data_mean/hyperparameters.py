@@ -1,24 +1,20 @@
-"""Ascent of hyperparameters and inducing points at a fixed mean on all data."""
+"""Objectives of hyperparameters and inducing points at a fixed mean on all data."""
 
 from __future__ import annotations
 
-__all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
+__all__ = ["bound_at_sites", "evidence_at", "hyperparameters_of"]
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
 import tensorflow as tf
-from gpflow.models import GPModel
-from gpflow.optimizers import Scipy
 
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
 from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
 from ...inducing.variables import point_values
-from ...lbfgs import LBFGSRun, lbfgs_ascent
 from ...likelihoods.parameters import single_noise_variance
 from ...models import BasisGP
 from ...replicas import Group
@@ -37,66 +33,6 @@ def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
     parts = [parameter.unconstrained_variable for parameter in model.basis.gaussian_parameters()]
     of_q = {variable.ref() for variable in (*parts, *mean.variables)}
     return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
-
-
-def climb(
-    model: GPModel,
-    variables: Sequence[tf.Variable],
-    objective: Callable[[], tf.Tensor],
-    *,
-    evaluations: int,
-    deadline: float = float("inf"),
-    stop: Callable[[list[float]], bool] = lambda values: False,
-    keep: bool = False,
-    group: Group | None = None,
-    show: Callable[[str], object] | None = None,
-    name: str = "L-BFGS on all rows",
-    shift: float = 0.0,
-) -> LBFGSRun:
-    """Climb an objective over some variables of a model by L-BFGS.
-
-    :param model: its log prior density of the hyperparameters is added.
-    :param variables: for example `hyperparameters_of`.
-    :param objective: returns nats [], for example `evidence_at` or `bound_at_sites`.
-    :param evaluations: approximate number of evaluations with gradient.
-    :param deadline: no iteration begins after this value of `time.perf_counter`.
-    :param stop: ends the climb, see `lbfgs_ascent`.
-    :param keep: an interrupt ends the climb with its best point instead of raising.
-    :param group: the workers; all use the first one's value and gradient.
-    :param show: shows a line after each iteration.
-    :param name: of the climb, in that line.
-    :param shift: nats by which shown values are less, for data in other units.
-    :raises NumericalError: if the objective is not finite at the start.
-    """
-    workers, total = group or Group(), itertools.count()
-    parts = [workers.parts_of(variable) for variable in variables]
-
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
-        Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(parts)
-            value = objective() + model.log_prior_density()
-        gradients = tape.gradient(value, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        gradient = Scipy.pack_tensors([tf.add_n(of_parts) for of_parts in gradients])
-        agreed = workers.of_first(tf.concat([[value], gradient], axis=0)).numpy()
-        return float(agreed[0]), agreed[1:]
-
-    def report(value: float, _: int) -> None:
-        if show is not None:
-            show(f"{name}, iteration {next(total)}, {value - shift:.6g} nats")
-
-    run = lbfgs_ascent(
-        function,
-        Scipy.pack_tensors(variables).numpy(),
-        lambda values: stop(values) or workers.is_over(deadline),
-        evaluations,
-        record=report,
-        keep=keep,
-        advice="standardise X and Y, or start from a larger noise variance.",
-        matrix="K_beta",
-    )
-    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, run.x))
-    return run
 
 
 def evidence_at(

@@ -11,14 +11,15 @@ import tensorflow as tf
 
 from ...compilation import Compiled
 from ...errors import NumericalError
-from ...lbfgs import LBFGSRun, settled
+from ...lbfgs import LBFGSRun
 from ...linalg.cholesky import unsound
 from ...models import BasisGP
 from ...optimizers import optimal_parameters
 from ...optimizers.ascent import CONVERGED
-from ...optimizers.data_mean.hyperparameters import climb
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.gaussian_optimum import bound_at_optimum, regression
+from ...optimizers.log_climb import climb_logarithms
+from ...optimizers.log_objective import LogObjective
 from ...user_warnings import warn_user
 from ..batches import Batch, Trackable
 from .stage import Budget, Clock, Report, Stage, StepOutput
@@ -143,15 +144,22 @@ class CollapsedClimb(Stage):
         return best.elbo
 
     def _climbed(self, deadline: float, clock: Clock) -> LBFGSRun:
-        return climb(
-            self.model,
-            self.moved,
-            lambda: self.bound(*self.data),
+        # over logarithms, inducing points lag: on kin40k 24 of 2,800 nats after 60 evaluations,
+        # where protein and elevators gain 0.4 and 20
+        objective = LogObjective.of_model(
+            self.model, self.moved, lambda: self.bound(*self.data), logarithms=False
+        )
+        return climb_logarithms(
+            objective,
+            objective.coordinates,
+            num_data=1,
             evaluations=self.evaluations,
             deadline=deadline,
-            stop=settled(_SETTLED * len(self.data[0]), _WINDOW),
-            keep=True,
             show=clock.show,
+            name="L-BFGS on all rows",
+            tolerance=_SETTLED * len(self.data[0]),
+            window=_WINDOW,
+            matrix="K_beta",
             shift=clock.shift,
         )
 

@@ -18,8 +18,10 @@ import tensorflow as tf
 from ...lbfgs import LBFGSRun
 from ...models import BasisGP
 from ...optimizers.ascent import CONVERGED, INTERRUPTED
-from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at
+from ...optimizers.data_mean.hyperparameters import bound_at_sites, evidence_at
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.log_climb import climb_logarithms
+from ...optimizers.log_objective import LogObjective
 from ..batches import Batch
 from ..snapshots import Snapshot, go_back, snapshot
 from ..workers import repair_drift
@@ -100,14 +102,20 @@ class Rounds(Stage):
         model, solves = self.model, self.solves
         dtype = tf.float32 if solves.solver.float32 else None
         bound = bound_at_sites if self.at_sites else evidence_at
-        objective = bound(model, model.basis.data_mean, self.data, dtype, solves.group)
-        return climb(
-            model,
-            self.moved,
+        density = bound(model, model.basis.data_mean, self.data, dtype, solves.group)
+        objective = LogObjective.of_model(
+            model, self.moved, density, group=solves.group, logarithms=False
+        )
+        return climb_logarithms(
             objective,
+            objective.coordinates,
+            num_data=1,
             evaluations=EVALUATIONS,
             deadline=deadline,
+            tolerance=0.0,
+            keep=False,
             group=solves.group,
+            matrix="K_beta",
         )
 
     def _is_late(self, deadline: float, solves: int) -> bool:

@@ -20,10 +20,11 @@ from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
 from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
     bound_at_sites,
-    climb,
     evidence_at,
     hyperparameters_of,
 )
+from gpflow_decoupled.optimizers.log_climb import climb_logarithms
+from gpflow_decoupled.optimizers.log_objective import LogObjective
 from tests.bounds.registry import matern
 from tests.optimizers.data_mean.problems import (
     NOISE,
@@ -211,22 +212,18 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     data = tf.constant(X), tf.constant(Y[:, :1])
     a = mean.coefficients.numpy()
     start = float(_bound(model, a))
-    run = climb(
-        model, hyperparameters_of(model, mean), evidence_at(model, mean, data), evaluations=5
+    objective = LogObjective.of_model(
+        model, hyperparameters_of(model, mean), evidence_at(model, mean, data)
     )
+    run = climb_logarithms(objective, objective.coordinates, len(X), evaluations=5)
     assert_allclose([run.start, run.value], [start, float(_bound(model, a))], rtol=1e-10)
     assert run.value > run.start + 1.0
     for one, value in zip(fixed, before):
         assert_array_equal(one, value)
     assert np.abs(model.kernel.lengthscales.numpy() - moving[0]) > 1e-3
     assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
-    objective = evidence_at(model, mean, data)
-    late = climb(
-        model,
-        hyperparameters_of(model, mean),
-        objective,
-        evaluations=50,
-        deadline=time.perf_counter() - 1.0,
+    late = climb_logarithms(
+        objective, objective.coordinates, len(X), evaluations=50, deadline=time.perf_counter() - 1.0
     )
     assert late.evaluations < 10 and late.value >= late.start
 
@@ -269,12 +266,9 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     solver = ConjugateGradients(tolerance=1e-6, float32=False)
     elbo = solver.run(model, data).elbo
     mean = model.basis.data_mean
-    run = climb(
-        model,
-        hyperparameters_of(model, mean),
-        bound_at_sites(model, mean, tuple(map(tf.constant, data))),
-        evaluations=4,
-    )
+    density = bound_at_sites(model, mean, tuple(map(tf.constant, data)))
+    objective = LogObjective.of_model(model, hyperparameters_of(model, mean), density)
+    run = climb_logarithms(objective, objective.coordinates, len(X), evaluations=4)
     gain = solver.run(model, data).elbo - elbo
     assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
 

@@ -15,7 +15,7 @@ __all__ = ["Start", "check_parts", "initialize"]
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -26,24 +26,22 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Stationary
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.models import GPR
-from gpflow.optimizers import Scipy
 
 from ..bases.parts.atomic import all_or_nothing
 from ..covariances.residual import residual_diagonal
 from ..errors import DataError, ModelError, NumericalError
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_pair, as_values, check_whole
-from ..lbfgs import lbfgs_ascent
 from ..models import CVIGP
+from ..models.neighbours.evidence import log_evidence_of
 from ..summaries import html_table
+from .log_climb import climb_logarithms
+from .log_objective import LogObjective
 
 _EVALUATIONS = 30
 """Limit of evaluations of the log evidence; L-BFGS has most of its gain by then."""
 _NOISE = 0.1
 """The share of the variance of Y that the guess takes for noise."""
-_UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
-"""Raised by an evidence that cannot be computed."""
 
 
 @dataclass(frozen=True)
@@ -117,22 +115,34 @@ def initialize(
     began = time.perf_counter()
     model = _exact_gp(kernel, likelihood, data, mean_function, rows, seed)
     points = None if beta is None else _checked_points(beta, model)
-    variables = list(model.trainable_variables)
-    before, present = [variable.numpy() for variable in variables], _evidence(model)
+    density = log_evidence_of(model, model.data)
+    of_q = {variable.ref() for variable in model.basis.trainable_variables}
+    variables = [v for v in model.trainable_variables if v.ref() not in of_q]
+    before, present = [variable.numpy() for variable in variables], _value(model, density)
     with all_or_nothing(variables):
         _guess(model)
-        start = _evidence(model)
-        if not start > present:
+        after = _value(model, density)
+        if not after > present:
             for variable, value in zip(variables, before):
                 variable.assign(value)
-            start = present
-        if not np.isfinite(start):
+            after = present
+        if not np.isfinite(after):
             raise NumericalError(
                 "Neither the hyperparameters nor a guess from the data have a finite evidence:"
                 " standardise X and Y.",
                 "K",
             )
-        after = _climb(model, variables, deadline) if variables else start
+        if variables:
+            objective = LogObjective.of_model(model, variables, density)
+            after = climb_logarithms(
+                objective,
+                objective.coordinates,
+                len(model.data[0]),
+                evaluations=_EVALUATIONS,
+                deadline=deadline,
+                keep=False,
+                matrix="K",
+            ).value
         unexplained = 0.0 if points is None else _raise_noise(model, points)
     return Start(len(model.data[0]), present, after, unexplained, time.perf_counter() - began)
 
@@ -147,7 +157,7 @@ def check_parts(kernel: Kernel, likelihood: Likelihood) -> None:
         )
 
 
-def _checked_points(beta: InducingVariables | npt.ArrayLike, model: GPR) -> InducingVariables:
+def _checked_points(beta: InducingVariables | npt.ArrayLike, model: CVIGP) -> InducingVariables:
     """Inducing points in the space of the data; raises `DataError` for others."""
     points, dims = as_inducing(beta, "beta"), int(model.data[0].shape[1])
     if input_dims(points) != dims:
@@ -165,7 +175,7 @@ def _exact_gp(
     mean_function: MeanFunction | None,
     rows: int,
     seed: int,
-) -> GPR:
+) -> CVIGP:
     """The exact GP of these parts on random rows; raises `DataError` for unusable data."""
     X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     if X.ndim == Y.ndim == 2 and len(X) == len(Y) > rows:
@@ -173,22 +183,16 @@ def _exact_gp(
         X, Y = X[chosen], Y[chosen]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of columns that are constant in these rows
-        checked = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function)
-    return GPR(checked.data, kernel, mean_function, likelihood=likelihood)
+        return CVIGP((X, Y), kernel, likelihood, mean_function=mean_function)
 
 
-def _evidence(model: GPR) -> float:
-    """Log evidence and prior densities of hyperparameters in nats, or -inf where they cannot be
-    computed.
-    """
-    try:
-        value = float(model.log_posterior_density())
-    except _UNSOUND:
-        return -np.inf
+def _value(model: CVIGP, density: Callable[[], tf.Tensor]) -> float:
+    """A density and the log prior density in nats, or -inf where they cannot be computed."""
+    value = float(density()) + float(model.log_prior_density())
     return value if np.isfinite(value) else -np.inf
 
 
-def _guess(model: GPR) -> None:
+def _guess(model: CVIGP) -> None:
     """Assign a guess from the data to Parameters of stationary kernels and of the noise."""
     X, Y = (part.numpy() for part in model.data)
     spread, variance = np.std(X, axis=0), float(np.var(Y - model.mean_function(X)))
@@ -216,31 +220,7 @@ def _assign(parameter: object, value: npt.ArrayLike) -> None:
             parameter.unconstrained_variable.assign(unconstrained)
 
 
-def _climb(model: GPR, variables: list[tf.Variable], deadline: float) -> float:
-    """L-BFGS on the hyperparameters; the best evidence in nats, which they have afterwards."""
-
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
-        Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
-        try:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(variables)
-                value = model.log_posterior_density()
-        except _UNSOUND:
-            return np.nan, np.zeros_like(x)
-        gradient = tape.gradient(
-            value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        return float(value), Scipy.pack_tensors(gradient).numpy()
-
-    start = Scipy.pack_tensors(variables).numpy()
-    run = lbfgs_ascent(
-        function, start, lambda values: time.perf_counter() >= deadline, _EVALUATIONS, matrix="K"
-    )
-    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, run.x))
-    return run.value
-
-
-def _raise_noise(model: GPR, beta: InducingVariables) -> float:
+def _raise_noise(model: CVIGP, beta: InducingVariables) -> float:
     """Add to the noise variance the mean residual variance of f given beta at the rows; return
     it.
     """
