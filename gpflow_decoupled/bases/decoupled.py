@@ -166,7 +166,7 @@ class DecoupledBasis(InducingBasis):
         norm = None
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
-            norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)
+            norm = self.kernel_mean.norm(kernel, a, rows)
         return DecoupledState(chol, root, a, ok, tangent, norm)
 
     def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:

@@ -118,7 +118,7 @@ class HybridBasis(InducingBasis):
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
             # (D25) with C = K_g
-            norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)
+            norm = self.kernel_mean.norm(kernel, a, rows)
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:

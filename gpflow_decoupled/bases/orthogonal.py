@@ -135,9 +135,9 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
         """a^T K_g a - t^T t, or from rows of C_g a, drawn if None."""
         rows = self.draw_rows() if rows is None else rows
+        if rows is None:  # a^T K_gb w = t^T t, (D21)
+            return self.kernel_mean.norm(kernel, state.a, None) - tf.reduce_sum(tf.square(state.t))
         products = self.kernel_mean.products(kernel, state.a, rows)
-        if rows is None:  # a^T K_gb w = t^T t
-            return tf.reduce_sum(state.a * products) - tf.reduce_sum(tf.square(state.t))  # (D21)
         w = whiten_columns(state.chol, state.tangent, state.t, adjoint=True)
         products -= gram_product(kernel, self.beta, self.gamma, w, rows=rows, whole=True)
-        return self.kernel_mean.norm(state.a, products, rows)  # (D25)
+        return self.kernel_mean.estimate(state.a, products, rows)  # (D25)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["diagonal_excess", "follows_dtype", "gram_product", "kernel_product"]
+__all__ = ["diagonal_excess", "follows_dtype", "gram_norm", "gram_product", "kernel_product"]
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ..replicas import Group
 from .centring import centred, covariance
 from .latents import inducing_gram, split_latents
 from .profiles import PROFILES
-from .stationary import stationary_gram, stationary_gram_product
+from .stationary import stationary_gram, stationary_gram_product, stationary_norm
 from .stationary_products import BLOCKS, How, stationary_product
 from .strips import strip_product
 
@@ -175,6 +175,20 @@ def gram_product(
         else:
             results.append(tf.matmul(_stored(one, left, other), column))
     return tf.concat(results, axis=1)
+
+
+def gram_norm(kernel: Kernel, points: InducingVariables, a: tf.Tensor) -> tf.Tensor:
+    """Return sum_l a_l^T k(points, points) a_l, a scalar, for a [M, L]; M^2 for each kernel."""
+    latents = split_latents(kernel, points)
+    if len(latents) == a.shape[1] and all(type(left) is InducingPoints for _, left in latents):
+        columns = tf.split(a, len(latents), axis=1)
+        norms = [
+            stationary_norm(one, tf.convert_to_tensor(left.Z), column)
+            for (one, left), column in zip(latents, columns)
+        ]
+        if None not in norms:
+            return tf.add_n(norms)
+    return tf.reduce_sum(a * gram_product(kernel, points, None, a, whole=True))
 
 
 def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:

@@ -6,13 +6,17 @@ TensorFlow's gradient passes over the matrix some thirty times; this one needs k
 
 from __future__ import annotations
 
-__all__ = ["stationary_gram", "stationary_gram_product"]
+__all__ = ["stationary_gram", "stationary_gram_product", "stationary_norm"]
 
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
 from .centring import centred
 from .profiles import PROFILES, Profile, augmented_columns, augmented_rows
+
+_ROWS, _MOST = 256, 8
+"""Rows of a block, which stays in the processor's cache, and most blocks along a side: each adds
+operations to the graph."""
 
 
 def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) -> tf.Tensor | None:
@@ -36,6 +40,18 @@ def stationary_gram_product(
         if profile is None
         else _product(profile, kernel.variance, a, *_scaled(kernel, Z, X), X is None)
     )
+
+
+def stationary_norm(kernel: Kernel, Z: tf.Tensor, a: tf.Tensor) -> tf.Tensor | None:
+    """a^T k(Z, Z) a for Z [M, D] and a [M, 1]; None without a profile, or if M is unknown or 0.
+
+    One sweep over the blocks above the diagonal gives value and gradient, in half of the time of
+    `stationary_gram_product`.
+    """
+    profile = PROFILES.get(type(kernel))
+    if profile is None or not Z.shape[0]:
+        return None
+    return _norm(profile, kernel.variance, a, _scaled(kernel, Z, None)[0])
 
 
 def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -76,6 +92,51 @@ def _product(
         return product, grad
 
     return run(tf.convert_to_tensor(variance), a, left, right)
+
+
+def _norm(profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
+    """variance * sum_ij a_i a_j f(|x_i - x_j|^2) for scaled inputs x [M, D] and a [M, 1]."""
+
+    @tf.custom_gradient
+    def run(variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tuple:
+        product, of_slopes = _symmetric_products(profile, variance, a, inputs)
+        value = tf.reduce_sum(a * product)
+
+        def grad(upstream: tf.Tensor) -> tuple:
+            # sum_j w_ij (x_i - x_j) with w_ij = a_i (dk/dr2)_ij a_j; each x stands in a row and a
+            # column
+            to_inputs = 4.0 * upstream * a * (of_slopes[:, :1] * inputs - of_slopes[:, 1:])
+            return upstream * value / variance, 2.0 * upstream * product, to_inputs
+
+        return value, grad
+
+    return run(tf.convert_to_tensor(variance), a, inputs)
+
+
+def _symmetric_products(
+    profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """K a [M, 1] and dK/dr2 (a, a x) [M, 1 + D], from the blocks of K above its diagonal."""
+    M = int(inputs.shape[0])
+    size = max(_ROWS, -(-M // _MOST))
+    places = [slice(first, min(M, first + size)) for first in range(0, M, size)]
+    rows, columns = augmented_rows(inputs), augmented_columns(inputs)
+    right = tf.concat([a, a * inputs], axis=1)
+    products: list[list[tf.Tensor]] = [[] for _ in places]
+    of_slopes: list[list[tf.Tensor]] = [[] for _ in places]
+    for i, one in enumerate(places):
+        for j, other in enumerate(places[i:], start=i):
+            squares = tf.maximum(tf.matmul(rows[one], columns[other], transpose_b=True), 0.0)
+            if i == j:
+                squares = tf.linalg.set_diag(squares, tf.zeros_like(squares[:, 0]))
+            values, slopes = profile(squares, variance)
+            products[i].append(tf.matmul(values, a[other]))
+            of_slopes[i].append(tf.matmul(slopes, right[other]))
+            if i != j:
+                products[j].append(tf.matmul(values, a[one], transpose_a=True))
+                of_slopes[j].append(tf.matmul(slopes, right[one], transpose_a=True))
+    whole = (tf.concat([tf.add_n(row) for row in parts], 0) for parts in (products, of_slopes))
+    return next(whole), next(whole)
 
 
 def _gram(

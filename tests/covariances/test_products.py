@@ -34,9 +34,14 @@ from gpflow.kernels import (
 )
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.covariances import products, stationary_products
+from gpflow_decoupled.covariances import products, stationary, stationary_products
 from gpflow_decoupled.covariances.blocks import chunks
-from gpflow_decoupled.covariances.products import diagonal_excess, gram_product, kernel_product
+from gpflow_decoupled.covariances.products import (
+    diagonal_excess,
+    gram_norm,
+    gram_product,
+    kernel_product,
+)
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from tests.reference.grams import matern32
 
@@ -72,6 +77,38 @@ def test_product_and_gradient_are_those_of_the_dense_matrix(
     name: str, same: bool, graph: bool, rng: np.random.Generator
 ) -> None:
     _compare(KERNELS[name](), same, graph, rng)
+
+
+@pytest.mark.costly(keep=2)
+@pytest.mark.parametrize("name", [*FUSED, "sum", "latents", "one kernel, two columns", "empty"])
+def test_norm_and_gradient_are_those_of_the_dense_matrix(
+    name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one, two and five blocks a side, the last one smaller."""
+    own = [Matern52(0.7, ARD), RBF(1.3, 0.9)]
+    kernel = SeparateIndependent(own) if name == "latents" else KERNELS.get(name, Matern52)()
+    points = InducingPoints(rng.normal(size=(0 if name == "empty" else 23, 3)) + 2.0)
+    L = 2 if "," in name or name == "latents" else 1
+    Z = points.Z
+    points = SharedIndependentInducingVariables(points) if name == "latents" else points
+    a = tf.Variable(rng.normal(size=(int(Z.shape[0]), L)))
+    variables = [a, *kernel.trainable_variables, *points.trainable_variables]
+
+    def dense() -> tf.Tensor:
+        each = list(kernel.kernels) if name == "latents" else [kernel] * L
+        found = [one(Z) @ a[:, i : i + 1] for i, one in enumerate(each)]
+        return 3.0 * tf.reduce_sum(a * tf.concat(found, axis=1))
+
+    with tf.GradientTape() as tape:
+        value = dense()
+    expected = tape.gradient(value, variables)
+    for rows in (23, 12, 5):
+        monkeypatch.setattr(stationary, "_ROWS", rows)
+        with tf.GradientTape() as tape:
+            found = 3.0 * gram_norm(kernel, points, a)
+        assert_allclose(found, value, rtol=1e-12)
+        for ours, theirs in zip(tape.gradient(found, variables), expected):
+            assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.costly(keep=1)

@@ -19,7 +19,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ...compilation import traced_for_xla
-from ...covariances.products import gram_product
+from ...covariances.products import gram_norm, gram_product
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
 from ...inputs import check_whole, is_whole
@@ -76,17 +76,18 @@ class KernelMean(Module):
             : self.subsample
         ]
 
-    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-        """Rows of K_z a: [m, L], or all [M, L] if `rows` is None; m M."""
+    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Rows [m] of K_z a, [m, L]; m M."""
         return gram_product(kernel, self.points, None, a, rows=rows, whole=True)
 
-    def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-        """The squared norm sum_l a_l^T C a_l, a scalar.
-
-        Raw coefficients a are [M, L], `products` C a [M, L], or its `rows` [m].
-        """
+    def norm(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+        """The squared norm sum_l a_l^T K_z a_l, or its estimate from `rows` [m]; M^2 or m M."""
         if rows is None:
-            return tf.reduce_sum(a * products)
+            return gram_norm(kernel, self.points, a)
+        return self.estimate(a, self.products(kernel, a, rows), rows)
+
+    def estimate(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Unbiased estimate of sum_l a_l^T C a_l from `rows` [m] of C a, [m, L]."""
         share = tf.cast(self.size, a.dtype) / tf.cast(tf.shape(rows)[0], a.dtype)
         sampled = tf.gather(a, rows)
         if self.scaling.kind != "whitened" or self.scaling.frozen is None:
