@@ -8,6 +8,8 @@ import warnings
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
+from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
@@ -19,7 +21,10 @@ from gpflow_decoupled.optimizers.neighbours import (
     NeighbourRounds,
     neighbour_rounds,
 )
+from gpflow_decoupled.training import Schedule
+from gpflow_decoupled.training.stages import neighbour_steps
 from gpflow_decoupled.training.stages import neighbours as stage
+from gpflow_decoupled.training.stages.neighbour_steps import NeighbourSteps
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(0.0, 1.0, (500, 2))
@@ -190,7 +195,6 @@ def test_several_outputs_missing_entries_and_single_precision():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"batch_size": 100}, "The rounds draw"),
         ({"natural_gradient": 0.1}, "closed form"),
         ({"optimizer": "lbfgs"}, "L-BFGS climbs"),
         ({"mean_solver": "adam"}, "does not use"),
@@ -203,6 +207,62 @@ def test_options_that_would_be_ignored_are_refused(options, message):
     with pytest.raises(UnknownOptionError, match=message):
         gd.fit(one, progress=False, **options)
     np.testing.assert_array_equal(values(one), before)
+
+
+def test_minibatches_climb_the_same_likelihood():
+    """One batch of all rows has the gradient of all, and pools follow each other."""
+    one = model()
+    descent = tf_keras.optimizers.SGD(1.0)
+    steps = NeighbourSteps(one, descent, 10_000, 0, compile=False)
+    rows, weights = NeighbourRounds(one).sample(6000, 0)
+    assert steps.batch_size == len(rows) == 400  # but for the judging rows
+    with tf.GradientTape() as tape:
+        value = 500 / 400 * tf.reduce_sum(one.log_likelihood(rows, one.neighbours_of(rows)))
+    expected = tape.gradient(value, one.trainable_variables)
+    before = [variable.numpy() for variable in one.trainable_variables]
+    output = steps._climb(tf.range(400))
+    assert bool(output.ok)
+    np.testing.assert_allclose(output.elbo, value, rtol=1e-9)
+    for variable, old, gradient in zip(one.trainable_variables, before, expected):
+        np.testing.assert_allclose(variable.numpy() - old, gradient, rtol=1e-7)
+
+
+def test_adam_learns_and_draws_pools(monkeypatch):
+    monkeypatch.setattr(neighbour_steps, "_PASSES", 1)
+    drawn = []
+    draw = NeighbourSteps._draw
+    monkeypatch.setattr(
+        NeighbourSteps, "_draw", lambda it, number: drawn.append(number) or draw(it, number)
+    )
+    one = model()
+    adam = tf_keras.optimizers.Adam(0.1)
+    options = {"steps": 40, "compile": False, "progress": False}
+    result = gd.fit(one, optimizer=adam, batch_size=100, **options)
+    assert result.steps == 40 and drawn == list(range(1, 10))  # four batches are a pool
+    history = result.history["elbo"]
+    assert np.mean(history[-10:]) > np.mean(history[:10]) + 100.0
+    relevant, other = one.kernel.lengthscales.numpy()
+    assert other > 1.5 * relevant
+    assert 0.5 * 0.01 < float(one.likelihood.variance.numpy()) < 2.0 * 0.01
+
+
+@pytest.mark.exhaustive
+def test_a_run_of_minibatches_goes_on_from_its_checkpoint(tmp_path):
+    options = {"learning_rate": 0.1, "batch_size": 50, "schedule": Schedule(anneal=0.0)}
+    whole, parts, resumed = model(), model(), model()
+    gd.fit(whole, steps=40, progress=False, **options)
+    gd.fit(parts, steps=20, checkpoint=tmp_path, progress=False, **options)
+    # the variances at the end of the first run are calibrated, those of the second go on from them
+    result = gd.fit(resumed, steps=40, checkpoint=tmp_path, progress=False, **options)
+    assert result.steps == 40 and len(result.history["elbo"]) == 40
+    scores = [NeighbourRounds(one).judge().score for one in (resumed, whole)]
+    assert scores[0] == pytest.approx(scores[1], abs=0.1)
+
+
+@pytest.mark.parametrize("size", [0, 2.5])
+def test_a_bad_size_of_a_batch_is_refused(size):
+    with pytest.raises(DataError, match="batch_size"):
+        gd.fit(model(), batch_size=size, progress=False)
 
 
 def test_data_and_a_model_with_nothing_to_train_are_refused():

@@ -71,8 +71,8 @@ def test_many_rows_with_gaussian_noise_have_neighbours() -> None:
     mean, std = regressor.predict(new, return_std=True)
     np.testing.assert_allclose(mean, 500.0 + 100.0 * np.sin(new[:, 0] / 3.0), atol=3.0)
     np.testing.assert_allclose(regressor.predict(new, return_cov=True)[1].diagonal(), std**2)
-    with pytest.raises(UnknownOptionError, match="batch_size"):
-        DecoupledGPRegressor(fit_options={"batch_size": 100}).fit(X, y)
+    with pytest.raises(UnknownOptionError, match="natural_gradient"):
+        DecoupledGPRegressor(fit_options={"natural_gradient": 0.5}).fit(X, y)
     points = DecoupledGPRegressor(num_inducing=5, steps=1, fit_options=EAGER).fit(X, y)
     assert isinstance(points.model_, BasisGP)
 

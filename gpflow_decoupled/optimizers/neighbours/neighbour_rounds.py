@@ -191,7 +191,7 @@ class NeighbourRounds:
         if fine:
             count, evaluations = min(count, FINE_ROWS), min(evaluations, FINE_EVALUATIONS)
             neighbours *= FINE_NEIGHBOURS
-        chosen, weights = self._sample(count, number)
+        chosen, weights = self.sample(count, number)
         near = self.model.neighbours_of(chosen, num_neighbours=neighbours)
         before, start = self._values, self._coordinates.pack()
         climbed = climb_logarithms(
@@ -214,6 +214,19 @@ class NeighbourRounds:
         else:
             self._restore(before)
         return RoundOutcome(climbed, judged, kept)
+
+    def sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a round, other ones for each, and the weights of their log densities.
+
+        :param count: B, with C.
+        :param number: of the round.
+        :return: row numbers [B] and weights [B]: of C one, of the others their share of the rows
+            that C leaves.
+        """
+        N, C = self._num_data, len(self.certain)
+        drawn = self._draw(count - C, number + 1)
+        chosen = np.concatenate([self.certain, drawn])
+        return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
     def judge(self) -> Judged:
         """Predict the judging rows from the others; cost as `NNGP.leave_one_out`."""
@@ -250,13 +263,6 @@ class NeighbourRounds:
             rows = np.union1d(self.judges, more)
             judged = judge(self.model, rows, self._calibrates)
         return calibrate(self.model, judged)
-
-    def _sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers and weights [B] of a round: 1 for C, equal shares of the rest for others."""
-        N, C = self._num_data, len(self.certain)
-        drawn = self._draw(count - C, number + 1)
-        chosen = np.concatenate([self.certain, drawn])
-        return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
     def _draw(self, count: int, number: int) -> np.ndarray:
         """Row numbers for each `number`, without judging and contradicting rows."""

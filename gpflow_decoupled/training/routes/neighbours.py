@@ -1,4 +1,4 @@
-"""Nearest-neighbour GPs: one stage, rounds of L-BFGS on random rows."""
+"""Nearest-neighbour GPs: one stage, rounds of L-BFGS or minibatches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...errors import DataError
+from ...errors import DataError, UnknownOptionError
+from ...inputs import check_whole
 from ...models import NNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, Options
-from ..plan import Part, Plan
+from ..plan import Bound, Part, Plan
+from ..stages.neighbour_steps import NeighbourSteps
 from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
-from .route import ALL_ROWS, Route, rates_of, refuse_data
+from .lbfgs import BY_NAME as LBFGS
+from .route import Route, rates_of, refuse_data
+
+BATCH_SIZE = 250
+"""Rows of a minibatch: with more, matrices of 30 neighbours leave the cache."""
+OF_STEPS = frozenset({"optimizer", "learning_rate", "batch_size"})
+"""Options that ask for minibatches."""
 
 
 class NeighboursRoute(Route):
@@ -22,36 +30,54 @@ class NeighboursRoute(Route):
 
     name = "neighbours"
     models = ("NNGP",)
-    takes = EVERY | {"evaluation", "checkpoint", "seed"}
-    only = ALL_ROWS
+    takes = EVERY | OF_STEPS | {"evaluation", "checkpoint", "seed"}
     reasons = {
-        "batch_size": "The rounds draw 6,000 and 12,000 rows.",
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
-        "optimizer": "L-BFGS climbs the likelihood of random rows.",
-        "learning_rate": "L-BFGS has none.",
         "initialize": "The first climb is on the exact density of 500 rows, in any case.",
     }
+    defaults = {"batch_size": BATCH_SIZE}
 
     def options(self, model: NNGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options, with no more steps than climbs."""
+        """Return the options; those of steps ask for minibatches, else there are a few climbs.
+
+        :raises UnknownOptionError: for L-BFGS by its name.
+        """
+        if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
+            raise UnknownOptionError(
+                "L-BFGS climbs the likelihood of random rows unless other options ask for steps:"
+                " leave `optimizer` out."
+            )
         options = super().options(model, asked)
+        if OF_STEPS & set(asked):
+            check_whole(1, batch_size=options.batch_size)
+            return options
         steps = options.steps and min(options.steps, MOST_CLIMBS)
-        return replace(options, steps=steps)
+        return replace(options, steps=steps, on_all_rows=True)
 
     def plan(self, model: NNGP, data: Data, options: Options) -> Plan:
+        """Return climbs, of which each is a step, or minibatches."""
         refuse_data(model, data, "model.update(data)")
         if not model.trainable_variables:
             raise DataError(
                 "No Parameter of the NNGP is trainable, and nothing else is to be found: its"
                 " predictions need no training. Set some free by gpflow.set_trainable(model, True)."
             )
-        stage = NeighbourClimbs(model, options.seed, bool(options.compile))
-        batches = ArrayBatches(*model.data, None, options.seed)
+        seed, compiled = options.seed, bool(options.compile)
+        stage: NeighbourClimbs | NeighbourSteps
+        bound: Bound
+        if options.on_all_rows:
+            stage = climbs = NeighbourClimbs(model, seed, compiled)
+            bound = lambda X, Y: climbs.value.read_value()  # noqa: E731
+        else:
+            size = int(options.batch_size or BATCH_SIZE)
+            stage = NeighbourSteps(model, options.optimizer, size, seed, compiled)
+            bound = lambda X, Y: None  # noqa: E731
+        batches = ArrayBatches(*model.data, None, seed)
         return Plan(
             parts=[Part(stage)],
             batches=batches,
             rates=rates_of(options, None),
-            bound=lambda X, Y: stage.value.read_value(),
+            bound=bound,
             matrices=dict,
             whole=batches.whole,
             closing=stage.closing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_CLIMBS", "NeighbourClimbs"]
+__all__ = ["MOST_CLIMBS", "NeighbourClimbs", "calibrated"]
 
 import time
 
@@ -85,21 +85,7 @@ class NeighbourClimbs(Stage):
 
     def closing(self, clock: Clock) -> Report:
         """Calibrate the variances by the leave-one-out errors, and say where they were far off."""
-        judged, done = self.rounds.calibrate()
-        spread = judged.spread
-        if not 1.0 / _SUSPECT < spread < _SUSPECT:
-            width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")
-            then = (
-                "the variances of kernel and noise were multiplied by it"
-                if done
-                else "stay so, since kernel and noise have no trainable variances to correct"
-            )
-            warn_user(
-                f"The mean squared standardised leave-one-out error is {spread:.2f}: intervals were"
-                f" too {width}, and {then}. Compare a {kernels} kernel by model.leave_one_out(), or"
-                ' let build(kernel="auto") choose.'
-            )
-        return Report(StepOutput.sound(0.0))
+        return calibrated(self.rounds)
 
     def _climbed(self, number: int, deadline: float, clock: Clock) -> RoundOutcome:
         if number == 0:
@@ -121,3 +107,22 @@ class NeighbourClimbs(Stage):
         stuck = number > 0 and not (outcome.kept or self.rounds.draws_fresh_rows)
         usual = number >= NUM_ROUNDS or stuck
         return DONE if number > NUM_ROUNDS or (usual and not self._wants_fine) else ""
+
+
+def calibrated(rounds: NeighbourRounds) -> Report:
+    """Calibrate the variances of a model, and warn where they were far off."""
+    judged, done = rounds.calibrate()
+    spread = judged.spread
+    if not 1.0 / _SUSPECT < spread < _SUSPECT:
+        width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")
+        then = (
+            "the variances of kernel and noise were multiplied by it"
+            if done
+            else "stay so, since kernel and noise have no trainable variances to correct"
+        )
+        warn_user(
+            f"The mean squared standardised leave-one-out error is {spread:.2f}: intervals were"
+            f" too {width}, and {then}. Compare a {kernels} kernel by model.leave_one_out(), or"
+            ' let build(kernel="auto") choose.'
+        )
+    return Report(StepOutput.sound(0.0))

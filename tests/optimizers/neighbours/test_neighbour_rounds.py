@@ -353,7 +353,7 @@ def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monk
     assert 20 <= len(rounds.certain) <= 30
 
     def estimate(sampled: NeighbourRounds, number: int) -> float:
-        rows, weights = sampled._sample(sampled.rows, number)
+        rows, weights = sampled.sample(sampled.rows, number)
         return float(weights @ one.log_likelihood(rows, one.neighbours_of(rows)).numpy())
 
     values = [estimate(rounds, number) for number in range(60)]
