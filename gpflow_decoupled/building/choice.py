@@ -87,8 +87,9 @@ def build(
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
         `scale` says otherwise, and of standardised Y where Y is standardised. By default Matern 5/2
         with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, takes the
-        best leave-one-out score of nearest-neighbour GPs with Matern 5/2, 1/2, 3/2 and squared
-        exponential kernels, and of the best on ranks of X (`training.NormalScores`).
+        roughest of nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential kernels
+        whose leave-one-out score is within a standard error of the best, and ranks of X
+        (`training.NormalScores`) where they score higher.
     :param scale: the data to standardise: "X", "Y", "both", "neither"; by default by the rule
         above. Y only where it is f plus noise.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.

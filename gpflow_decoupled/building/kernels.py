@@ -29,6 +29,7 @@ CANDIDATES: Mapping[str, type[Kernel]] = {
 }
 """In the order in which they are tried. On twelve regressions sums of a rough and a smooth kernel
 were no better, and a rational quadratic by 0.005 nats at most."""
+_ROUGH_FIRST = ("Matern 1/2", "Matern 3/2", "Matern 5/2", "squared exponential")
 NORMAL_SCORES = "the same of normal scores"
 """The best of them on inputs that are replaced by their ranks."""
 _ROWS, _EVALUATIONS, _NEIGHBOURS = 2000, 20, 30
@@ -99,11 +100,12 @@ def choose_kernel(
     line = tqdm(CANDIDATES.items(), desc="comparing kernels", disable=not progress, leave=False)
     for name, kind in line:
         try_one(name, kind, X)
-    kept = max(found, key=lambda name: found[name].best)
+    kept = _roughest(found)
     if not np.all(fixed):
         ranked = NormalScores(X, "X", fixed).transform(X).numpy()
         try_one(NORMAL_SCORES, CANDIDATES[kept], ranked)
-    best = max(found, key=lambda name: found[name].best)
+    ranks = found.get(NORMAL_SCORES)
+    best = NORMAL_SCORES if ranks is not None and ranks.best > found[kept].best else kept
     model = found[best].model
     return KernelChoice(
         kept,
@@ -133,6 +135,23 @@ def _short_run(
         rounds.start(deadline)
         rounds.run(0, deadline)
     return rounds
+
+
+def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
+    """The roughest kernel whose score is at most a standard error below the best one.
+
+    The judging rows are the same for all. Among kernels that predict them alike, a rough one has
+    the safer intervals: it does not promise that near rows are alike. On protein, Matern 3/2 and
+    1/2 score alike after short runs, and after long ones 1/2 gains 0.05 nats on test rows.
+    """
+    scores = {name: found[name].scores.numpy() for name in _ROUGH_FIRST if name in found}
+    best = max(scores, key=lambda name: float(np.mean(scores[name])))
+
+    def falls_short(name: str) -> bool:
+        behind = scores[best] - scores[name]
+        return float(np.mean(behind)) > float(np.std(behind)) / np.sqrt(len(behind))
+
+    return next(name for name in scores if not falls_short(name))
 
 
 def _prediction_neighbours(rounds: NeighbourRounds) -> int:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.building import choice, kernels
@@ -54,6 +55,19 @@ def test_a_kernel_without_use_for_a_column_is_handed_on_within_sight_of_it():
     handed = kernels._in_sight(model)
     np.testing.assert_allclose(handed.lengthscales, [0.5, 50.0 * np.ptp(inputs[:, 1])])
     assert kernel.lengthscales.numpy()[1] == pytest.approx(1e6)
+
+
+def test_the_roughest_of_equals_is_taken():
+    noise = np.random.default_rng(0).standard_normal(100)
+    noise -= noise.mean()
+
+    def of(mean: float) -> SimpleNamespace:
+        return SimpleNamespace(scores=tf.constant(mean + noise * (mean < 1.0)))
+
+    found = {"Matern 5/2": of(1.0), "squared exponential": of(0.8), "Matern 3/2": of(0.95)}
+    assert kernels._roughest(found) == "Matern 3/2"  # a standard error is 0.1
+    assert kernels._roughest(found | {"Matern 1/2": of(0.92)}) == "Matern 1/2"
+    assert kernels._roughest(found | {"Matern 1/2": of(0.85)}) == "Matern 3/2"
 
 
 @pytest.mark.parametrize("gain, neighbours", [(0.06, 400), (0.04, 256)])
@@ -170,6 +184,7 @@ class _NoNoise:
     """Rounds that end with the noise variance at its lower bound, as on data without noise."""
 
     best = 1.0
+    scores = tf.ones(3)
 
     def __init__(self, model: NNGP, **options: object) -> None:
         model.likelihood.variance.unconstrained_variable.assign(-100.0)
