@@ -25,7 +25,7 @@ from .models import Settings, Spec, precision
 
 _NOISE = 0.1
 """The first noise variance, that of `choose_kernel`."""
-_CHOICE = 0.4
+_CHOICE = 0.5
 """Share of a budget for the choice of a kernel: at 60 seconds it tries all candidates."""
 _LEAST_SECONDS = 0.1
 """For `fit` where the choice of a kernel took the whole budget: it only calibrates then."""

@@ -39,6 +39,12 @@ MODELS = (
     "gpjax-300",
     "vecchia-20",
 )
+_SHOWN = {
+    "rmse": METRICS["rmse"].label,
+    "log_density": METRICS["log_density"].label,
+    "coverage": "share in 95 % intervals",
+}
+"""The panels of a task."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,15 +110,16 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         Panel(
             title,
             "training time (s)",
-            METRICS[name].label,
+            label,
             [s for one in group for s in _series(one, name)],
             "x",
         )
         for title, group in groups.items()
-        for name in ("rmse", "log_density")
+        for name, label in _SHOWN.items()
     ]
-    caption = "Metric against seconds of training; peers dashed."
-    return Section(tables, [Figure("regression_seconds", caption, panels, columns=2)], notes)
+    caption = "Accuracy and calibration against seconds of training; peers dashed."
+    figure = Figure("regression_seconds", caption, panels, columns=len(_SHOWN))
+    return Section(tables, [figure], notes)
 
 
 def _table(title: str, here: Sequence[Run], budgets: Sequence[float]) -> Table:
@@ -152,7 +159,7 @@ def _series(one: Run, metric: str) -> list[Series]:
     ends = [s for s in one.snapshots if s.final and s.target < largest and s.metrics]
     line = [s for s in one.snapshots if not (s.final and s.target < largest) and s.metrics]
     values = [
-        ([s.seconds for s in chosen], [s.metrics[metric] for s in chosen])
+        ([s.seconds for s in chosen], [s.metrics.get(metric, float("nan")) for s in chosen])
         for chosen in (line, ends)
     ]
     peer = one.library != "gpflow_decoupled"

@@ -57,7 +57,7 @@ def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
     given: list[float] = []
 
     def choose(X: np.ndarray, Y: np.ndarray, *, seed: int, seconds: float) -> KernelChoice:
-        assert seconds == pytest.approx(0.4 * 9.0)
+        assert seconds == pytest.approx(0.5 * 9.0)
         time.sleep(0.4)
         kernel = gpflow.kernels.Matern12(lengthscales=np.full(X.shape[1], 3.0))
         return KernelChoice("Matern 1/2", kernel, 0.5, {"Matern 1/2": -1.0}, True, 50)
