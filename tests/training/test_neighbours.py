@@ -247,6 +247,7 @@ def test_adam_learns_and_draws_pools(monkeypatch):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:The mean squared standardised")  # after few steps
 def test_a_run_of_minibatches_goes_on_from_its_checkpoint(tmp_path):
     options = {"learning_rate": 0.1, "batch_size": 50, "schedule": Schedule(anneal=0.0)}
     whole, parts, resumed = model(), model(), model()

@@ -12,7 +12,7 @@ from ...errors import DataError, UnknownOptionError
 from ...inputs import check_whole
 from ...models import NNGP
 from ..batches import ArrayBatches, Data
-from ..options import EVERY, Options
+from ..options import EVERY, ROWS, Options
 from ..plan import Bound, Part, Plan
 from ..stages.neighbour_steps import NeighbourSteps
 from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
@@ -21,8 +21,8 @@ from .route import Route, rates_of, refuse_data
 
 BATCH_SIZE = 250
 """Rows of a minibatch: with more, matrices of 30 neighbours leave the cache."""
-OF_STEPS = frozenset({"optimizer", "learning_rate", "batch_size"})
-"""Options that ask for minibatches."""
+OF_STEPS = frozenset({"optimizer", "learning_rate", "batch_size", "anneal"})
+"""Fields of `Options` that ask for minibatches."""
 
 
 class NeighboursRoute(Route):
@@ -30,7 +30,7 @@ class NeighboursRoute(Route):
 
     name = "neighbours"
     models = ("NNGP",)
-    takes = EVERY | OF_STEPS | {"evaluation", "checkpoint", "seed"}
+    takes = EVERY | {ROWS[name].name for name in OF_STEPS} | {"evaluation", "checkpoint", "seed"}
     reasons = {
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
         "initialize": "The first climb is on the exact density of 500 rows, in any case.",
