@@ -49,7 +49,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     "LCLGP": _on_data(models.LCLGP),
     "AffineIndependentGP": _on_data(functools.partial(models.AffineIndependentGP, base="normal")),
     "NNGP": lambda: models.NNGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
-    "NeighbourCVIGP": lambda: models.NeighbourCVIGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
+    "NeighbourCVIGP": lambda: models.NeighbourCVIGP(
+        (X, Y), _kernel(), _gaussian(), num_neighbours=3
+    ),
     "SparseCVIGP": lambda: models.SparseCVIGP(_kernel(), _gaussian(), X[:3]),
     "DTC": lambda: models.DTC((X, Y), _kernel(), X[:3], noise_variance=NOISE),
 }
