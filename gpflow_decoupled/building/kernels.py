@@ -155,7 +155,7 @@ def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
 
 
 def _prediction_neighbours(rounds: NeighbourRounds) -> int:
-    """More neighbours where twice those of judging predict the judging rows clearly better."""
+    """More neighbours where they predict the judging rows clearly better."""
     few = rounds.judge().score
     rounds.model.prediction_neighbours = 2 * _JUDGING_NEIGHBOURS
     more = rounds.judge().score

@@ -1,13 +1,13 @@
-"""Find hyperparameters from the data, before the first step.
+"""Find hyperparameters from the data, before the first step."""
 
-Adam moves a hyperparameter by its learning rate per step, too slowly from 1 to 80. An exact GP on
-some hundred random rows finds it in a second:
+# Adam moves a hyperparameter by its learning rate per step, too slowly from 1 to 80. An exact GP on
+# some hundred random rows finds it in a second:
+#
+# 1. Guess: lengthscales sqrt(D) times the columns' standard deviations, the variance of Y for the
+#    kernel, a tenth of it for the noise. Keep the guess if it explains the rows better.
+# 2. Climb the log evidence of the rows by L-BFGS.
+# 3. Add to the noise the mean variance that inducing points leave unexplained.
 
-1. Guess: lengthscales sqrt(D) times the columns' standard deviations, the variance of Y for the
-   kernel, a tenth of it for the noise. Keep the guess if it explains the rows better.
-2. Climb the log evidence of the rows by L-BFGS.
-3. Add to the noise the mean variance that inducing points leave unexplained.
-"""
 
 from __future__ import annotations
 

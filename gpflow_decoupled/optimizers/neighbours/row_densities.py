@@ -1,4 +1,4 @@
-"""Log densities of some rows and their gradients, as L-BFGS wants them."""
+"""Log densities of some rows and their gradients, for L-BFGS."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class NeighboursRoute(Route):
     defaults = {"batch_size": BATCH_SIZE}
 
     def options(self, model: NNGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; those of steps ask for minibatches, else there are a few climbs.
+        """Return the options; an option of steps asks for minibatches, else there are a few climbs.
 
         :raises UnknownOptionError: for L-BFGS by its name.
         """

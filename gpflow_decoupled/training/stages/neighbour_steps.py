@@ -25,10 +25,10 @@ class NeighbourSteps(Stage):
 
         log p(y) ~ sum_{i in batch} w_i (P / B) l_i
 
-    A pool of P = 6,000 rows, with neighbours found at the kernel of that moment, serves for four
-    passes of batches of B; then another is drawn. The estimate is unbiased, as w_i stand for the
-    rows that the pool leaves out, see `NeighbourRounds`. L-BFGS is faster for some dozens of
-    parameters; a network in a kernel has thousands.
+    Rows come from a pool of P = 6,000, whose neighbours are found once; after four passes another
+    is drawn. The w_i stand for the rows left out, so the estimate is unbiased, see
+    `NeighbourRounds`. L-BFGS is faster for some dozens of parameters; a network in a kernel has
+    thousands.
 
     :param model: whose trainable Parameters move.
     :param optimizer: of Keras.
