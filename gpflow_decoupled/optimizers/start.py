@@ -8,7 +8,6 @@
 # 2. Climb the log evidence of the rows by L-BFGS.
 # 3. Add to the noise the mean variance that inducing points leave unexplained.
 
-
 from __future__ import annotations
 
 __all__ = ["Start", "check_parts", "initialize"]

@@ -48,9 +48,8 @@ FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
 JUDGES = 1000
 """Rows whose leave-one-out score judges each round, the same rows for all."""
 UNCERTAIN, MORE_JUDGES = 0.1, 2000
-"""Standard error of the log spread from which on calibration looks at so many further rows. With
-Gaussian errors the judging rows leave 0.05; on diamonds, whose errors have heavy tails, they left
-0.14, and hid intervals that were too narrow by a seventh."""
+"""Above this standard error of the log spread, calibration looks at this many more rows."""
+# Gaussian errors leave 0.05; heavy tails on diamonds left 0.14, and intervals a seventh too narrow.
 JUDGING_NEIGHBOURS = 128
 """Most neighbours of a judging row. With 256 a judgement took two seconds, five times in a run."""
 _LONGEST = 2.0

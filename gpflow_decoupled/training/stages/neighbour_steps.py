@@ -16,8 +16,7 @@ from .neighbours import calibrated
 from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
 
 _PASSES = 4
-"""Times that the rows of a pool are seen before others are drawn. Looking for the neighbours of a
-row costs as much as a few steps with it; after many, they are those of an old kernel."""
+"""Passes over a pool. A search costs as much as a few steps; after many, neighbours are old."""
 
 
 class NeighbourSteps(Stage):
