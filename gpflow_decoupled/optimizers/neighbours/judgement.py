@@ -68,6 +68,9 @@ def judge(
     there = np.isfinite(squares)
     bounded = np.minimum(squares[there], _LARGEST) if there.any() else np.ones(1)
     spread = max(float(np.mean(bounded)), float(np.finfo(float).tiny))
+    if spread < 1.0 and there.any():
+        # no row outvotes the others for wider variances, but each speaks against narrower ones
+        spread = min(1.0, float(np.mean(squares[there])))
     error = float(np.std(bounded) / (spread * np.sqrt(bounded.size)))
     scale = spread if calibrated else 1.0
     terms = -0.5 * (np.log(2.0 * np.pi * found.variance * scale) + squares / scale)
