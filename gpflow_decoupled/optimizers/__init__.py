@@ -31,7 +31,7 @@ Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_i
 `mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`, `ascent` (halves bad
 steps), `results`, `log_climb` (L-BFGS over `log_coordinates` of a `log_objective`), `start`
 (hyperparameters from some rows), `gaussian_optimum` (closed forms), `array_evidence` (of small
-exact GPs) and `adam`.
+exact GPs), `best_sites` and `adam`.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

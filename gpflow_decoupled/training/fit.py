@@ -104,10 +104,11 @@ every 20 steps and at the end | `optimizer` |
     :param learning_rate: of `optimizer`; 0.03 for Adam.
     :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs",
         for Gaussian noise and arrays with N M up to 30 million, climbs the bound at the best q(u)
-        on all rows after a quarter of the run by Adam, as one step of N M^2 per evaluation and 7 N
-        M numbers of memory. A `CVIGP` with Gaussian noise climbs the evidence from the start, in
-        one step of at most `steps` evaluations of 4/3 N^3 each; `build` chooses that unless an
-        option asks for steps.
+        on all rows after a quarter of the run by Adam. That counts as one step, of N M^2 per
+        evaluation and 7 N M numbers of memory. A `CVIGP`
+        or `LCLGP` climbs the bound at its best sites, with Gaussian noise the evidence, from the
+        start, in one step of at most `steps` evaluations of some 2 N^3 each; `build` chooses that
+        unless an option asks for steps.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.

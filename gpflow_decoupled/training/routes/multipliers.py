@@ -4,13 +4,19 @@ from __future__ import annotations
 
 __all__ = ["MultipliersRoute"]
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...errors import DataError
 from ...models import LCLGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Part, Plan
 from ..stages.multipliers import Multipliers
+from ..stages.stage import Stage
+from .lbfgs import BY_NAME as LBFGS
 from .route import ALL_ROWS, Route, rates_of, refuse_data
+from .sites import check_climb, climb_of
 
 
 class MultipliersRoute(Route):
@@ -36,6 +42,17 @@ class MultipliersRoute(Route):
     defaults = {"natural_gradient": 1.0}  # anything but None
     holds = ("sites", "multipliers")
 
+    def options(self, model: LCLGP, asked: Mapping[str, Any]) -> Options:
+        """Return the options; L-BFGS may be chosen by its name.
+
+        :raises UnknownOptionError: for L-BFGS in weight space, and with options of steps.
+        """
+        named = dict(asked)
+        if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
+            check_climb(model, asked)
+            named |= {"optimizer": None, "on_all_rows": True}
+        return super().options(model, named)
+
     def plan(self, model: LCLGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "build another model")
         moves = options.natural_gradient is not None
@@ -44,7 +61,12 @@ class MultipliersRoute(Route):
                 "No Parameter of the model is trainable, and natural_gradient=None leaves q(f)"
                 " where it is."
             )
-        stage = Multipliers(model, moves, options.optimizer, options.hold, bool(options.compile))
+        stage: Stage
+        if options.on_all_rows:
+            stage = climb_of(model, options)
+        else:
+            compile = bool(options.compile)
+            stage = Multipliers(model, moves, options.optimizer, options.hold, compile)
         batches = ArrayBatches(*model.data, None, options.seed)
         return Plan(
             parts=[Part(stage)],

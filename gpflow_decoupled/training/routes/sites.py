@@ -1,20 +1,21 @@
-"""Full GPs with sites: one stage on all data; steps, or L-BFGS on the evidence."""
+"""Full GPs with sites: one stage, on all data; steps, or L-BFGS on the bound at the best sites."""
 
 from __future__ import annotations
 
-__all__ = ["SitesRoute"]
+__all__ = ["SitesRoute", "check_climb", "climb_of"]
 
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import DataError, UnknownOptionError
-from ...models import CVIGP
+from ...models import CVIGP, LCLGP
 from ...optimizers import ConjugateComputation
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Part, Plan
 from ..stages.evidence_climb import EvidenceClimb, has_evidence
 from ..stages.sites import Sites
+from ..stages.sites_climb import SitesClimb, has_best_sites
 from ..stages.stage import Stage
 from .lbfgs import BY_NAME as LBFGS
 from .route import ALL_ROWS, Route, rates_of, refuse_data
@@ -45,21 +46,20 @@ class SitesRoute(Route):
     holds = ("sites", "moments")
 
     def options(self, model: CVIGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; L-BFGS may be named by a string, for Gaussian noise.
+        """Return the options; L-BFGS may be chosen by its name.
 
-        :raises UnknownOptionError: for L-BFGS and another likelihood, and with options of steps.
+        :raises UnknownOptionError: for L-BFGS and sampled expectations, and with options of steps.
         """
         named = dict(asked)
         if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
-            _check_evidence(model, asked)
+            check_climb(model, asked)
             named |= {"optimizer": None, "on_all_rows": True}
         return super().options(model, named)
 
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "model.update(data)")
         if options.on_all_rows:
-            stage: Stage = EvidenceClimb(model, options.steps or _MOST, bool(options.compile))
-            return _plan(model, stage, options, None)
+            return _plan(model, climb_of(model, options), options, None)
         rho, rule = options.natural_gradient, None
         if rho is None and not model.trainable_variables:
             raise DataError(
@@ -85,16 +85,25 @@ def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
     )
 
 
-def _check_evidence(model: CVIGP, asked: Mapping[str, Any]) -> None:
-    """Raise `UnknownOptionError` where L-BFGS has no evidence to climb, or takes no steps."""
-    if not has_evidence(model):
+def check_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> None:
+    """Refuse L-BFGS where q has no optimum that can be computed, and options of steps.
+
+    :raises UnknownOptionError: with the options that have no use.
+    """
+    if not (has_evidence(model) or has_best_sites(model)):
         raise UnknownOptionError(
-            f"optimizer={LBFGS!r} climbs the exact evidence, which needs Gaussian noise and latents"
-            f" that are not mixed; this is {model!r}. Leave `optimizer` out."
+            f"optimizer={LBFGS!r} climbs the bound at the best sites, whose expectations must be no"
+            f" samples, and latents no weights; this is {model!r}. Leave `optimizer` out."
         )
     idle = {"natural_gradient", "hold", "negative_precision", "learning_rate"} & set(asked)
     if idle:
         raise UnknownOptionError(
-            f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: the sites are exact,"
-            " and it chooses its own steps. Leave them out."
+            f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: the sites are the best"
+            " ones, and it chooses its own steps. Leave them out."
         )
+
+
+def climb_of(model: CVIGP | LCLGP, options: Options) -> Stage:
+    """L-BFGS on the evidence for Gaussian noise, else on the bound at the best sites."""
+    kind = EvidenceClimb if has_evidence(model) else SitesClimb
+    return kind(model, options.steps or _MOST, bool(options.compile))

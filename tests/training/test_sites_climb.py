@@ -1,0 +1,94 @@
+"""Full GPs by L-BFGS on the bound at their best sites."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from tensorflow_probability import distributions as tfd
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import UnknownOptionError
+from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.training.stages.sites_climb import SitesClimb
+from tests.training.problems import sine
+
+QUIET = {"progress": False, "optimizer": "lbfgs"}
+X, SINE = sine(30)
+LABELS = (SINE > 0.0).astype(float)
+COUNTS = np.round(np.exp(SINE))
+
+
+def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
+    kernel = gpflow.kernels.Matern52()
+    if kind == "labels":
+        return gd.models.CVIGP((X, LABELS), kernel, BernoulliLogit())
+    if kind == "multipliers":
+        return gd.models.LCLGP((X, LABELS), kernel, BernoulliLogit())
+    if kind == "counts with a mean and a prior":
+        kernel.variance.prior = tfd.LogNormal(np.float64(0.0), np.float64(1.0))
+        mean = gpflow.functions.Constant(0.3)
+        return gd.models.CVIGP(
+            (X, COUNTS), kernel, gpflow.likelihoods.Poisson(), mean_function=mean
+        )
+    if kind == "heavy tails":
+        noise = gpflow.likelihoods.StudentT(scale=0.1, df=3.0)
+        return gd.models.CVIGP((X, SINE + 2.0 * (X > 0.9)), kernel, noise)
+    assert kind == "mixed"
+    mixed = gpflow.kernels.LinearCoregionalization(
+        [kernel, gpflow.kernels.Matern32()], np.array([[1.0, 0.2], [0.3, 1.0], [0.5, 0.5]])
+    )
+    Y = np.hstack([COUNTS, COUNTS[::-1], COUNTS + 1.0])
+    return gd.models.CVIGP((X, Y), mixed, gpflow.likelihoods.Poisson())
+
+
+KINDS = ["labels", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed"]
+
+
+@pytest.mark.costly(keep=3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_at_the_best_sites(kind: str) -> None:
+    climb = SitesClimb(_model(kind), 10, compile=False)
+    x = climb.coordinates.pack()
+    value, gradient = climb._bound(x)
+    assert np.isfinite(value)
+    numbers = approx_fprime(x, lambda at: climb._bound(at)[0], 1e-4)
+    np.testing.assert_allclose(gradient, numbers, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("kind", ["labels", "multipliers"])
+def test_the_bound_is_at_its_best(kind: str) -> None:
+    """GPflow's VGP by Scipy finds no better one."""
+    model = _model(kind)
+    result = gd.fit(model, **QUIET)
+    assert result.reason == "converged" and result.steps == 1
+    assert result.elbo == pytest.approx(float(model.elbo()), rel=1e-9)
+    twin = gpflow.models.VGP((X, LABELS), gpflow.kernels.Matern52(), BernoulliLogit())
+    gpflow.optimizers.Scipy().minimize(
+        twin.training_loss, twin.trainable_variables, options={"maxiter": 300}
+    )
+    assert result.elbo > float(twin.elbo()) - 1e-2
+    if kind == "labels":
+        sites = gd.optimizers.ConjugateComputation().run(model)
+        assert sites.elbo == pytest.approx(result.elbo, abs=1e-6)
+
+
+def test_build_and_estimators_choose_it_for_few_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    model = gd.build(X, LABELS, "bernoulli")
+    assert "L-BFGS on the bound at the best sites" in capsys.readouterr().out
+    assert model.usual_options == {"optimizer": "lbfgs"}
+    assert gd.fit(model, steps=2, compile=False, progress=False).steps == 1
+    assert gd.fit(model, steps=2, learning_rate=0.1, progress=False).steps == 2
+
+
+def test_what_it_cannot_use_is_refused() -> None:
+    sampled = gpflow.likelihoods.Softmax(2)
+    model = gd.models.CVIGP((X, LABELS), gpflow.kernels.Matern52(), sampled)
+    with pytest.raises(UnknownOptionError, match="expectations must be no samples"):
+        gd.fit(model, **QUIET)
+    with pytest.raises(UnknownOptionError, match="has no use for hold"):
+        gd.fit(_model("labels"), hold="moments", **QUIET)
+    linear = gd.models.LCLGP((X, LABELS), gpflow.kernels.Linear(), BernoulliLogit(), form="weight")
+    with pytest.raises(UnknownOptionError, match="latents no weights"):
+        gd.fit(linear, **QUIET)
