@@ -7,13 +7,16 @@ __all__ = ["RECENT", "FitResult", "History", "Totals"]
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..models import Evidence
 from ..optimizers.results import RunResult
 from ..optimizers.start import Start
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RECENT = 20
 """Steps whose mean stands for the bound where each step estimates it on its rows."""
@@ -139,6 +142,28 @@ class FitResult(RunResult):
     seconds are not part of `seconds`."""
     start: Start | None = None
     """The record of `initialize="auto"`; None also for a resumed run."""
+
+    def summary(self) -> pd.DataFrame:
+        """Return the history as a data frame, a row per step; scores of an evaluation in its step's
+        row.
+
+        Example::
+
+            result.summary().dropna().plot(x="seconds", y="log_density")
+        """
+        import pandas as pd
+
+        steps = {name: self.history[name] for name in ("seconds", "elbo") if name in self.history}
+        table = pd.DataFrame(steps, index=pd.Index(self.history.get("step", []), name="step"))
+        others = {k: v for k, v in self.history.items() if k not in ("step", "seconds", "elbo")}
+        at = others.pop("evaluation_step", None)
+        others.pop("evaluation_seconds", None)
+        for name, values in others.items():
+            index = at if at is not None and len(values) == len(at) else table.index
+            if len(values) == len(index):
+                scores = pd.Series(values, index=index)
+                table[name] = scores[~scores.index.duplicated(keep="last")]
+        return table
 
     def __str__(self) -> str:
         pace = 1e3 * self.seconds / max(1, self.steps)

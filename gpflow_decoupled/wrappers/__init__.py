@@ -1,18 +1,20 @@
 """The package inside other libraries: plots, scikit-learn, trieste.
 
 `posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, imported on
-use, helped by `axes` and `curves`. `sklearn` and `trieste` are imported by name only; `classes`
-(probabilities of classes) and `validation` (held-out rows) serve `sklearn`.
+use, helped by `axes` and `curves`; `matters` ranks inputs and compares models. `sklearn` and
+`trieste` are imported by name only; `classes` (probabilities of classes) and `validation` (held-out
+rows) serve `sklearn`.
 """
 
 from .calibration import plot_calibration
 from .marginal_plots import plot_densities, plot_weights
+from .matters import Comparison, compare, importance
 from .plots import plot_history, plot_posterior_1d
 from .posterior_plots import plot_posterior
 
 __all__ = [
-    "plot_calibration", "plot_densities", "plot_history", "plot_posterior", "plot_posterior_1d",
-    "plot_weights",
+    "Comparison", "compare", "importance", "plot_calibration", "plot_densities", "plot_history",
+    "plot_posterior", "plot_posterior_1d", "plot_weights",
 ]  # fmt: skip
 
 
