@@ -1,7 +1,8 @@
 """`build`: a model from data and the name of a likelihood.
 
-`choice` decides by the number of rows and reports it; read it first. `likelihoods` has the names of
-likelihoods, `sparse` chooses inducing points, `kernels` a kernel; `report` prints the choice.
+`choice` has `build`; read it first, then `inside`, which decides by the number of rows.
+`likelihoods` has the names of likelihoods, `rows` weights and other numbers of rows, `outputs`
+shared latents, `sparse` chooses inducing points, `kernels` a kernel; `report` prints the choice.
 """
 
 from .choice import NUM_INDUCING, NUM_MEAN_POINTS, build

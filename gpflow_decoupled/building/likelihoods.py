@@ -10,6 +10,7 @@ __all__ = [
     "num_latents_of",
     "prior_mean",
     "takes_classes",
+    "takes_gaps",
 ]
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 import gpflow
 import numpy as np
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 
 from ..diagnostics import has_scale
 from ..errors import DataError, check_option
@@ -37,6 +38,7 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "gaussian": lambda: gpflow.likelihoods.Gaussian(_NOISE),
     "student_t": lambda: gpflow.likelihoods.StudentT(scale=0.3, df=4.0),
     "laplace": lambda: Laplace(0.3),
+    "heteroskedastic": gpflow.likelihoods.HeteroskedasticTFPConditional,
     "bernoulli": BernoulliLogit,
     "probit": BernoulliProbit,
     "poisson": gpflow.likelihoods.Poisson,
@@ -80,13 +82,28 @@ def takes_classes(likelihood: str | Likelihood) -> bool:
     return isinstance(likelihood, _OF_CLASSES)
 
 
-def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, each: bool = False) -> Likelihood:
+def takes_gaps(likelihood: str | Likelihood) -> bool:
+    """True if an entry of Y may be missing beside others: for one latent function per output.
+
+    :param likelihood: a likelihood, or its name.
+    """
+    if isinstance(likelihood, str):
+        return likelihood in NAMES and likelihood != "heteroskedastic"
+    return isinstance(likelihood, ScalarLikelihood) and not isinstance(
+        likelihood, SwitchedLikelihood
+    )
+
+
+def likelihood_for(
+    likelihood: str | Likelihood, Y: np.ndarray, each: bool = False, rows: bool = False
+) -> Likelihood:
     """Return a new likelihood by name, or a copy of the one passed.
 
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :param each: give "gaussian" a noise variance for each output, so that a quiet one has narrow
         intervals.
+    :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
         1, ..., C - 1.
@@ -101,19 +118,26 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, each: bool = Fal
     else:
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         made = NAMES[likelihood]()
-    check_labels(made, Y)
+    if not rows:
+        check_labels(made, Y)
     return made
 
 
-def prior_mean(likelihood: str | Likelihood, Y: np.ndarray) -> MeanFunction | None:
+def prior_mean(
+    likelihood: str | Likelihood, Y: np.ndarray, numbers: Mapping[str, np.ndarray] | None = None
+) -> MeanFunction | None:
     """A constant mean function at the log of the mean of Y [N, P], or None where f is near 0.
 
     :param likelihood: a name; a mean exp(f) is known for `_LOG_LINKS` only.
+    :param numbers: of the rows, by name, [N, 1]; a mean is per unit of exposure.
     """
     if likelihood not in _LOG_LINKS:
         return None
     least = 0.5 / len(Y)  # half an event in all rows
-    return gpflow.functions.Constant(np.log(np.maximum(np.mean(Y, axis=0), least)))
+    level = np.log(np.maximum(np.nanmean(Y, axis=0), least))
+    if numbers and "offset" in numbers:
+        level -= np.log(np.mean(np.exp(numbers["offset"])))
+    return gpflow.functions.Constant(level)
 
 
 def num_latents_of(num_classes: int) -> int:

@@ -13,6 +13,7 @@ from gpflow.models import GPModel
 
 from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..training import NormalScores, Standardized
+from ..training.stages.evidence_climb import has_evidence
 from .kernels import KernelChoice
 
 FULL_ROWS, EXACT_ROWS = 500, 2000
@@ -39,15 +40,15 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
     """A few lines on the choice and its reason."""
     inside = model.model
     rows, columns = model.shape
-    if model.usual_options:
+    if has_evidence(inside):
         why = (
             f"a full GP, exact for Gaussian noise, trained by L-BFGS: up to {EXACT_ROWS} rows that"
             " takes seconds"
         )
     elif isinstance(inside, CVIGP):
         why = (
-            f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
-            " points"
+            f"a full GP, for up to {FULL_ROWS} rows, trained by L-BFGS on the bound at the best"
+            " sites"
         )
     elif isinstance(inside, NNGP):
         why = (

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import MultioutputKernel
-from gpflow.likelihoods import Gaussian, Likelihood, StudentT
+from gpflow.likelihoods import Gaussian, HeteroskedasticTFPConditional, Likelihood, StudentT
 from gpflow.models import GPModel
 
 from ..covariances.latents import prior_variance
 from ..errors import DataError
 from ..inducing.weights import Weights
-from ..likelihoods import Laplace
+from ..likelihoods import Laplace, RowLikelihood
+from ..likelihoods.labels import index_columns
 from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
 from .lengthscales import complaints_of_inputs
@@ -33,7 +34,7 @@ defaults, intervals of 95 % cover 95 % after 1,000 steps at a ratio of 3.5, 82 %
 """
 _MEDIAN = 0.455
 """Of the square of a standard normal variable."""
-_PLUS_NOISE = (Gaussian, StudentT, Laplace)
+_PLUS_NOISE = (Gaussian, StudentT, Laplace, HeteroskedasticTFPConditional)
 _REMEDY = (
     "Training may not find its way from there: standardise the data, as"
     " gpflow_decoupled.Standardized(build, (X, Y)) does, which predicts in their own units; or"
@@ -76,8 +77,11 @@ def check_digits(model: GPModel, X: tf.Tensor) -> None:
 
 
 def has_scale(likelihood: Likelihood) -> bool:
-    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise."""
-    return isinstance(likelihood, _PLUS_NOISE)
+    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise, and
+    noise whose scale is a latent function.
+    """
+    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+    return isinstance(base, _PLUS_NOISE)
 
 
 def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -98,10 +102,14 @@ def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> 
 
 
 def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iterator[str]:
-    """Yield a sentence per column of Y [N, P] far off the prior at X [N, D]."""
-    # Labels and counts are not judged. Under heavy tails the median is the typical deviation.
-    if not has_scale(model.likelihood):
+    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D].
+
+    Labels and counts are not judged. Under heavy tails the median is the typical deviation.
+    """
+    own = isinstance(model.likelihood, HeteroskedasticTFPConditional)  # a latent for its noise
+    if own or not has_scale(model.likelihood):
         return
+    Y = Y[:, : Y.shape[1] - index_columns(model.likelihood)]
     mean = np.asarray(model.mean_function(X)).astype(np.float64)
     kernel = model.kernel
     options = {"full_output_cov": False} if isinstance(kernel, MultioutputKernel) else {}

@@ -1,10 +1,10 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
 Read `laplace`, then `sites`. Each class has its file (`bernoulli_logit`, `bernoulli_probit`,
-`hinge`, `laplace`, `negative_binomial`, `ordinal`, `categorical_logit`). `sites` describes the site
-of every likelihood, GPflow's included; `lookup` finds them, `declare_site` adds one. `support` and
-`labels` check labels, `parameters` Parameters; `nodes` changes quadratures, `moments` has
-predictive moments, `log_concave` tells which are log-concave.
+`hinge`, `laplace`, `negative_binomial`, `ordinal`, `categorical_logit`); `row_likelihood` has
+numbers of rows. `sites` describes the site of every likelihood, GPflow's included; `lookup` finds
+them, `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters; `nodes`
+changes quadratures, `moments` has predictive moments, `log_concave` tells which are log-concave.
 """
 
 from ..expectations.projections import Site
@@ -18,6 +18,7 @@ from .lookup import declare_site_loss, likelihood_site, site_loss
 from .moments import observation_moments
 from .negative_binomial import NegativeBinomial
 from .ordinal import Ordinal
+from .row_likelihood import RowLikelihood
 from .sites.gaussian_site import GaussianLoss
 from .sites.laplace_site import HingeLoss, LaplaceLoss
 from .sites.log_linear_site import LogLinearLoss
@@ -32,7 +33,7 @@ __all__ = [
     "BernoulliLogit", "BernoulliProbit", "CategoricalLogit", "ConvexPiecewiseLogitLoss",
     "Expansion", "GaussianLoss", "Hinge", "HingeLoss", "Laplace", "LaplaceLoss", "LogLinearLoss",
     "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss",
-    "Site", "SiteLoss", "Support", "check_labels", "declare_site",
+    "RowLikelihood", "Site", "SiteLoss", "Support", "check_labels", "declare_site",
     "declare_site_loss", "likelihood_site", "observation_columns", "observation_moments",
     "prior_site", "site_loss",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from gpflow import likelihoods as gl
 
 from ..errors import DataError
 from .categorical_logit import CategoricalLogit
+from .row_likelihood import RowLikelihood
 from .sites.registry import site_description
 from .support import BINARY, classes
 
@@ -34,6 +35,9 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
         for task, part in enumerate(likelihood.likelihoods):
             check_labels(part, Y[Y[:, -1] == task, :-1])
         return
+    if isinstance(likelihood, RowLikelihood):
+        _check_rows(likelihood, Y)
+        return
     support = site_description(likelihood).support
     if support is None:
         return
@@ -49,8 +53,48 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
         )
 
 
+def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
+    """Refuse rows that say nothing, and numbers of rows out of range; raises `DataError`."""
+    y, numbers = likelihood.split(Y)
+    empty = np.flatnonzero(np.isnan(y).all(axis=1))
+    if len(empty):
+        raise DataError(
+            f"Y[{empty[0]}] is NaN in all columns, like {len(empty)} rows in all: they say nothing."
+            " Drop them: keep = ~np.isnan(Y).all(axis=1); X, Y = X[keep], Y[keep]."
+        )
+    for name, values in numbers.items():
+        least = {"weight": 0.0, "noise": 0.0, "trials": 1.0}.get(name, -np.inf)
+        bad = ~(np.isfinite(values) & (values >= least))
+        if np.any(bad):
+            row = int(np.argwhere(bad)[0][0])
+            raise DataError(
+                f"{name} of row {row} is {values[row, 0]:g}; pass a finite number"
+                + ("." if least == -np.inf else f" of at least {least:g}.")
+            )
+    if "trials" in numbers:
+        outside = ~np.isnan(y) & ~((y >= 0) & (y <= numbers["trials"]) & (y == np.round(y)))
+        if np.any(outside):
+            row, column = np.argwhere(outside)[0]
+            raise DataError(
+                f"Y[{row}, {column}] = {y[row, column]:g} is no number of successes in"
+                f" {numbers['trials'][row, 0]:g} trials."
+            )
+        return
+    check_labels(likelihood.likelihood, np.where(np.isnan(y), _first_there(y), y))
+
+
+def _first_there(y: np.ndarray) -> np.ndarray:
+    """For each column of y [N, P] an entry that is not missing; NaN for none."""
+    rows = np.argmax(~np.isnan(y), axis=0)
+    return y[rows, np.arange(y.shape[1])]
+
+
 def index_columns(likelihood: gl.Likelihood) -> int:
-    """Count the columns at the end of Y that are no outputs: one for a `SwitchedLikelihood`."""
+    """Count the columns at the end of Y that are no outputs: one for a `SwitchedLikelihood`, the
+    numbers of rows for a `RowLikelihood`.
+    """
+    if isinstance(likelihood, RowLikelihood):
+        return len(likelihood.numbers)
     return int(isinstance(likelihood, gl.SwitchedLikelihood))
 
 
@@ -62,6 +106,9 @@ def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | No
         likelihood = gpflow.likelihoods.Softmax(3)  # of three latents
         observation_columns(likelihood, num_outputs=3)  # 1, the class
     """
+    if isinstance(likelihood, RowLikelihood):
+        own = observation_columns(likelihood.likelihood, num_outputs)
+        return None if own is None else own + len(likelihood.numbers)
     if isinstance(likelihood, gl.SwitchedLikelihood):
         return num_outputs + index_columns(likelihood)
     if likelihood.observation_dim is not None:

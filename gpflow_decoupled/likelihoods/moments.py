@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
+from .row_likelihood import RowLikelihood
+
 
 def observation_moments(
     likelihood: gl.Likelihood, X: TensorType, mean: TensorType, variance: TensorType
@@ -27,6 +29,8 @@ def observation_moments(
 
         mean, variance = observation_moments(model.likelihood, Xnew, *model.predict_f(Xnew))
     """
+    if isinstance(likelihood, RowLikelihood):
+        likelihood = likelihood.likelihood
     by_nodes = gl.base.QuadratureLikelihood
     if not isinstance(likelihood, by_nodes) or (
         type(likelihood)._predict_mean_and_var is not by_nodes._predict_mean_and_var

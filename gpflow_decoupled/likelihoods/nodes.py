@@ -9,6 +9,8 @@ import copy
 from gpflow import likelihoods as gl
 from gpflow.quadrature import NDiagGHQuadrature
 
+from .row_likelihood import RowLikelihood
+
 MOST_NODES = 300
 """With more nodes NumPy's weights underflow."""
 _MOST_LATENTS = 2
@@ -21,6 +23,8 @@ def nodes_of(likelihood: gl.Likelihood) -> int | None:
         return max(
             (number for part in likelihood.likelihoods if (number := nodes_of(part))), default=None
         )
+    if isinstance(likelihood, RowLikelihood):
+        return nodes_of(likelihood.likelihood)
     if isinstance(likelihood, gl.MultiClass):
         return int(likelihood.num_gauss_hermite_points)
     rule = getattr(likelihood, "quadrature", None)
@@ -35,6 +39,8 @@ def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
     changed: dict[str, object]
     if isinstance(likelihood, gl.SwitchedLikelihood):
         changed = {"likelihoods": [with_nodes(part, number) for part in likelihood.likelihoods]}
+    elif isinstance(likelihood, RowLikelihood):
+        changed = {"likelihood": with_nodes(likelihood.likelihood, number)}
     elif isinstance(likelihood, gl.MultiClass):
         changed = {"num_gauss_hermite_points": number}
     else:

@@ -18,6 +18,7 @@ _PACKAGES = (
     "gpflow_decoupled.distributions", "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
     "gpflow_decoupled.training.normal_scores", "gpflow_decoupled.training.standardization",
+    "gpflow_decoupled.training.row_numbers",
     "gpflow_decoupled.training.standardized", "gpflow_decoupled.training.tables",
     "tensorflow_probability.python.bijectors",
     "tensorflow_probability.python.distributions",

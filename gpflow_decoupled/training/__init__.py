@@ -6,7 +6,7 @@
 runs `diagnostics` first. `schedules`, `mean_solver`, `evaluation`, `checkpoints`, `progress` and
 `keras` have the objects of the options. `standardized` trains in the units of the data, by a
 `standardization` or the `normal_scores` of X (`scaled_build`, `units`); `tables` makes arrays of
-data frames. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
+data frames, `row_numbers` has weights. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
 """
 
 from ..optimizers.start import Start, initialize

@@ -15,6 +15,7 @@ from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
+from ..likelihoods import RowLikelihood
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..summaries import one_line
@@ -157,6 +158,9 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
         # the last column of y is the task, and the means of all tasks stand side by side
         tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
         return tasks[np.arange(len(y)), y[:, -1].astype(int)] - y[:, :-1]
+    if isinstance(likelihood, RowLikelihood):
+        errors = predicted - y[:, : predicted.shape[1]]
+        return np.where(np.isnan(errors), 0.0, errors)
     if predicted.shape[1] > y.shape[1]:
         return predicted - (np.arange(predicted.shape[1]) == y)
     return predicted - y

@@ -30,6 +30,7 @@ class Standardization(tf.Module):
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged, such as indices.
+    :param gaps: whether entries may be NaN, which then count for nothing.
     :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
 
     Example::
@@ -38,10 +39,21 @@ class Standardization(tf.Module):
         inputs.transform(X_new)  # the new rows, by mean and standard deviation of X
     """
 
-    def __init__(self, array: npt.ArrayLike, name: str = "X", fixed: npt.ArrayLike = False) -> None:
+    def __init__(
+        self,
+        array: npt.ArrayLike,
+        name: str = "X",
+        fixed: npt.ArrayLike = False,
+        gaps: bool = False,
+    ) -> None:
         super().__init__()
         self._of = name
-        values = checked_columns(array, name)
+        values = checked_columns(array, name, gaps)
+        if gaps:  # entries of the mean change neither mean nor, but for their count, the scale
+            _check_seen(values, name)
+        missing = np.isnan(values)
+        values = np.where(missing, np.nanmean(values, axis=0), values) if gaps else values
+        count = np.sqrt(np.mean(~missing, axis=0))
         largest = np.max(np.abs(values), axis=0)
         # numbers below the smallest normal one are zero to TensorFlow, and so would be the scale
         smallest = 8.0 * np.finfo(np.float64).tiny
@@ -59,7 +71,8 @@ class Standardization(tf.Module):
         )
         centred = values - mean
         size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
-        scale = np.where(constant, 1.0, size * np.sqrt(np.mean(np.square(centred / size), axis=0)))
+        spread = size * np.sqrt(np.mean(np.square(centred / size), axis=0)) / count
+        scale = np.where(constant, 1.0, spread)
         self.mean = tf.Variable(np.where(fixed, 0.0, mean), trainable=False, dtype=tf.float64)
         self.scale = tf.Variable(np.where(fixed, 1.0, scale), trainable=False, dtype=tf.float64)
 
@@ -98,8 +111,21 @@ def _float64(array: TensorType, name: str) -> tf.Tensor:
     return tf.cast(as_array(array, name), tf.float64)
 
 
-def checked_columns(array: npt.ArrayLike, name: str) -> np.ndarray:
-    """The array [N, D] in float64; raises `DataError` for others, and for fewer than two rows."""
+def _check_seen(values: np.ndarray, name: str) -> None:
+    """Raise `DataError` for a column of values [N, D] that is NaN throughout."""
+    if np.any(empty := np.isnan(values).all(axis=0)):
+        column = int(np.flatnonzero(empty)[0])
+        raise DataError(
+            f"{name}[:, {column}] is NaN in all rows: nothing of this output is observed. Drop it:"
+            f" {name} = np.delete({name}, {column}, axis=1)."
+        )
+
+
+def checked_columns(array: npt.ArrayLike, name: str, gaps: bool = False) -> np.ndarray:
+    """The array [N, D] in float64; raises `DataError` for others, and for fewer than two rows.
+
+    With `gaps` entries may be NaN.
+    """
     values = as_values(array, name)
     if values.ndim != 2:
         fix = use_column(name) if values.ndim == 1 else f"{name} must be a matrix"
@@ -114,8 +140,9 @@ def checked_columns(array: npt.ArrayLike, name: str) -> np.ndarray:
             " the model as it is."
         )
     values = values.astype(np.float64)
-    if not np.all(np.isfinite(values)):
-        row, column = np.argwhere(~np.isfinite(values))[0]
+    bad = ~np.isfinite(values) & ~(gaps & np.isnan(values))
+    if np.any(bad):
+        row, column = np.argwhere(bad)[0]
         raise DataError(
             f"{name}[{row}, {column}] is {values[row, column]}; remove or impute rows that are not"
             " finite."

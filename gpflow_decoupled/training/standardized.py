@@ -11,16 +11,14 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
-from gpflow.posteriors import PrecomputeCacheType
 
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
-from ..pathwise import pathwise_samples
 from ..replicas import starts_passes
 from ..summaries import model_line
 from . import units
@@ -29,12 +27,14 @@ from .evaluation import Evaluation
 from .fit import fit
 from .normal_scores import NormalScores
 from .result import FitResult
+from .row_numbers import RowNumbers
 from .scaled_build import Build, Scaling, build_scaled, scaled_columns
 from .standardization import Standardization
 from .tables import Table
+from .units.predictions import PredictionsInUnits
 
 
-class Standardized(tf.Module):
+class Standardized(PredictionsInUnits):
     """A model of X and Y less their means and over their standard deviations, with predictions in
     the units of the data.
 
@@ -56,6 +56,8 @@ class Standardized(tf.Module):
     :param normal_scores: scale inputs by their ranks, `NormalScores`, in place of mean and
         standard deviation: for columns with heavy tails or clusters.
     :param table: for frames that have been encoded; by default learned from `data`.
+    :param numbers: what the last columns of Y are, if `build` makes a `RowLikelihood` of them.
+    :param gaps: whether Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
@@ -85,6 +87,8 @@ class Standardized(tf.Module):
         scale_inputs: bool | Sequence[bool] = True,
         normal_scores: bool = False,
         table: Table | None = None,
+        numbers: RowNumbers | None = None,
+        gaps: bool = False,
     ) -> None:
         super().__init__()
         if not callable(build):
@@ -102,12 +106,16 @@ class Standardized(tf.Module):
         scaled_inputs = scaled_columns(scale_inputs, table, X)
         scaling: type[Scaling] = NormalScores if normal_scores else Standardization
         self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
-        outputs = Standardization(Y, "Y")  # in any case: it checks Y
+        self.numbers = numbers
+        width = None if numbers is None else numbers.outputs
+        several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
+        # in any case: it checks Y
+        outputs = Standardization(Y[..., :width], "Y", gaps=gaps and several)
         if len(X) != len(Y):
             raise DataError(
                 f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
             )
-        scaled = outputs.transform(Y).numpy()
+        scaled = self._transformed(Y, outputs).numpy()
         unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
         tries = [
             Y
@@ -118,6 +126,9 @@ class Standardized(tf.Module):
         inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
+        seen = ~np.isnan(np.asarray(used[:, :width], np.float64))
+        weights = {} if numbers is None else numbers.by_name(used)
+        self._seen_share = np.mean(seen * weights.get("weight", 1.0), axis=0)
         self.usual_options: dict[str, object] = {}
 
     def __repr__(self) -> str:
@@ -128,8 +139,12 @@ class Standardized(tf.Module):
     @property
     def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
         """X [N, D] and Y [N, P] that the model was built from, in their own units."""
-        Y = self._Y if self.outputs is None else self.outputs.inverse_transform(self._Y)
-        return self.inputs.inverse_transform(self._X), Y
+        X, Y = self.inputs.inverse_transform(self._X), self._Y
+        if self.outputs is None:
+            return X, Y
+        if self.numbers is not None:
+            return X, self.numbers.inverse_transform(Y, self.outputs)
+        return X, self.outputs.inverse_transform(Y)
 
     def encoded(self, Xnew: object) -> tf.Tensor:
         """Inputs [..., N, D], a data frame or an array, as the model inside sees them.
@@ -200,10 +215,11 @@ class Standardized(tf.Module):
         owns; raises `DataError`.
         """
         kind, own = type(self.model).__name__, (self._X, self._Y)
-        for name, array, theirs in zip("XY", (X, Y), own):
-            values = np.asarray(array)
+        width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
+        for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
+            values, theirs = np.asarray(array), theirs if name == "X" else theirs[:, :width]
             if values.shape != theirs.shape or not np.allclose(
-                values, theirs, rtol=1e-6, atol=1e-6
+                values, theirs, rtol=1e-6, atol=1e-6, equal_nan=True
             ):
                 raise DataError(
                     f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is"
@@ -242,7 +258,8 @@ class Standardized(tf.Module):
         total = self._X.shape[0] if rows is None else rows
         if not hasattr(self.model, "data"):
             total = getattr(self.model, "num_data", None) or total
-        return tf.cast(total, default_float()) * self._log_scale(default_float())
+        each = self._log_scale(default_float(), self._seen_share)
+        return tf.cast(total, default_float()) * each
 
     def result_in_units(self, result: FitResult) -> FitResult:
         """The record of a run of the model inside, with bounds in the units of Y."""
@@ -258,12 +275,6 @@ class Standardized(tf.Module):
         """The likelihood, with views of its noise in units of Y where Y is standardised."""
         return units.likelihood_in_units(self.model.likelihood, self.outputs)
 
-    def posterior(
-        self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> units.StandardizedPosterior:
-        """Predictions of f with the present factorisations; "variable" ones can be exported."""
-        return units.StandardizedPosterior(self, self.model.posterior(precompute_cache))
-
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.
 
@@ -278,85 +289,21 @@ class Standardized(tf.Module):
             self._Y = np.concatenate([self._Y, np.asarray(Y)])
         return record
 
-    def pathwise_samples(
-        self, num_samples: int, **options: Any
-    ) -> Callable[[TensorType], tf.Tensor]:
-        """Draw functions of the posterior: X [N, D] -> [S, N, P] in the units of the data.
-
-        :param num_samples: S.
-        :param options: of `pathwise.pathwise_samples`.
-        """
-        draws = pathwise_samples(self.model, num_samples, **options)
-
-        def function(X: TensorType) -> tf.Tensor:
-            values = draws(self.encoded(X))
-            return values if self.outputs is None else self.outputs.inverse_transform(values)
-
-        return function
-
-    def predict_f(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and
-        variances [..., N, P].
-        """
-        moments = self.model.predict_f(
-            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
-        )
-        return self.in_units(moments, full_cov, full_output_cov)
-
-    def predict_y(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of
-        `predict_f`.
-        """
-        moments = self.model.predict_y(
-            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
-        )
-        return self.in_units(moments, full_cov, full_output_cov)
-
-    def predict_log_density(
-        self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
-    ) -> tf.Tensor:
-        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D],
-        per unit of Y.
-        """
-        inside = self._standardised(data)
-        density = self.model.predict_log_density(
-            inside, full_cov=full_cov, full_output_cov=full_output_cov
-        )
-        return density - self._log_scale(density.dtype)
-
-    def predict_f_samples(
-        self,
-        Xnew: TensorType,
-        num_samples: int | None = None,
-        full_cov: bool = True,
-        full_output_cov: bool = False,
-    ) -> tf.Tensor:
-        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P]
-        without `num_samples`.
-        """
-        inside = self.encoded(Xnew)
-        samples = self.model.predict_f_samples(
-            inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
-        )
-        return samples if self.outputs is None else self.outputs.inverse_transform(samples)
-
     @property
     def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
         """What `fit` needs: nothing for a model that owns its data."""
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        X, Y = self.table.arrays(data)
+        of_rows = None if self.numbers is None else self.numbers.of_frame
+        X, Y = self.table.arrays(data, of_rows)
         return self.inputs.transform(X), self._seen(Y)
 
     def _seen(self, Y: TensorType) -> TensorType:
         """Y [..., N, P] as the model inside sees it: floats of its type, or labels."""
+        Y = Y if self.numbers is None else self.numbers.complete(Y)
         if self.outputs is not None:
-            return self.outputs.transform(Y)
+            return self._transformed(Y, self.outputs)
         kind = tf.as_dtype(Y.dtype)
         return tf.cast(Y, default_float()) if kind.is_floating else Y
 
@@ -367,23 +314,8 @@ class Standardized(tf.Module):
         except DataError as error:
             raise DataError(f"evaluation: {error}") from error
 
-    def _log_scale(self, dtype: tf.DType) -> tf.Tensor:
-        """The log determinant of dY/dz of one observation, a scalar."""
-        total = 0.0 if self.outputs is None else tf.reduce_sum(tf.math.log(self.outputs.scale))
-        return tf.cast(total, dtype)
-
-    def in_units(
-        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return standardised moments of f or y, mean [..., N, P] and variances or covariances, in
-        the units of Y.
-        """
-        mean, cov = moments
-        if self.outputs is None:
-            return mean, cov
-        scale = tf.cast(self.outputs.scale, cov.dtype)
-        if full_output_cov:  # [..., N, P, P], or [..., N, P, N, P]
-            factor = scale[:, None, None] * scale if full_cov else scale[:, None] * scale
-        else:  # [..., P, N, N], or [..., N, P]
-            factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
-        return self.outputs.inverse_transform(mean), cov * factor
+    def _transformed(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
+        """Standardised Y [..., N, P], or [..., N, P + k] with numbers of rows."""
+        if self.numbers is None:
+            return outputs.transform(Y)
+        return self.numbers.transform(Y, outputs)

@@ -31,7 +31,7 @@ from ..training import Evaluation, FitResult
 from ..training.tables import is_frame
 from ..user_warnings import warn_user
 from .classes import class_probabilities
-from .validation import held_out_rows, how_to_go_on
+from .validation import held_out_rows, how_to_go_on, numbers_of_rows, without_gaps
 
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
@@ -71,11 +71,18 @@ class _DecoupledGP(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
-        """Set the fitted attributes from X [N, D], Y [N, P]."""
+    def _train(
+        self,
+        X: np.ndarray,
+        Y: np.ndarray,
+        likelihood: Likelihood | str,
+        numbers: dict[str, Any],
+    ) -> None:
+        """Set the fitted attributes from X [N, D], Y [N, P] and the `numbers` of rows [N]."""
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
-        X, Y, evaluation = self._hold_out(X, Y, rng)
+        numbers = {name: numbers_of_rows(name, value, len(X)) for name, value in numbers.items()}
+        X, Y, evaluation = self._hold_out(X, Y, rng, numbers)
         self.standardized_ = build(
             X,
             Y,
@@ -86,6 +93,7 @@ class _DecoupledGP(BaseEstimator):
             num_mean_points=self.num_mean_points,
             seed=seed,
             verbose=bool(self.verbose),
+            **numbers,
         )
         self.model_ = self.standardized_.model
         self.X_scaler_, self.y_scaler_ = self.standardized_.inputs, self.standardized_.outputs
@@ -104,7 +112,11 @@ class _DecoupledGP(BaseEstimator):
             warn_user(advice, ConvergenceWarning)
 
     def _hold_out(
-        self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
+        self,
+        X: np.ndarray,
+        Y: np.ndarray,
+        rng: np.random.RandomState,
+        numbers: dict[str, Any],
     ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
         """Return X and Y without the held-out rows, and their `Evaluation`; None without any."""
         if self.validation_fraction is None:
@@ -117,6 +129,8 @@ class _DecoupledGP(BaseEstimator):
         check_whole(1, n_iter_no_change=self.n_iter_no_change)
         groups = Y[:, 0] if isinstance(self, ClassifierMixin) else np.zeros(len(Y))
         out = held_out_rows(groups, self.validation_fraction, rng)
+        for name, value in numbers.items():
+            numbers[name] = value if value is None or isinstance(value, str) else value[~out]
         return (
             X[~out],
             Y[~out],
@@ -193,19 +207,39 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         mean, std = regressor.predict(X_new, return_std=True)
     """
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DecoupledGPRegressor:
-        """Learn from X [N, D] and y [N] or [N, P].
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | str | None = None,
+        *,
+        exposure: npt.ArrayLike | str | None = None,
+        noise_variance: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
+    ) -> DecoupledGPRegressor:
+        """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
+        :param sample_weight: of each row, [N]; this and the next ones as in `build`.
+        :param exposure: of each row, for counts.
+        :param noise_variance: known noise of each row.
+        :param trials: of each row, for counts of successes and a likelihood of labels.
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
-        inputs, observed = self._learned(X, y, y_numeric=True, multi_output=True)
+        filled, missing = without_gaps(y)
+        inputs, observed = self._learned(X, filled, y_numeric=True, multi_output=True)
         if len(observed) < 2:
             raise DataError(
                 "y has n_samples = 1: neither scale nor noise can be learned from one observation."
             )
         targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
+        if missing is not None:
+            targets[missing] = np.nan
         self._single_target = observed.ndim == 1
-        self._train(inputs, targets, self.likelihood or "gaussian")
+        numbers: dict[str, Any] = {
+            "sample_weight": sample_weight, "exposure": exposure, "noise_variance": noise_variance,
+            "trials": trials,
+        }  # fmt: skip
+        self._train(inputs, targets, self.likelihood or "gaussian", numbers)
         return self
 
     def predict(
@@ -313,9 +347,15 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         probabilities = classifier.predict_proba(X_new)
     """
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DecoupledGPClassifier:
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | str | None = None,
+    ) -> DecoupledGPClassifier:
         """Learn from X [N, D] and labels y [N].
 
+        :param sample_weight: of each row, [N], by which its log density counts; or a column of X.
         :raises ValueError: for data that scikit-learn or the model refuses, and for one class
             alone.
         """
@@ -326,9 +366,9 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
             raise DataError(
                 f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart."
             )
-        self._train(
-            inputs, labels.astype(gpflow.default_float())[:, None], self.likelihood or "multiclass"
-        )
+        targets = labels.astype(gpflow.default_float())[:, None]
+        likelihood = self.likelihood or "multiclass"
+        self._train(inputs, targets, likelihood, {"sample_weight": sample_weight})
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:

@@ -1,10 +1,14 @@
-"""Held-out rows of an estimator."""
+"""Held-out rows of an estimator, numbers of its rows, and gaps."""
 
 from __future__ import annotations
 
-__all__ = ["held_out_rows", "how_to_go_on"]
+__all__ = ["held_out_rows", "how_to_go_on", "numbers_of_rows", "without_gaps"]
+
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import _check_sample_weight
 
 from ..errors import DataError
 from ..inputs import is_number
@@ -65,3 +69,33 @@ def how_to_go_on(result: FitResult) -> str:
         f" {limit}={2 * size:.6g}; to go on from here, for some {result.seconds:.0f} s, call"
         f" standardized_.fit({limit}={size:.6g})."
     )
+
+
+def numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> Any:
+    """Numbers of rows [N], weights as scikit-learn checks them; a name of a column stays one.
+
+    :param name: of the argument of `build`.
+    :param value: numbers, a name, or None.
+    :param rows: N.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if name == "sample_weight":
+        return _check_sample_weight(value, np.zeros((rows, 1)), dtype=np.float64)
+    return np.asarray(value, np.float64)
+
+
+def without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
+    """Several targets with means where entries are missing, and which are, [N, P].
+
+    Others unchanged, with None: scikit-learn's checks refuse them.
+
+    :param y: targets [N] or [N, P].
+    """
+    values = np.asarray(y) if hasattr(y, "dtype") or hasattr(y, "dtypes") else np.zeros(0)
+    if values.ndim != 2 or values.shape[1] < 2 or values.dtype.kind != "f":
+        return y, None
+    missing = np.isnan(values)
+    if not missing.any() or missing.all(axis=1).any() or missing.all(axis=0).any():
+        return y, None
+    return np.where(missing, np.nanmean(values, axis=0), values), missing

@@ -16,6 +16,7 @@ from tests.likelihoods.test_likelihoods import CASES
 Kind = type[gl.Likelihood]
 ELSEWHERE: dict[Kind, str] = {
     own.Hinge: "test_hinge.py: it is no normalised density",
+    own.RowLikelihood: "test_row_likelihood.py: it is made of another one",
     own.CategoricalLogit: "test_categorical_logit.py: a latent function for each class",
 }
 """Classes with tests in a file for them alone, and why the shared table cannot hold them."""

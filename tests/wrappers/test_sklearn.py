@@ -39,7 +39,12 @@ FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
     "ignore:The bound fell"
 )  # the settings are rough, for the sake of seconds
 @parametrize_with_checks(
-    [DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)]
+    [DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "scales of the data, inducing points and minibatches are those of the rows given"
+        )
+    },
 )
 def test_scikit_learn_accepts(estimator, check) -> None:
     check(estimator)

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole, use_column
-from ...likelihoods import check_labels, observation_columns
+from ...likelihoods import RowLikelihood, check_labels, observation_columns
 from ...likelihoods.labels import index_columns
 from ...summaries import short_repr
 from ...user_warnings import warn_user
@@ -130,7 +130,8 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
     """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
-    for name, array in (("X", X), ("Y", Y)):
+    gaps = isinstance(likelihood, RowLikelihood)
+    for name, array in (("X", X), ("Y", np.where(np.isnan(Y), 0.0, Y) if gaps else Y)):
         check_finite_entries(array, name)
     check_labels(likelihood, Y)
     _check_density(X, Y, likelihood)
@@ -168,7 +169,7 @@ def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",
         )
         return
-    observed = Y[:, :-1] if isinstance(likelihood, SwitchedLikelihood) else Y
+    observed = Y[:, : Y.shape[1] - index_columns(likelihood)]
     for name, array, effect in (
         ("X", X, "it tells a stationary kernel nothing; leave it out."),
         ("Y", observed, "noise and kernel variances will shrink towards zero."),

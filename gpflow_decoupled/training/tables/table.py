@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = ["Table", "is_frame", "is_labelled"]
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,10 @@ def _of_pandas(value: object) -> bool:
     return hasattr(value, "iloc")
 
 
+NumbersOf: TypeAlias = Callable[[Any], "np.ndarray | None"]
+"""A data frame -> numbers of its rows [N, k]; None where it has none."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Encodes data frames, and numbers classes, as in training.
@@ -56,7 +60,15 @@ class Table:
     """Rows of training without a target."""
 
     @classmethod
-    def learn(cls, X: Any, Y: Any, *, labels: bool = False) -> tuple[Table, np.ndarray, np.ndarray]:
+    def learn(
+        cls,
+        X: Any,
+        Y: Any,
+        *,
+        labels: bool = False,
+        gaps: bool = False,
+        numbers: np.ndarray | None = None,
+    ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Learn from training data; return the table, and X [N, D] and Y [N, P] as numbers.
 
         Rows without a target are left out where Y is a frame or a column of one.
@@ -64,15 +76,21 @@ class Table:
         :param X: a data frame, or a matrix.
         :param Y: a data frame, a column, a matrix or a vector.
         :param labels: whether words and other labels of Y are numbered.
+        :param gaps: whether rows that have one of several targets are kept, with NaN for others.
+        :param numbers: of each row, [N, k], which follow Y as further columns.
         :raises DataError: for columns without a rule, see `Column.learn`.
         """
-        X, Y, left_out = _with_target(_of_frame(X), _of_frame(Y))
+        X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
         columns: tuple[Column, ...] = ()
         if is_frame(X):
             _check_unique(X)
             columns = tuple(Column.learn(X[name]) for name in X.columns)
+        left_out = int(np.sum(~known))
         table = cls(columns, _names(Y), _classes(Y) if labels else (), left_out)
-        return table, table.inputs(X), table.outputs(Y)
+        outputs = table.outputs(Y)
+        if numbers is not None:
+            outputs = np.hstack([np.asarray(outputs, np.float64), numbers[known]])
+        return table, table.inputs(X), outputs
 
     @staticmethod
     def split(frame: Any, target: Any) -> tuple[Any, Any]:
@@ -115,13 +133,15 @@ class Table:
             return None
         return np.array([scaled for column in self.columns for scaled in column.measured])
 
-    def arrays(self, data: Any) -> tuple[Any, Any]:
+    def arrays(self, data: Any, numbers: NumbersOf | None = None) -> tuple[Any, Any]:
         """X and Y of a pair, or of a frame that has both; rows without a target are left out.
 
+        :param numbers: the numbers of rows [N, k] that a frame has, which follow Y.
         :raises DataError: for columns that are missing, and unknown classes.
         """
+        of_rows, whole = None, None
         if is_frame(data):
-            data = _of_frame(data)
+            whole = data = _of_frame(data)
             if not (self.targets and self.columns):
                 raise DataError(
                     "data is a data frame, and the model was made of arrays; pass (X, Y)."
@@ -130,8 +150,13 @@ class Table:
             data = data, data[list(self.targets)]
         if not (isinstance(data, (tuple, list)) and len(data) == 2):
             raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
-        X, Y, _ = _with_target(*(_of_frame(part) for part in data))
-        return self.inputs(X), self.outputs(Y)
+        if numbers is not None and is_frame(whole if whole is not None else data[0]):
+            of_rows = numbers(_of_frame(data[0]) if whole is None else whole)
+        X, Y, known = _with_target(_of_frame(data[0]), _of_frame(data[1]), True)
+        outputs = self.outputs(Y)
+        if of_rows is not None:
+            outputs = np.hstack([np.asarray(outputs, np.float64), of_rows[known]])
+        return self.inputs(X), outputs
 
     def inputs(self, X: Any) -> Any:
         """X [N, D] of a frame; what is none, or where none was learned, is itself.
@@ -193,15 +218,15 @@ def _names(Y: Any) -> tuple[Hashable, ...]:
     return (Y.name,) if is_labelled(Y) and Y.name is not None else ()
 
 
-def _with_target(X: Any, Y: Any) -> tuple[Any, Any, int]:
-    """X and Y where Y is known, and the number of rows that are left out."""
+def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray]:
+    """X and Y where Y, or with `gaps` one of its columns, is known; and which rows these are."""
     if not is_labelled(Y):
-        return X, Y, 0
-    gaps = Y.isna().to_numpy().reshape(len(Y), -1)
-    known = ~gaps.any(axis=1)
+        return X, Y, np.ones(len(X), bool)
+    missing = Y.isna().to_numpy().reshape(len(Y), -1)
+    known = ~(missing.all(axis=1) if gaps else missing.any(axis=1))
     if len(X) != len(Y) or known.all():
-        return X, Y, 0
-    return (X if is_frame(X) else np.asarray(X))[known], Y[known], int(np.sum(~known))
+        return X, Y, np.ones(len(X), bool)
+    return (X if is_frame(X) else np.asarray(X))[known], Y[known], known
 
 
 def _check_unique(frame: pd.DataFrame) -> None:

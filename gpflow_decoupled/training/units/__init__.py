@@ -1,7 +1,7 @@
 """A model of standardised data in the units of the data.
 
 `parts` has kernel and likelihood, made of `views` onto the Parameters that train; `records` the
-posterior and the record of a run.
+posterior and the record of a run, `predictions` the verbs that ask the model.
 """
 
 from .parts import kernel_in_units, likelihood_in_units

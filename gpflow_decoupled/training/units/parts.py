@@ -18,7 +18,7 @@ from gpflow.kernels import (
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 
 from ...errors import ModelError
-from ...likelihoods import Laplace
+from ...likelihoods import Laplace, RowLikelihood
 from ..normal_scores import NormalScores
 from ..standardization import Standardization
 from .views import ParameterView, view_of
@@ -94,6 +94,10 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     """
     if outputs is None:
         return likelihood
+    if isinstance(likelihood, RowLikelihood):
+        return view_of(
+            likelihood, {"likelihood": likelihood_in_units(likelihood.likelihood, outputs)}
+        )
     scale = _shared(outputs.scale.numpy())
     name = "scale"
     if type(likelihood) is Gaussian and likelihood.variance is not None:

@@ -1,0 +1,200 @@
+"""The model inside: of standardised data, chosen by the number of rows."""
+
+from __future__ import annotations
+
+__all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "Inside"]
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.functions import MeanFunction
+from gpflow.kernels import (
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    SeparateIndependent,
+    SharedIndependent,
+)
+from gpflow.likelihoods import (
+    Gaussian,
+    HeteroskedasticTFPConditional,
+    Likelihood,
+    ScalarLikelihood,
+    SwitchedLikelihood,
+)
+from gpflow.models import GPModel
+
+from ..errors import DataError
+from ..likelihoods import RowLikelihood
+from ..models import CVIGP, NNGP
+from ..models.checks import check_kernel
+from ..training.row_numbers import RowNumbers
+from .kernels import AUTO, PREDICTION_NEIGHBOURS, KernelChoice
+from .likelihoods import likelihood_for, prior_mean
+from .report import EXACT_ROWS, FULL_ROWS
+from .rows import with_rows
+from .sparse import default_kernel, sparse_model
+
+NUM_NEIGHBOURS = 30
+"""Learning wants many rows with few neighbours, so that it meets rows that contradict each other.
+"""
+NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unless given
+
+
+@dataclass
+class Inside:
+    """Makes a model of standardised X [N, D] and Y [N, P], for `Standardized`.
+
+    Example::
+
+        model = Standardized(Inside(...), (X, Y))
+    """
+
+    likelihood: str | Likelihood
+    kernel: Kernel | Callable[[int], Kernel] | str | None
+    search: Callable[..., KernelChoice]
+    """Finds the kernel of "auto" for X and Y."""
+    measured: int | None
+    """Things that the columns of X stand for; None if that is their number."""
+    scaled: bool
+    """Whether X is standardised."""
+    numbers: RowNumbers | None
+    """Of rows, the last columns of Y."""
+    mix: Callable[[Kernel, np.ndarray], Kernel] | None
+    """Makes a kernel of outputs that share latents of the kernel of one and Y."""
+    points: tuple[int, int | str] | None
+    """M_beta and M_gamma as the caller chose them; None leaves the model to the rows."""
+    seed: int
+    choices: list[KernelChoice] = field(default_factory=list)
+    """What the search has found; it runs once, although models may be built again."""
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> GPModel:
+        """The model."""
+        numbers = self.numbers
+        y = Y if numbers is None else Y[:, : numbers.outputs]
+        gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
+        rows = gaps or numbers is not None
+        density = likelihood_for(self.likelihood, y, self.points is None, rows)
+        kernel = self._kernel(X, y, density)
+        mean = prior_mean(self.likelihood, y, None if numbers is None else numbers.by_name(Y))
+        if mean is None and self.mix is not None:
+            # gaps: outputs are standardised by other rows, and few latents have no room for that
+            mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
+        neighbours = self.points is None and len(X) > EXACT_ROWS
+        if not (neighbours and numbers is None and _has_neighbours(density, kernel)):
+            density = with_rows(density, numbers, gaps)  # an NNGP has gaps of its own
+        if self.points is None:
+            predicting = PREDICTION_NEIGHBOURS
+            if self.choices:
+                predicting = self.choices[0].prediction_neighbours
+            found = _without_points((X, Y), kernel, density, mean, self.seed, predicting)
+            if found is not None:
+                return found
+        beta, gamma = self.points or (NUM_INDUCING, NUM_MEAN_POINTS)
+        return sparse_model(
+            X,
+            density,
+            kernel,
+            num_latent_gps=_latents(kernel, density, y.shape[1]),
+            num_inducing=beta,
+            num_mean_points=gamma,
+            mean_function=mean,
+            seed=self.seed,
+        )
+
+    def _kernel(self, X: np.ndarray, y: np.ndarray, density: Likelihood) -> Kernel:
+        """The kernel asked for, searched for, or by default."""
+        given = self.kernel
+        if isinstance(given, str) and given == AUTO:
+            _check_auto(density)
+            self.choices[:] = self.choices or [self.search(X, y)]
+            given = self.choices[0].kernel
+            _start_noise(density, self.choices[0].noise_variance)
+        part = _kernel(given, X, self.measured or X.shape[1], self.scaled)
+        if given is None and isinstance(density, HeteroskedasticTFPConditional):
+            part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
+        return part if self.mix is None else self.mix(part, y)
+
+
+def _without_points(
+    data: tuple[np.ndarray, np.ndarray],
+    kernel: Kernel,
+    likelihood: Likelihood,
+    mean: MeanFunction | None,
+    seed: int,
+    prediction_neighbours: int,
+) -> GPModel | None:
+    """Return the model without inducing points for standardised data; None if there is none."""
+    rows = len(data[0])
+    one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
+        likelihood, SwitchedLikelihood
+    )
+    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+    one_each |= isinstance(base, HeteroskedasticTFPConditional)
+    one_each |= isinstance(likelihood, RowLikelihood) and likelihood.by_entry
+    exact = type(base) is Gaussian and not isinstance(kernel, LinearCoregionalization)
+    if one_each and rows <= (EXACT_ROWS if exact else FULL_ROWS):
+        return CVIGP(data, kernel, likelihood, mean_function=mean)
+    if _has_neighbours(likelihood, kernel):
+        return NNGP(
+            data,
+            kernel,
+            likelihood,
+            num_neighbours=NUM_NEIGHBOURS,
+            prediction_neighbours=prediction_neighbours,
+            mean_function=mean,
+            seed=seed,
+        )
+    return None
+
+
+def _check_auto(likelihood: Likelihood) -> None:
+    if type(likelihood) is not Gaussian:
+        raise DataError(
+            f'kernel="auto" compares nearest-neighbour GPs with Gaussian noise, and the likelihood'
+            f" is {type(likelihood).__name__}: pass a kernel, for example"
+            " kernel=gpflow.kernels.Matern52."
+        )
+
+
+def _start_noise(likelihood: Gaussian, variance: float) -> None:
+    own = likelihood.variance
+    if isinstance(own, gpflow.Parameter) and own.trainable and int(tf.size(own)) == 1:
+        own.assign(max(variance, 1.01 * float(likelihood.variance_lower_bound)))
+
+
+def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
+    """True if an `NNGP` takes both."""
+    mixes = isinstance(kernel, MultioutputKernel) and not isinstance(
+        kernel, (SharedIndependent, SeparateIndependent)
+    )
+    return type(likelihood) is Gaussian and not mixes
+
+
+def _kernel(
+    kernel: Kernel | Callable[[int], Kernel] | None, X: np.ndarray, measured: int, scaled: bool
+) -> Kernel:
+    """Return a copied or default kernel that fits the columns of X [N, D], of `measured` things.
+
+    The default one has lengthscales in units of X where that is not standardised.
+    """
+    num_dims = X.shape[1]
+    if kernel is None:
+        made = default_kernel(num_dims, measured)
+        if not scaled:
+            spread = np.std(X, axis=0)
+            made.lengthscales.assign(made.lengthscales * np.where(spread > 0.0, spread, 1.0))
+        return made
+    if callable(kernel) and not isinstance(kernel, (Kernel, type)):
+        kernel = kernel(num_dims)
+    check_kernel(kernel, num_dims)
+    return gpflow.utilities.deepcopy(kernel)
+
+
+def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
+    if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
+        return None
+    return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns

@@ -1,0 +1,54 @@
+"""Several outputs that share latent functions."""
+
+from __future__ import annotations
+
+__all__ = ["COREGIONALISED", "coregionalised"]
+
+import gpflow
+import numpy as np
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
+
+from ..errors import DataError
+
+COREGIONALISED = "coregionalised"
+"""The word for outputs that are mixtures of a few latent functions."""
+_LEAST = 0.05
+"""Least deviation, beside the largest, of a latent function at the start, which still can grow."""
+
+
+def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int) -> LinearCoregionalization:
+    """A kernel of P outputs f = W g, with `rank` latent functions g of one kernel each.
+
+    The mixture W [P, rank] starts at the principal components of Y, and each latent kernel is a
+    copy whose variance stays, because W has it.
+
+    :param kernel: of a latent function.
+    :param Y: standardised outputs [N, P], NaN where they are missing.
+    :param rank: number of latent functions, at most P.
+    :raises DataError: for a single output, a rank above P, and a kernel of several outputs.
+
+    Example::
+
+        kernel = coregionalised(gpflow.kernels.Matern52(), Y, 2)
+    """
+    outputs = Y.shape[1]
+    if isinstance(kernel, MultioutputKernel):
+        raise DataError(
+            f"a {type(kernel).__name__} has its own outputs: leave outputs={COREGIONALISED!r} out,"
+            " or pass the kernel of one latent function."
+        )
+    if outputs < 2 or rank > outputs:
+        raise DataError(
+            f"outputs={COREGIONALISED!r} with rank={rank} mixes {rank} latent functions into"
+            f" {outputs} output{'s' if outputs > 1 else ''}: pass two outputs or more, and a rank"
+            " of at most their number."
+        )
+    filled = np.where(np.isnan(Y), 0.0, Y - np.nanmean(Y, axis=0))
+    _, sizes, components = np.linalg.svd(filled / np.sqrt(len(Y)), full_matrices=False)
+    sizes = np.maximum(sizes, _LEAST * np.max(sizes, initial=1e-300))
+    latents = [gpflow.utilities.deepcopy(kernel) for _ in range(rank)]
+    for latent in latents:
+        if hasattr(latent, "variance"):
+            latent.variance.assign(1.0)
+            gpflow.set_trainable(latent.variance, False)
+    return LinearCoregionalization(latents, W=(components[:rank] * sizes[:rank, None]).T)

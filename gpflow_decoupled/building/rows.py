@@ -1,0 +1,61 @@
+"""Arguments of `build` with a number for each row: weights, exposure, known noise, trials."""
+
+from __future__ import annotations
+
+__all__ = ["RowArguments", "take_rows", "with_rows"]
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from gpflow.likelihoods import Likelihood
+
+from ..errors import DataError
+from ..likelihoods import RowLikelihood
+from ..training.row_numbers import RowNumbers, number_columns
+from ..training.tables.table import is_frame
+
+RowArguments = Mapping[str, Any]  # arrays, or names of columns
+"""By the name of the argument."""
+_NAMES = {
+    "sample_weight": "weight", "offset": "offset", "exposure": "offset", "noise_variance": "noise",
+    "trials": "trials",
+}  # fmt: skip
+
+
+def take_rows(
+    X: Any, arguments: RowArguments, outputs: int
+) -> tuple[Any, np.ndarray | None, RowNumbers | None]:
+    """X without the columns that are numbers of rows, these numbers [N, k], and what they are.
+
+    :param X: a data frame, or a matrix.
+    :param arguments: None where nothing is given; arrays [N] or [N, P], or names of columns of X.
+    :param outputs: P.
+    :raises DataError: for names that are no columns, other lengths, and exposures that are not
+        positive.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if "offset" in given and "exposure" in given:
+        raise DataError("offset and exposure are both given, and exposure is exp(offset): pass one")
+    blocks, names, columns = [], list[str](), list[tuple[str, Hashable]]()
+    for argument, value in given.items():
+        if isinstance(value, str):
+            if not is_frame(X) or value not in X.columns:
+                raise DataError(f"{argument}={value!r} is no column of X; pass numbers, [N].")
+            columns.append((argument, value))
+            value = X[value].to_numpy()
+        block = number_columns(argument, value, len(X), outputs)
+        blocks.append(block)
+        names += [_NAMES[argument]] * block.shape[1]
+    if not blocks:
+        return X, None, None
+    rest = X.drop(columns=[name for _, name in columns]) if columns else X
+    known = tuple(columns) if len(columns) == len(given) else ()
+    return rest, np.hstack(blocks), RowNumbers(outputs, tuple(names), known)
+
+
+def with_rows(likelihood: Likelihood, numbers: RowNumbers | None, gaps: bool) -> Likelihood:
+    """The likelihood of rows with numbers, or gaps; itself without either."""
+    if numbers is None and not gaps:
+        return likelihood
+    return RowLikelihood(likelihood, () if numbers is None else numbers.names)

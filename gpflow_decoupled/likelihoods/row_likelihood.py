@@ -1,0 +1,207 @@
+"""A likelihood whose rows differ by numbers that are known: weights, offsets, noise, trials."""
+
+from __future__ import annotations
+
+__all__ = ["NEUTRAL", "RowLikelihood"]
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.quadrature import NDiagGHQuadrature
+
+from ..errors import DataError, check_option
+from .bernoulli_logit import BernoulliLogit
+from .bernoulli_probit import BernoulliProbit
+
+NEUTRAL: Mapping[str, float] = {"weight": 1.0, "offset": 0.0, "noise": 0.0, "trials": 1.0}
+"""Numbers of a row, and their values for a row like any other."""
+_BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
+_FILL = 0.5
+"""In the place of a missing entry: in every support, and what is computed of it is dropped."""
+_NODES = 40
+"""Of log densities of counts of successes."""
+Rule: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""X [n, D], mean, variance and y [n, 1] -> nats [n]."""
+
+
+class RowLikelihood(Likelihood):
+    """p(y_n | f_n) of a scalar likelihood, with numbers of each row beside y, and gaps in y.
+
+    Y is [N, P + k]: y, with NaN where it is missing, and a column for each of the k `numbers`.
+    With weight w, offset o, noise variance s2 and trials t of a row its term of the bound is
+
+        w sum_p E log p(y_p | f_p + o)
+
+    over the entries that are there: known noise s2 is added to the variance of a `Gaussian`, and
+    under a likelihood of labels y counts successes in t trials. Predictions are those of a row
+    with weight 1, offset 0, no known noise and one trial.
+
+    :param likelihood: of y given f, each column of y by itself; with weights alone also one of
+        several latents, such as `CategoricalLogit`.
+    :param numbers: "weight", "offset", "trials", one column each; "noise", a column per output, or
+        P times. By default none: for gaps alone.
+    :raises DataError: for another likelihood, or one without use for a number.
+
+    Example::
+
+        likelihood = RowLikelihood(gpflow.likelihoods.Poisson(), ["offset"])
+        model = CVIGP((X, np.hstack([counts, np.log(exposure)])), kernel, likelihood)
+    """
+
+    def __init__(self, likelihood: Likelihood, numbers: Sequence[str] = ()) -> None:
+        self.by_entry = isinstance(likelihood, ScalarLikelihood) and not isinstance(
+            likelihood, SwitchedLikelihood
+        )
+        latents = None if self.by_entry else likelihood.latent_dim
+        super().__init__(input_dim=None, latent_dim=latents, observation_dim=None)
+        alone = set(numbers) == {"weight"} and not isinstance(likelihood, SwitchedLikelihood)
+        if not (self.by_entry or alone):
+            raise DataError(
+                f"a {type(likelihood).__name__} has several latents for an observation, and takes"
+                " weights alone of its rows; gaps and other numbers are for likelihoods with one"
+                " for each, such as Gaussian or Poisson."
+            )
+        for name in numbers:
+            check_option("numbers", name, tuple(NEUTRAL))
+        if "noise" in numbers and type(likelihood) is not Gaussian:
+            raise DataError(
+                f"known noise is for a Gaussian likelihood, and this is {type(likelihood).__name__}"
+            )
+        if "trials" in numbers and not isinstance(likelihood, _BINARY):
+            raise DataError(
+                "trials are for labels, such as a BernoulliLogit likelihood, and this is"
+                f" {type(likelihood).__name__}; for counts without an end pass an exposure."
+            )
+        self.likelihood = likelihood
+        self.numbers = tuple(numbers)
+
+    def split(self, Y: TensorType) -> tuple[TensorType, dict[str, TensorType]]:
+        """y [..., P], and the numbers of the rows by name, [..., 1] or [..., P]."""
+        outputs = Y.shape[-1] - len(self.numbers)
+        if outputs < 1:
+            raise DataError(
+                f"Y has {Y.shape[-1]} columns, of which the last are {', '.join(self.numbers)}."
+            )
+        found: dict[str, TensorType] = {}
+        for name in dict.fromkeys(self.numbers):
+            places = [outputs + at for at, one in enumerate(self.numbers) if one == name]
+            found[name] = Y[..., places[0] : places[-1] + 1]
+        return Y[..., :outputs], found
+
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        y, numbers = self.split(Y)
+        weight = numbers.get("weight", 1.0)
+        if not self.by_entry:
+            values = self.likelihood.variational_expectations(X, Fmu, Fvar, y)[..., None]
+            return tf.reduce_sum(values * weight, axis=-1)
+        mean = Fmu + numbers.get("offset", 0.0)
+        if type(self.likelihood) is Gaussian:
+            variance = self.likelihood._variance(X) + numbers.get("noise", 0.0)
+            values = _normal(y, mean, variance) - 0.5 * Fvar / variance
+        elif "trials" in numbers:
+            values = self._of_trials(X, mean, Fvar, y, numbers["trials"])
+        else:
+            values = _by_entry(self.likelihood.variational_expectations, X, mean, Fvar, y)
+        return tf.reduce_sum(_kept(values, y) * weight, axis=-1)
+
+    def _of_trials(
+        self, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType, t: TensorType
+    ) -> tf.Tensor:
+        """E log of the binomial probability of y successes in t trials."""
+        successes, failures = (
+            _by_entry(
+                self.likelihood.variational_expectations, X, mean, variance, tf.fill(tf.shape(y), c)
+            )
+            for c in (tf.ones([], mean.dtype), tf.zeros([], mean.dtype))
+        )
+        seen = _filled(y)
+        return _log_choices(t, seen) + seen * successes + (t - seen) * failures
+
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        if not self.by_entry:
+            y, numbers = self.split(Y)
+            return self.likelihood.log_prob(X, F, y) * numbers["weight"][..., 0]
+        return self._variational_expectations(X, F, tf.zeros_like(F), Y)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.likelihood._conditional_mean(X, F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.likelihood._conditional_variance(X, F)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self.likelihood._predict_mean_and_var(X, Fmu, Fvar)
+
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log p(y) of a row in nats, [...]; weights count in training alone."""
+        y, numbers = self.split(Y)
+        if not self.by_entry:
+            return self.likelihood.predict_log_density(X, Fmu, Fvar, y)
+        mean = Fmu + numbers.get("offset", 0.0)
+        if type(self.likelihood) is Gaussian:
+            variance = Fvar + self.likelihood._variance(X) + numbers.get("noise", 0.0)
+            values = _normal(y, mean, variance)
+        elif "trials" in numbers:
+            values = self._log_density_of_trials(X, mean, Fvar, y, numbers["trials"])
+        else:
+            values = _by_entry(self.likelihood.predict_log_density, X, mean, Fvar, y)
+        return tf.reduce_sum(_kept(values, y), axis=-1)
+
+    def _log_density_of_trials(
+        self, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType, t: TensorType
+    ) -> tf.Tensor:
+        rule = NDiagGHQuadrature(1, _NODES)
+        ones = lambda like: tf.ones_like(like)  # noqa: E731
+        seen, trials = _filled(y), t + tf.zeros_like(y)
+
+        def log_prob(F: tf.Tensor, s: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+            x = tf.zeros_like(F)  # links of labels do not read X
+            one, none = (
+                self.likelihood._scalar_log_prob(x, F, c) for c in (ones(F), tf.zeros_like(F))
+            )
+            return _log_choices(n, s) + s * one + (n - s) * none
+
+        flat = (tf.reshape(part, [-1, 1]) for part in (mean, variance, seen, trials))
+        m, v, s, n = flat
+        return tf.reshape(rule.logspace(log_prob, m, v, s=s, n=n), tf.shape(y))
+
+
+def _by_entry(
+    rule: Rule, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType
+) -> tf.Tensor:
+    """A rule for rows of one output, at each entry of y [..., P]."""
+    outputs = y.shape[-1]
+    rows = tf.reshape(tf.repeat(X, outputs, axis=-2), [-1, X.shape[-1]])
+    parts = [tf.reshape(part, [-1, 1]) for part in (mean, variance, _filled(y))]
+    return tf.reshape(rule(rows, *parts), tf.shape(y))
+
+
+def _normal(y: TensorType, mean: TensorType, variance: TensorType) -> tf.Tensor:
+    """log N(y; mean, variance) of each entry, finite where y is missing."""
+    there = tf.where(tf.math.is_nan(y), tf.stop_gradient(mean), y)
+    two_pi = tf.constant(2.0 * np.pi, mean.dtype)
+    return -0.5 * (tf.math.log(two_pi * variance) + tf.square(there - mean) / variance)
+
+
+def _filled(y: TensorType) -> tf.Tensor:
+    return tf.where(tf.math.is_nan(y), tf.constant(_FILL, y.dtype), y)
+
+
+def _kept(values: TensorType, y: TensorType) -> tf.Tensor:
+    """Values [..., P] where y is there, else zero."""
+    return tf.where(tf.math.is_nan(y), tf.zeros_like(values), values)
+
+
+def _log_choices(t: TensorType, y: TensorType) -> tf.Tensor:
+    """Log of the binomial coefficient."""
+    return tf.math.lgamma(t + 1.0) - tf.math.lgamma(y + 1.0) - tf.math.lgamma(t - y + 1.0)

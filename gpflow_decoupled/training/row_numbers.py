@@ -1,0 +1,110 @@
+"""Numbers of each row beside the outputs, such as weights, in and out of standardised data."""
+
+from __future__ import annotations
+
+__all__ = ["RowNumbers", "number_columns"]
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ..errors import DataError
+from ..inputs import as_values
+from ..likelihoods.row_likelihood import NEUTRAL
+from .standardization import Standardization
+
+
+def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.ndarray:
+    """The columns of one argument of `build`, [N, 1]; known noise [N, P]; logs of exposures.
+
+    :param argument: "sample_weight", "offset", "exposure", "noise_variance" or "trials".
+    :param value: [N], or [N, 1], or [N, P].
+    :param rows: N.
+    :param outputs: P.
+    :raises DataError: for another shape, and exposures that are not positive.
+    """
+    values = as_values(value, argument).astype(np.float64)
+    block = values[:, None] if values.ndim == 1 else values
+    width = outputs if argument == "noise_variance" else 1
+    if block.ndim != 2 or len(block) != rows or block.shape[1] not in (1, width):
+        raise DataError(f"{argument} has shape {values.shape}; pass a number per row, [{rows}].")
+    if argument == "exposure":
+        if not np.all(block > 0.0):
+            raise DataError("exposure has entries that are not positive; leave these rows out.")
+        return np.log(block)
+    return np.repeat(block, width, axis=1) if block.shape[1] < width else block
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """The last columns of Y [N, P + k], for a `likelihoods.RowLikelihood`.
+
+    Example::
+
+        numbers = RowNumbers(1, ("weight",))
+        numbers.complete(Y)  # [N, 2], with weights of 1 where Y has one column
+    """
+
+    outputs: int
+    """P"""
+    names: tuple[str, ...]
+    """Of the columns, [k], as in `RowLikelihood.numbers`."""
+    columns: tuple[tuple[str, Hashable], ...] = ()
+    """Arguments of `build` and the columns of a data frame that have them, if all are columns."""
+
+    def complete(self, Y: TensorType) -> TensorType:
+        """Y with all columns; rows whose numbers are not given are like any other.
+
+        :param Y: [..., P] or [..., P + k].
+        :raises DataError: for another number of columns.
+        """
+        columns = Y.shape[-1]
+        if columns == self.outputs + len(self.names):
+            return Y
+        if columns != self.outputs:
+            raise DataError(
+                f"Y has {columns} columns; pass {self.outputs}, and then, if they are known,"
+                f" {', '.join(self.names)}."
+            )
+        Y = tf.cast(tf.convert_to_tensor(Y), default_float())
+        ones = tf.ones_like(Y[..., :1])
+        return tf.concat([Y, *(NEUTRAL[name] * ones for name in self.names)], axis=-1)
+
+    def of_frame(self, frame: Any) -> np.ndarray | None:
+        """The numbers [N, k] of a data frame; None for another X, or without these columns."""
+        if not self.columns or not all(name in frame.columns for _, name in self.columns):
+            return None
+        parts = [
+            number_columns(argument, frame[name].to_numpy(), len(frame), self.outputs)
+            for argument, name in self.columns
+        ]
+        return np.hstack(parts)
+
+    def by_name(self, Y: np.ndarray) -> dict[str, np.ndarray]:
+        """The numbers [N, 1] of Y [N, P + k], the first column of each name."""
+        places = {name: self.names.index(name) for name in self.names}
+        return {name: Y[:, [self.outputs + place]] for name, place in places.items()}
+
+    def transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
+        """Y [..., P + k] with standardised outputs and, in their units, noise variances."""
+        y = outputs.transform(Y[..., : self.outputs])
+        return tf.concat([y, self._numbers(Y, outputs, -2.0, y.dtype)], axis=-1)
+
+    def inverse_transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
+        """The inverse of `transform`."""
+        y = outputs.inverse_transform(Y[..., : self.outputs])
+        return tf.concat([y, self._numbers(Y, outputs, 2.0, y.dtype)], axis=-1)
+
+    def _numbers(
+        self, Y: TensorType, outputs: Standardization, power: float, dtype: tf.DType
+    ) -> tf.Tensor:
+        numbers = tf.cast(Y[..., self.outputs :], dtype)
+        factor, scale = np.ones(len(self.names)), outputs.scale.numpy()
+        noisy = [place for place, name in enumerate(self.names) if name == "noise"]
+        factor[noisy] = scale[: len(noisy)] ** power
+        return numbers * tf.constant(factor, dtype)

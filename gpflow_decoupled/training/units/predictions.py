@@ -1,0 +1,142 @@
+"""Predictions of a model of standardised data in the units of the data."""
+
+from __future__ import annotations
+
+__all__ = ["PredictionsInUnits"]
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
+from gpflow.models import GPModel
+from gpflow.posteriors import PrecomputeCacheType
+
+from ...pathwise import pathwise_samples
+from ..row_numbers import RowNumbers
+from ..standardization import Standardization
+from .records import StandardizedPosterior
+
+
+class PredictionsInUnits(tf.Module, abc.ABC):
+    """The predictions of a `model` of standardised data.
+
+    `outputs` is the scaling of Y, None if Y stays, and `numbers` what follows Y in its columns.
+    """
+
+    model: GPModel
+    outputs: Standardization | None
+    numbers: RowNumbers | None
+
+    @abc.abstractmethod
+    def encoded(self, Xnew: object) -> tf.Tensor:
+        """Inputs [..., N, D], a data frame or an array, as the model inside sees them."""
+
+    @abc.abstractmethod
+    def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        """X [..., N, D] and Y [..., N, P] as the model inside sees them."""
+
+    def posterior(
+        self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> StandardizedPosterior:
+        """Predictions of f with the present factorisations; "variable" ones can be exported."""
+        return StandardizedPosterior(self, self.model.posterior(precompute_cache))
+
+    def pathwise_samples(
+        self, num_samples: int, **options: Any
+    ) -> Callable[[TensorType], tf.Tensor]:
+        """Draw functions of the posterior: X [N, D] -> [S, N, P] in the units of the data.
+
+        :param num_samples: S.
+        :param options: of `pathwise.pathwise_samples`.
+        """
+        draws = pathwise_samples(self.model, num_samples, **options)
+
+        def function(X: TensorType) -> tf.Tensor:
+            values = draws(self.encoded(X))
+            return self.in_units((values, tf.ones_like(values)), False, False)[0]
+
+        return function
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and
+        variances [..., N, P].
+        """
+        moments = self.model.predict_f(
+            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        return self.in_units(moments, full_cov, full_output_cov)
+
+    def predict_y(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of
+        `predict_f`.
+        """
+        moments = self.model.predict_y(
+            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        return self.in_units(moments, full_cov, full_output_cov)
+
+    def predict_log_density(
+        self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D],
+        per unit of Y.
+        """
+        inside = self._standardised(data)
+        density = self.model.predict_log_density(
+            inside, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        width = None if self.numbers is None else self.numbers.outputs
+        seen = ~tf.math.is_nan(tf.cast(inside[1], density.dtype)[..., :width])
+        return density - self._log_scale(density.dtype, tf.cast(seen, density.dtype))
+
+    def predict_f_samples(
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P]
+        without `num_samples`.
+        """
+        inside = self.encoded(Xnew)
+        samples = self.model.predict_f_samples(
+            inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        return self.in_units((samples, tf.ones_like(samples)), False, False)[0]
+
+    def in_units(
+        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return standardised moments of f or y, mean [..., N, P] and variances or covariances, in
+        the units of Y.
+        """
+        mean, cov = moments
+        if self.outputs is None:
+            return mean, cov
+        # latents beyond the outputs, as of a scale that varies, have no units
+        more = [[0, int(mean.shape[-1]) - int(self.outputs.scale.shape[0])]]
+        own = tf.pad(self.outputs.scale, more, constant_values=1.0)
+        level = tf.cast(mean, tf.float64) * own + tf.pad(self.outputs.mean, more)
+        scale = tf.cast(own, cov.dtype)
+        if full_output_cov:  # [..., N, P, P], or [..., N, P, N, P]
+            factor = scale[:, None, None] * scale if full_cov else scale[:, None] * scale
+        else:  # [..., P, N, N], or [..., N, P]
+            factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
+        return tf.cast(level, default_float()), cov * factor
+
+    def _log_scale(self, dtype: tf.DType, seen: TensorType) -> tf.Tensor:
+        """The log determinant of dY/dz of observations whose entries are seen or not, [...].
+
+        `seen` [..., P] is 1 or 0, or the share of rows.
+        """
+        if self.outputs is None:
+            return tf.zeros([], dtype)
+        return tf.reduce_sum(tf.cast(tf.math.log(self.outputs.scale), dtype) * seen, axis=-1)

@@ -1,0 +1,155 @@
+"""`build` with gaps in the outputs, and with numbers of each row."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.likelihoods import RowLikelihood
+from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0.0, 10.0, (40, 2))
+F = np.sin(X[:, 0])
+Y = 100.0 + np.stack([20.0 * F, 2.0 * F + 0.3 * X[:, 1]], axis=1)
+Y += [1.0, 0.2] * RNG.normal(size=Y.shape)
+GAPS = Y.copy()
+GAPS[:12, 1] = np.nan
+GAPS[30:, 0] = np.nan
+QUIET = {"verbose": False}
+EAGER = {"compile": False, "progress": False}
+
+
+def test_a_missing_entry_leaves_out_just_this_entry(tmp_path) -> None:
+    """The bound is the sum of the exact evidences of the outputs, on the rows that each has."""
+    model = gd.build(X, GAPS, **QUIET)
+    assert isinstance(model.model.likelihood, RowLikelihood)
+    result = gd.fit(model, steps=4, **EAGER)
+    kernel, noise = model.kernel, model.likelihood.likelihood.variance.numpy()
+    exact = 0.0
+    for p in range(2):
+        seen, mean = ~np.isnan(GAPS[:, p]), gpflow.functions.Constant(model.outputs.mean[p])
+        twin = gpflow.models.GPR((X[seen], GAPS[seen, p : p + 1]), kernel.kernels[p], mean)
+        twin.likelihood.variance.assign(noise[p])
+        exact += float(twin.log_marginal_likelihood())
+        np.testing.assert_allclose(model.predict_f(X)[0][:, p], twin.predict_f(X)[0][:, 0])
+    assert result.elbo == pytest.approx(exact, rel=1e-6)
+    scores = model.predict_log_density((X, GAPS)).numpy()
+    assert np.all(np.isfinite(scores))
+    gd.save(model, str(tmp_path / "gaps"))
+    again = gd.load(str(tmp_path / "gaps"))
+    np.testing.assert_allclose(again.predict_y(X)[0], model.predict_y(X)[0])
+
+
+def test_a_frame_keeps_rows_that_have_one_of_the_outputs(capsys) -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "u": GAPS[:, 0], "v": GAPS[:, 1]})
+    frame.loc[12, ["u", "v"]] = np.nan
+    model = gd.build(frame, ["u", "v"])
+    assert "1 rows without a target left out" in capsys.readouterr().out
+    assert model.shape == (39, 2)
+    assert gd.fit(model, frame, steps=1, **EAGER).steps == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_inducing": 5, "num_mean_points": 0}, {"outputs": "coregionalised"}]
+)
+def test_other_models_take_gaps(options: dict) -> None:
+    model = gd.build(X, GAPS, **options, **QUIET)
+    result = gd.fit(model, steps=2, **EAGER)
+    assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
+
+
+def test_weights_are_repeated_rows() -> None:
+    weight = RNG.integers(1, 3, 40)
+    model = gd.build(X, Y[:, 0], sample_weight=weight, **QUIET)
+    twice = gd.build(
+        np.repeat(X, weight, axis=0), np.repeat(Y[:, 0], weight), scale="neither", **QUIET
+    )
+    plain = gd.build(X, Y[:, 0], scale="neither", sample_weight=weight, **QUIET)
+    assert plain.outputs is None and model.numbers.names == ("weight",)
+    for one in (twice, plain):
+        one.model.kernel.variance.assign(400.0)
+        one.model.kernel.lengthscales.assign([2.0, 2.0])
+        gd.optimizers.ConjugateComputation().run(one.model)
+    assert float(plain.elbo()) == pytest.approx(float(twice.elbo()), rel=1e-6)
+    np.testing.assert_allclose(plain.predict_f(X)[0], twice.predict_f(X)[0], rtol=1e-6)
+
+
+def test_known_noise_is_in_units_and_may_be_a_column() -> None:
+    noise = RNG.uniform(0.01, 25.0, 40)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "s2": noise, "y": Y[:, 0]})
+    model = gd.build(frame, "y", noise_variance="s2", **QUIET)
+    assert [str(name) for name in model.table.names] == ["a", "b"]
+    result = gd.fit(model, frame, steps=3, **EAGER)
+    own = gpflow.functions.Constant(model.outputs.mean[0])
+    K = model.kernel(X).numpy() + np.diag(noise + model.likelihood.likelihood.variance.numpy())
+    residual = Y[:, 0] - own(X)[:, 0].numpy()
+    exact = -0.5 * (residual @ np.linalg.solve(K, residual) + np.linalg.slogdet(2.0 * np.pi * K)[1])
+    assert result.elbo == pytest.approx(exact, rel=1e-6)
+    np.testing.assert_allclose(model.training_data[1][:, 1], noise)
+    with_noise = model.predict_log_density(frame).numpy()
+    assert not np.allclose(with_noise, model.predict_log_density((X, Y[:, :1])))
+
+
+def test_exposure_and_trials() -> None:
+    exposure = RNG.uniform(0.5, 20.0, 40)
+    counts = RNG.poisson(exposure * np.exp(F))
+    model = gd.build(X, counts, "poisson", exposure=exposure, **QUIET)
+    level = float(model.model.mean_function.c.numpy().reshape(()))
+    assert level == pytest.approx(np.log(counts.mean() / exposure.mean()))
+    gd.fit(model, steps=12, **EAGER)
+    rates = model.predict_y(X)[0].numpy()[:, 0]
+    assert np.corrcoef(np.log(rates), F)[0, 1] > 0.9
+    trials = RNG.integers(1, 30, 40)
+    share = 1.0 / (1.0 + np.exp(-2.0 * F))
+    model = gd.build(X, RNG.binomial(trials, share), "bernoulli", trials=trials, **QUIET)
+    gd.fit(model, steps=12, **EAGER)
+    assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
+
+
+def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
+    x = np.linspace(0.0, 60.0, 90)[:, None]
+    y = 50.0 * np.sin(x / 8.0) + np.where(x < 30.0, 1.0, 25.0) * RNG.normal(size=x.shape)
+    scores = []
+    for name in ("gaussian", "heteroskedastic"):
+        model = gd.build(x[::2], y[::2], name, **QUIET)
+        gd.fit(model, steps=25, **EAGER)
+        scores.append(float(np.mean(model.predict_log_density((x[1::2], y[1::2])))))
+    assert scores[1] > scores[0] + 0.2
+    mean = model.predict_f(x)[0].numpy()
+    assert np.ptp(mean[:, 0]) > 50.0 and mean.shape == (90, 2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"sample_weight": np.ones(3)}, r"sample_weight has shape \(3,\); pass a number per row"),
+        ({"exposure": np.zeros(40)}, "exposure has entries that are not positive"),
+        ({"exposure": np.ones(40), "offset": np.ones(40)}, "pass one"),
+        ({"noise_variance": "s"}, "noise_variance='s' is no column of X"),
+        ({"outputs": "coregionalised"}, "pass two outputs or more"),
+        ({"sample_weight": -np.ones(40)}, "weight of row 0 is -1"),
+    ],
+)
+def test_bad_numbers_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        gd.build(X, Y[:, 0], **options, **QUIET)
+
+
+def test_estimators_take_them() -> None:
+    weight = RNG.uniform(0.5, 2.0, 40)
+    options = {"steps": 2, "fit_options": EAGER}
+    gaps = DecoupledGPRegressor(**options).fit(X, GAPS)
+    assert gaps.predict(X).shape == (40, 2)
+    weighted = DecoupledGPRegressor(validation_fraction=0.2, **options)
+    weighted.fit(X, Y[:, 0], sample_weight=weight)
+    assert weighted.standardized_.numbers.names == ("weight",)
+    known = DecoupledGPRegressor(**options).fit(X, Y[:, 0], noise_variance=weight)
+    assert np.all(np.isfinite(known.predict(X)))
+    labels = np.where(F > 0.0, "up", "down")
+    classifier = DecoupledGPClassifier(**options).fit(X, labels, sample_weight=weight)
+    assert classifier.score(X, labels) > 0.7
