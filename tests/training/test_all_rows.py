@@ -168,10 +168,10 @@ REFUSED: dict[str, tuple[Callable[[], GPModel], Any, type[Exception], str]] = {
         "climbs all rows anyway",
     ),
     "sites": (
-        lambda: CVIGP((X, (Y > 0.5).astype(float)), gpflow.kernels.Matern52(), gl.Bernoulli()),
+        lambda: CVIGP((X, (Y > 0.5).astype(float)), gpflow.kernels.Matern52(), gl.Softmax(2)),
         None,
         UnknownOptionError,
-        "climbs the exact evidence",
+        "expectations must be no samples",
     ),
     "NaN": (_model, (X, np.where(Y > 0.9, np.nan, Y)), DataError, r"Y\[18, 0\] is nan"),
 }
