@@ -98,13 +98,13 @@ def build(
         (`training.NormalScores`) where they score higher.
     :param scale: the data to standardise: "X", "Y", "both", "neither"; by default by the rule
         above. Y only where it is f plus noise.
-    :param sample_weight: of each row, [N], by which its log density counts; this and the next ones
-        may be names of columns of a data frame. See `likelihoods.RowLikelihood`.
+    :param sample_weight: factor of each row's log density, [N]; this and the next ones may be names
+        of columns of a data frame. See `likelihoods.RowLikelihood`.
     :param offset: added to f in each row; `exposure` is exp(offset), as for "poisson" rates.
     :param exposure: of each row, above 0.
-    :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside that which
-        is learned.
-    :param trials: of each row, where Y counts successes and the likelihood is one of labels.
+    :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
+        one.
+    :param trials: of each row, where Y counts successes under a likelihood of labels.
     :param outputs: "coregionalised" mixes P outputs of `rank` latent GPs, whose mixture starts at
         the principal components of Y; None learns each by itself with one kernel.
     :param rank: number of latent GPs.

@@ -19,8 +19,8 @@ _LEAST = 0.05
 def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int) -> LinearCoregionalization:
     """A kernel of P outputs f = W g, with `rank` latent functions g of one kernel each.
 
-    The mixture W [P, rank] starts at the principal components of Y, and each latent kernel is a
-    copy whose variance stays, because W has it.
+    W [P, rank] starts at the principal components of Y; latent kernels are copies of fixed
+    variance.
 
     :param kernel: of a latent function.
     :param Y: standardised outputs [N, P], NaN where they are missing.

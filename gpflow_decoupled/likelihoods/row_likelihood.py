@@ -29,22 +29,22 @@ Rule: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tens
 
 
 class RowLikelihood(Likelihood):
-    """p(y_n | f_n) of a scalar likelihood, with numbers of each row beside y, and gaps in y.
+    """p(y_n | f_n) of a scalar likelihood, with known numbers of each row, and gaps in y.
 
-    Y is [N, P + k]: y, with NaN where it is missing, and a column for each of the k `numbers`.
-    With weight w, offset o, noise variance s2 and trials t of a row its term of the bound is
+    Y is [N, P + k]: y, NaN where missing, and a column for each of the k `numbers`. With weight w,
+    offset o, noise variance s2 and trials t, a row's term of the bound is
 
         w sum_p E log p(y_p | f_p + o)
 
-    over the entries that are there: known noise s2 is added to the variance of a `Gaussian`, and
-    under a likelihood of labels y counts successes in t trials. Predictions are those of a row
-    with weight 1, offset 0, no known noise and one trial.
+    over the observed entries. s2 is added to the variance of a `Gaussian`; under a likelihood of
+    labels y counts successes in t trials. Predictions are for weight 1, offset 0, no known noise
+    and one trial.
 
-    :param likelihood: of y given f, each column of y by itself; with weights alone also one of
-        several latents, such as `CategoricalLogit`.
+    :param likelihood: of each column of y; with weights alone also of several latents, such as
+        `CategoricalLogit`.
     :param numbers: "weight", "offset", "trials", one column each; "noise", a column per output, or
-        P times. By default none: for gaps alone.
-    :raises DataError: for another likelihood, or one without use for a number.
+        P times. By default none, for gaps alone.
+    :raises DataError: for another likelihood, or one that cannot use a number.
 
     Example::
 
@@ -80,7 +80,7 @@ class RowLikelihood(Likelihood):
         self.numbers = tuple(numbers)
 
     def split(self, Y: TensorType) -> tuple[TensorType, dict[str, TensorType]]:
-        """y [..., P], and the numbers of the rows by name, [..., 1] or [..., P]."""
+        """y [..., P], and numbers of the rows by name, [..., 1] or [..., P]."""
         outputs = Y.shape[-1] - len(self.numbers)
         if outputs < 1:
             raise DataError(

@@ -56,8 +56,7 @@ def best_sites(
 ) -> BestSites | None:
     """Climb the bound over the sites by full steps of conjugate computation, halved where it falls.
 
-    Sites of the optimum are nu = g - 2 h u and tau = -2 h (Khan & Lin 2017); each step takes the
-    ones that the present posterior calls for.
+    The optimum has nu = g - 2 h u and tau = -2 h (Khan & Lin 2017).
 
     :param K: [G, N, N], one for all L latents or one for each.
     :param expected: sum_n E_q log p(y_n | f_n).

@@ -30,7 +30,7 @@ class Standardization(tf.Module):
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged, such as indices.
-    :param gaps: whether entries may be NaN, which then count for nothing.
+    :param gaps: NaN entries are allowed, and count for nothing.
     :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
 
     Example::

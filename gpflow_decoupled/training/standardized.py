@@ -1,4 +1,4 @@
-"""A model of standardised data that is trained, asked and answers in the units of the data."""
+"""A model of standardised data, trained and used in the units of the data."""
 
 from __future__ import annotations
 
@@ -35,43 +35,38 @@ from .units.predictions import PredictionsInUnits
 
 
 class Standardized(PredictionsInUnits):
-    """A model of X and Y less their means and over their standard deviations, with predictions in
-    the units of the data.
+    """A model of standardised X and Y, with predictions in the units of the data.
 
-    Kernel, noise, mean function and inducing points of the model inside are those of standardised
-    data, for which lengthscales, variances and step sizes of order one are a good start. Where Y
-    has no scale (counts, labels, proportions), Y stays as it is, and X alone is standardised.
+    On standardised data lengthscales, variances and step sizes of order one are a good start. If Y
+    has no scale (counts, labels, proportions), only X is standardised.
 
-    :param build: a function of the standardised X [N, D] and Y [N, P] that returns the model: one
-        that `fit` trains.
-    :param data: (X [N, D], Y [N, P]) in their own units; a vector Y is one column. The columns of a
-        data frame are encoded by the rules of `tables.Column` and remembered by name, and rows
-        without a target are left out.
-    :param scale_outputs: whether Y is standardised. None: if the likelihood is `Gaussian`,
-        `StudentT` or `Laplace`; `build` is then called once more, with Y as it is, if the
-        likelihood turns out to be another. True is for a likelihood of your own whose observations
-        are f plus noise.
-    :param scale_inputs: whether X is standardised; or for each column, [D]. Columns of 0 and 1
-        which stand for the words, booleans and gaps of a frame, never are.
-    :param normal_scores: scale inputs by their ranks, `NormalScores`, in place of mean and
-        standard deviation: for columns with heavy tails or clusters.
-    :param table: for frames that have been encoded; by default learned from `data`.
-    :param numbers: what the last columns of Y are, if `build` makes a `RowLikelihood` of them.
-    :param gaps: whether Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
+    :param build: a function of the standardised X [N, D] and Y [N, P] that returns a model for
+        `fit`.
+    :param data: (X [N, D], Y [N, P]) in original units; a vector Y is one column. Columns of a data
+        frame are encoded by `tables.Column` and remembered by name; rows without a target are left
+        out.
+    :param scale_outputs: standardise Y. None: if the likelihood is `Gaussian`, `StudentT` or
+        `Laplace`; otherwise `build` is called again with Y unscaled. Use True for your own
+        likelihood of f plus noise.
+    :param scale_inputs: standardise X; or for each column, [D]. Columns of 0 and 1 that stand for
+        words, booleans and gaps of a frame never are.
+    :param normal_scores: scale inputs by their ranks, `NormalScores`: for columns with heavy tails
+        or clusters.
+    :param table: for frames already encoded; by default learned from `data`.
+    :param numbers: the last columns of Y, if `build` makes a `RowLikelihood`.
+    :param gaps: Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
-    `model` is the model inside; `inputs` is the `Standardization` or `NormalScores` of X, `outputs`
-    that of Y, None if Y stays as it is; `table` has the columns of a data frame; `usual_options`
-    are those of `fit` that hold where no option asks for training by steps.
-    All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
+    `model` is the model inside, `inputs` and `outputs` the scalings (None if Y is not scaled),
+    `table` the columns of a data frame, `usual_options` the options of `fit` unless one asks for
+    training by steps. `deepcopy` and `tf.train.Checkpoint` keep all. Example::
 
         def build(X, Y):
             kernel = gpflow.kernels.Matern52()
             return gpflow.models.SVGP(
                 kernel, gpflow.likelihoods.Gaussian(0.1), inducing.select(X, 30, kernel)
             )
-
 
         model = Standardized(build, (X, Y))
         model.fit(steps=1000)
@@ -132,13 +127,13 @@ class Standardized(PredictionsInUnits):
         self.usual_options: dict[str, object] = {}
 
     def __repr__(self) -> str:
-        """One line, with that of the model inside."""
+        """One line, with the model inside."""
         nameless = " object at 0x" in repr(self.model)  # as GPflow's are
         return f"{type(self).__name__}({model_line(self.model) if nameless else repr(self.model)})"
 
     @property
     def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """X [N, D] and Y [N, P] that the model was built from, in their own units."""
+        """X [N, D] and Y [N, P] that the model was built from, in original units."""
         X, Y = self.inputs.inverse_transform(self._X), self._Y
         if self.outputs is None:
             return X, Y
@@ -160,26 +155,23 @@ class Standardized(PredictionsInUnits):
         return self._X.shape[0], self._X.shape[1]
 
     def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
-        """Train the model inside on the data that it was built from;
-        `gpflow_decoupled.fit(self, **options)`.
+        """Train the model inside on its data; `gpflow_decoupled.fit(self, **options)`.
 
-        :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their
-            own units.
-        :return: the record of the run, whose bounds and scores are in the units of the data.
+        :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` in original units.
+        :return: the record of the run, in the units of the data.
         """
         return fit(self, **options)
 
     def on_scale(
         self, data: Data, evaluation: Evaluation | Sequence[npt.ArrayLike] | None
     ) -> tuple[GPModel, Data, Evaluation | Sequence[npt.ArrayLike] | None]:
-        """The model inside, and data and held-out data of `fit` as it sees them.
+        """Convert data and held-out data of `fit`; return them with the model inside.
 
-        :param data: X [N, D] and Y [N, P] in their own units, a `tf.data.Dataset` of them, or a
-            function that starts passes; None are those that the model was built from.
-        :param evaluation: held-out data in their own units, or an `Evaluation` with such data.
-        :raises DataError: for other data than those that a model was built from, if it owns them;
-            and for what is no pair of arrays with the columns of training, with "evaluation: " in
-            front for held-out data.
+        :param data: X [N, D] and Y [N, P] in original units, a `tf.data.Dataset` of them, or a
+            function that starts passes; None uses the data it was built from.
+        :param evaluation: held-out data in original units, or an `Evaluation` with such data.
+        :raises DataError: for data other than its own, if the model owns them; and for anything but
+            a pair of arrays with the columns of training.
 
         Example::
 
@@ -211,9 +203,7 @@ class Standardized(PredictionsInUnits):
         return inside
 
     def _check_own(self, X: TensorType, Y: TensorType) -> None:
-        """Refuse standardised data X [N, D], Y [N, P] that are not those that the model inside
-        owns; raises `DataError`.
-        """
+        """Refuse standardised X [N, D], Y [N, P] other than the data of the model inside."""
         kind, own = type(self.model).__name__, (self._X, self._Y)
         width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
         for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
@@ -227,13 +217,12 @@ class Standardized(PredictionsInUnits):
                 )
 
     def elbo(self, data: Sequence[TensorType] | None = None) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: a bound on log p(Y) in the units of Y.
+        """The evidence lower bound on log p(Y) in the units of Y, in nats, a scalar.
 
-        Where the model was trained on more data than it was built from, it is estimated from the
-        latter.
+        Estimated from the data it was built from, if it was trained on more.
 
-        :param data: X and Y in their units, for a model that does not own its data; by default
-            those that it was built from.
+        :param data: X and Y in original units, for a model that does not own its data; by default
+            the data it was built from.
         :raises ModelError: for an `NNGP`, which has no bound.
         """
         if not hasattr(self.model, "elbo"):
@@ -250,10 +239,9 @@ class Standardized(PredictionsInUnits):
         return self.model.elbo((X, Y)) - self.log_scale(int(tf.shape(X)[0]))
 
     def log_scale(self, rows: int | None = None) -> tf.Tensor:
-        """The log determinant of dY/dz in nats, a scalar, by which bounds in units of Y are less.
+        """The log determinant of dY/dz in nats, a scalar: subtract it for bounds in units of Y.
 
-        :param rows: N of the data of a bound; by default those that the model was built from. A
-            model that knows the size of the whole data set counts that.
+        :param rows: N of the bound's data; by default the number it was built from or trained on.
         """
         total = self._X.shape[0] if rows is None else rows
         if not hasattr(self.model, "data"):
@@ -291,7 +279,7 @@ class Standardized(PredictionsInUnits):
 
     @property
     def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """What `fit` needs: nothing for a model that owns its data."""
+        """Data for `fit`: none for a model that owns its data."""
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:

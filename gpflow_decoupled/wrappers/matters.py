@@ -138,9 +138,7 @@ def _scale(model: Standardized, column: int) -> float:
 
 
 def _inverse_lengthscales(kernel: Kernel, columns: int) -> np.ndarray:
-    """The largest inverse lengthscale by which each column is read, [D], of X as the model sees it;
-    0 for none.
-    """
+    """Largest inverse lengthscale [D] by which the kernel reads each column; 0 for none."""
     found = np.zeros(columns)
     if isinstance(kernel, (MultioutputKernel, Combination)):
         parts = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else kernel.kernels

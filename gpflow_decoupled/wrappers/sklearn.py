@@ -168,9 +168,9 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
-    The model is the one that `gpflow_decoupled.build` chooses: with Gaussian noise an exact GP for
-    up to 2,000 rows and nearest neighbours (`NNGP`) for more; inducing points (`ODVGP`) for other
-    noise, or if a number of them is given. Cost: see `build`.
+    As `gpflow_decoupled.build` chooses: with Gaussian noise an exact GP for up to 2,000 rows and
+    nearest neighbours (`NNGP`) for more; inducing points (`ODVGP`) for other noise, or if their
+    number is given. Cost: see `build`.
 
     X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
     Predictions are in the units of y. Several targets are independent GPs with one kernel.
@@ -178,8 +178,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
         None: Matern 5/2 with one lengthscale per column. Without both, models with inducing points
         start from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
-    :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
-        such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
+    :param likelihood: a name of `build`, or a GPflow likelihood of standardised targets, or of
+        counts and other targets without a scale; None: Gaussian.
     :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
     :param num_inducing: M_beta, points of mean and covariance; 300 if the next one alone is given.
     :param num_mean_points: M_gamma, further points of the mean, 1,000 if the last one alone is

@@ -49,10 +49,9 @@ def has_best_sites(model: object) -> bool:
 class SitesClimb(Stage):
     """L-BFGS on max_q ELBO(q, theta), with the sites of the best q found at each theta.
 
-    By the envelope theorem its gradient is that of the bound at fixed q, 1/2 (alpha alpha^T - (K +
-    W^-1)^-1) by K, so that no graph goes through the sites. They start from those of the last
-    evaluation. One turn and one step; an evaluation costs some 3 steps of the sites, 2/3 N^3 per
-    latent each.
+    Each evaluation finds the sites, from the last ones: some 3 steps, 2/3 N^3 per latent each.
+    Their optimum makes the gradient simple, 1/2 (alpha alpha^T - (K + W^-1)^-1) by K. One turn and
+    one step.
 
     :param compile: False evaluates expectations and kernel eagerly.
     """
@@ -218,5 +217,5 @@ class SitesClimb(Stage):
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as it is, in the place of a compiled one."""
+    """The function itself, uncompiled."""
     return function

@@ -1,4 +1,4 @@
-"""What a model remembers of a data frame: columns, targets and classes, by name."""
+"""Columns, targets and classes of a data frame, remembered by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Table:
 
     Arrays pass: X as it was encoded, Y as numbers; a Y of one dimension becomes a column.
 
-    `names` are those of the columns of X, [D]. Example::
+    `names` are the columns of X, [D]. Example::
 
         table, X, Y = Table.learn(frame[["area", "city"]], frame["price"])
         X_new = table.inputs(new_frame)  # columns in any order
@@ -75,8 +75,8 @@ class Table:
 
         :param X: a data frame, or a matrix.
         :param Y: a data frame, a column, a matrix or a vector.
-        :param labels: whether words and other labels of Y are numbered.
-        :param gaps: whether rows that have one of several targets are kept, with NaN for others.
+        :param labels: number words and other labels of Y.
+        :param gaps: keep rows that have one of several targets, with NaN for others.
         :param numbers: of each row, [N, k], which follow Y as further columns.
         :raises DataError: for columns without a rule, see `Column.learn`.
         """
@@ -128,7 +128,7 @@ class Table:
 
     @property
     def measured(self) -> np.ndarray | None:
-        """For each column of X, whether it has a scale, [D]; None if X was an array."""
+        """True for each column of X with a scale, [D]; None if X was an array."""
         if not self.columns:
             return None
         return np.array([scaled for column in self.columns for scaled in column.measured])
@@ -159,7 +159,7 @@ class Table:
         return self.inputs(X), outputs
 
     def inputs(self, X: Any) -> Any:
-        """X [N, D] of a frame; what is none, or where none was learned, is itself.
+        """X [N, D] of a frame; other values, or without learned columns, unchanged.
 
         :raises DataError: naming columns that are missing.
         """
@@ -276,7 +276,7 @@ def _classes(Y: Any) -> tuple[Any, ...]:
 
 
 def _has_labels(Y: Any) -> bool:
-    """Whether Y holds labels that may be anything, and not the numbers of an array."""
+    """True if Y holds labels of any kind, rather than the numbers of an array."""
     return is_labelled(Y) or (
         isinstance(Y, (list, tuple, np.ndarray)) and np.asarray(Y).dtype.kind in "OUS"
     )

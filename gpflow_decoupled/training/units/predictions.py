@@ -63,9 +63,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and
-        variances [..., N, P].
-        """
+        """Moments of f at Xnew [..., N, D] in the units of Y, in GPflow's shapes."""
         moments = self.model.predict_f(
             self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -74,9 +72,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     def predict_y(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of
-        `predict_f`.
-        """
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, as `predict_f`."""
         moments = self.model.predict_y(
             self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -85,9 +81,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     def predict_log_density(
         self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D],
-        per unit of Y.
-        """
+        """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P]."""
         inside = self._standardised(data)
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
@@ -103,9 +97,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P]
-        without `num_samples`.
-        """
+        """Samples [..., S, N, P] (without S [..., N, P]) of f at Xnew [..., N, D] in units of Y."""
         inside = self.encoded(Xnew)
         samples = self.model.predict_f_samples(
             inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
@@ -115,9 +107,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     def in_units(
         self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return standardised moments of f or y, mean [..., N, P] and variances or covariances, in
-        the units of Y.
-        """
+        """Moments of f or y, mean [..., N, P] and (co)variances, in the units of Y."""
         mean, cov = moments
         if self.outputs is None:
             return mean, cov
