@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gpflow
@@ -116,12 +117,13 @@ class Substitution:
 def main(words: list[str]) -> int:
     """Run the tests; 1 if any that built a model of this package failed."""
     folder, plugin = where_tests_are(), Substitution()
-    options = ["-q", "-p", "no:cacheprovider", "-c", str(folder / "none.ini")]
-    options += [f"--rootdir={folder}", "-W", "ignore", "--tb=line", *words]
-    with pytest.MonkeyPatch.context() as patch:
+    options = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", "-W", "ignore", "--tb=line"]
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as empty:
+        settings = Path(empty) / "pytest.ini"  # and not those of this repository
+        settings.write_text("[pytest]\nconsider_namespace_packages = true\n", encoding="utf-8")
         patch.chdir(folder)
         plugin.put(patch)
-        pytest.main([*options, *FOLDERS], plugins=[plugin])
+        pytest.main([*options, "-c", str(settings), *words, *FOLDERS], plugins=[plugin])
     counts = plugin.counts()
     print(f"{len(plugin.outcomes)} tests of GPflow {gpflow.__version__}; with our models: {counts}")
     for name in sorted(plugin.of_own):
