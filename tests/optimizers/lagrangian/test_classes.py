@@ -26,7 +26,7 @@ N, C = 9, 3
 RULE = LinearlyConstrainedLagrangian(tolerance=1e-9, compile=False)
 CVI = ConjugateComputation()
 X = np.random.default_rng(0).uniform(-2.0, 2.0, (N, 2))
-LABELS = np.argmax(np.sin(2.0 * X[:, :1] + np.arange(C)), axis=1).astype(float)[:, None]
+LABELS = np.argmax(np.sin(2.0 * X[:, :1] + 2.1 * np.arange(C)), axis=1).astype(float)[:, None]
 
 
 def kernel(variance: float = 1.3) -> gpflow.kernels.Kernel:
