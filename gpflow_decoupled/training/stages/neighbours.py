@@ -118,7 +118,7 @@ def calibrated(rounds: NeighbourRounds) -> Report:
         then = (
             "the variances of kernel and noise were multiplied by it"
             if done
-            else "stay so, since kernel and noise have no trainable variances to correct"
+            else "stay so, since the noise is at its lower bound or the variances are not trainable"
         )
         warn_user(
             f"The mean squared standardised leave-one-out error is {spread:.2f}: intervals were"

@@ -19,6 +19,7 @@ from gpflow_decoupled.optimizers.neighbours import (
     neighbour_rounds,
 )
 from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
+from gpflow_decoupled.optimizers.neighbours.judgement import judge
 from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
 
 RNG = np.random.default_rng(5)
@@ -190,6 +191,34 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch
     assert after.spread == pytest.approx(1.0, abs=0.05)  # less than chance explains stays
     assert after.log_density == pytest.approx(before.score, abs=1e-3)
     np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
+@pytest.mark.parametrize("noise, done", [(1.005e-6, False), (2e-6, True)])
+def test_calibration_keeps_the_ratio_of_noise_and_kernel_at_the_floor(noise, done, monkeypatch):
+    """Noise that stays while the kernel's variance falls would move the means."""
+    monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)
+    one = model()
+    NeighbourRounds(one, rows=400).start()
+    one.likelihood.variance.assign(noise)
+    one.kernel.variance.assign(one.kernel.variance.numpy() * 1e6)  # far too wide
+    mean = one.predict_y(X[:5])[0].numpy()
+    assert NeighbourRounds(one).calibrate().done is done
+    np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
+    assert one.likelihood.variance.numpy() > 1.004e-6
+
+
+def test_errors_beyond_the_bound_speak_against_narrower_variances():
+    one = model()
+    Y = one.data[1].numpy()
+    Y[7] += 50.0
+    one.data = one.data[0], tf.constant(Y)
+    one.kernel.variance.assign(400.0)
+    one.likelihood.variance.assign(4.0)
+    judged = NeighbourRounds(one).judge()
+    rows = judge(one, np.arange(len(Y)), calibrated=True)
+    # bounded at 100, the error of row 7 would count 0.17 on average
+    assert judged.spread < 0.01 and rows.spread > 0.5
 
 
 @pytest.mark.parametrize("uncertain, judges", [(1.0, 120), (0.01, 600)])
