@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpflow_decoupled
-from gpflow_decoupled.building import choice, kernels
+from gpflow_decoupled.building import inside, kernels
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(kernels, name, value)
     quick_start, session = blocks("python")
     names: dict = {}
-    monkeypatch.setattr(choice, "EXACT_ROWS", 500)
+    monkeypatch.setattr(inside, "EXACT_ROWS", 500)
     smaller = quick_start.replace("5000", "1000")  # still neighbours, in a tenth of the time
     shorter = smaller.replace("gd.fit(model)", "gd.fit(model, steps=1, progress=False)")
     exec(shorter, names)

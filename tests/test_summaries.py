@@ -184,6 +184,7 @@ VALUES = {
 }
 VALUES |= {"dict[str, np.ndarray]": LONG, "list[float]": [1 / 3] * 5000, "Start | None": None}
 VALUES |= {
+    "Evidence | None": gd.models.Evidence(-1 / 3, -1 / 3, "exact", "exact", 900, 0),
     "np.ndarray": np.full(5000, 1 / 3),
     "MixturePosterior": gd.optimizers.MixturePosterior(
         None, np.zeros(1), np.zeros((1, 2)), np.eye(2)[None]

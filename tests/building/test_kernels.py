@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.building import choice, kernels
+from gpflow_decoupled.building import choice, inside, kernels
 from gpflow_decoupled.building.kernels import (
     CANDIDATES,
     NORMAL_SCORES,
@@ -118,7 +118,7 @@ def no_search(monkeypatch):
     kernel = gpflow.kernels.Matern32(lengthscales=[0.3])
     fixed = KernelChoice("Matern 3/2", kernel, 0.02, {"Matern 3/2": 1.25, "Matern 1/2": 0.5})
     monkeypatch.setattr(choice, "choose_kernel", lambda *_, **__: fixed)
-    monkeypatch.setattr(choice, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(inside, "EXACT_ROWS", 1000)
 
 
 def test_build_says_what_it_chose(no_search, capsys):
@@ -138,7 +138,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     monkeypatch.setattr(
         choice, "choose_kernel", lambda *_, **options: asked.append(options) or fixed
     )
-    monkeypatch.setattr(choice, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(inside, "EXACT_ROWS", 1000)
     model = gd.build(X, SMOOTH, kernel="auto", seconds=9.0)
     assert len(asked) == 1 and asked[0]["seconds"] == 9.0
     assert isinstance(model.inputs, NormalScores)

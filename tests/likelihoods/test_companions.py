@@ -39,7 +39,8 @@ def test_every_likelihood_is_here() -> None:
         if isinstance(getattr(own, name), type)
         and issubclass(getattr(own, name), gpflow.likelihoods.Likelihood)
     }
-    assert ours <= {type(make()).__name__ for make, _ in MAKERS.values()}
+    # made of another one, whose rows do not depend on each other
+    assert ours - {"RowLikelihood"} <= {type(make()).__name__ for make, _ in MAKERS.values()}
 
 
 @pytest.mark.costly(keep=8)

@@ -51,6 +51,8 @@ def test_every_likelihood_is_registered() -> None:
 def test_every_site_loss_is_registered() -> None:
     made = [*(make() for make, *_ in CASES.values()), own.Hinge()]
     with_loss = {type(one) for one in made if site_description(one).loss is not None}
+    # its loss is defined by 40 nodes: tests/optimizers/lagrangian/test_classes.py
+    with_loss -= {own.Ordinal}
     assert missing(with_loss, [case.make() for case in SITES.values()]) == [], (
         "add it to CASES of tests/likelihoods/sites/site_cases.py"
     )

@@ -50,7 +50,7 @@ def test_gradient_by_the_covariance() -> None:
     positive = TAU["positive"]
     sites = dense_sites(K, NU, positive)
     assert sites is not None
-    density = normal_density(K + np.diag(1.0 / positive), NU / positive)
+    density = normal_density(K + np.diag(1.0 / positive), (NU / positive)[:, None])
     np.testing.assert_allclose(sites.of_covariance(), density.of_covariance, atol=1e-10)
 
 

@@ -61,7 +61,7 @@ METHODS: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     ),
     "ConjugateComputation.run": (
         lambda model: ConjugateComputation().run(model),
-        "CVIGP",
+        "CVIGP or GMRF",
         ("SparseCVIGP", "FactorGraph"),
     ),
     "MeanFieldCVI.minimize": (

@@ -26,7 +26,8 @@ class SweepReport(NamedTuple):
     """The passes of a run."""
 
     changes: list[float]
-    """Root mean squared change of the means of q(f) in each pass, in units of its deviations."""
+    """Root mean squared change of the means of q(f) in each pass, in units of its deviations and of
+    the step size."""
     converged: bool
     """Whether the last change was below the tolerance."""
 
@@ -130,7 +131,8 @@ class SiteSweeps:
                 " step_size, double precision, standardised inputs.",
                 matrix="k(neighbours, neighbours)",
             )
-        return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps)))
+        # of a full step: a short one changes little, however far the sites are from their goal
+        return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps))) / rho
 
     def _of_batch(self, rows: tf.Tensor, near: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
         """Move the sites of rows [B]; return the sum of the squared changes of their means."""
