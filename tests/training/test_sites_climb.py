@@ -78,7 +78,7 @@ def test_build_and_estimators_choose_it_for_few_rows(capsys: pytest.CaptureFixtu
     model = gd.build(X, LABELS, "bernoulli")
     assert "L-BFGS on the bound at the best sites" in capsys.readouterr().out
     assert model.usual_options == {"optimizer": "lbfgs"}
-    assert gd.fit(model, steps=2, compile=False, progress=False).steps == 1
+    assert gd.fit(model, steps=2, progress=False).steps == 1
     assert gd.fit(model, steps=2, learning_rate=0.1, progress=False).steps == 2
 
 
