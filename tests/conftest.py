@@ -63,16 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _graphs_as_traced(request: pytest.FixtureRequest) -> None:
-    """The short run leaves out TensorFlow's rewriting of graphs, a tenth of its time: graphs here
-    run a few times each. The exhaustive one has it, as users do."""
-    if not request.config.getoption("exhaustive"):
-        import tensorflow as tf
-
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
-@pytest.fixture(scope="session", autouse=True)
 def _modules_are_no_garbage() -> None:
     """What importing makes is not looked at again each time that garbage is collected: 8 % of the
     time of the tests.
