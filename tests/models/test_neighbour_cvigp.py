@@ -170,3 +170,14 @@ def test_a_pass_that_fails_is_undone():
         SiteSweeps(ours, compile=False).run(1)
     for part, was in zip(ours.sites, before):
         assert_allclose(part, was)
+
+
+def test_a_step_size_that_was_halved_grows_again():
+    """Likelihoods that are not log-concave converge too."""
+    likelihood = gpflow.likelihoods.SwitchedLikelihood(
+        [gpflow.likelihoods.Gaussian(0.1), gpflow.likelihoods.StudentT(0.1)]
+    )
+    Y = np.hstack([F, (np.arange(N) % 2)[:, None].astype(float)])
+    one = NeighbourCVIGP((X, Y), kernel(), likelihood, num_neighbours=10)
+    assert one.num_latent_gps == 1
+    assert SiteSweeps(one).run(29).converged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import gpflow
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ import pytest
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import NeighbourCVIGP
-from gpflow_decoupled.optimizers import SiteRounds
+from gpflow_decoupled.optimizers import SiteRounds, SiteSweeps
+from gpflow_decoupled.optimizers.ascent import INTERRUPTED
+from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
 from gpflow_decoupled.training.stages.neighbour_sites import MOST_ROUNDS
 
 RNG = np.random.default_rng(4)
@@ -40,13 +44,63 @@ def test_fit_learns_kernel_and_sites():
 
 def test_a_round_that_predicts_worse_is_undone():
     one = model()
-    rounds = SiteRounds(one, rows=50, evaluations=2, compile=False)
+    rounds = SiteRounds(one, rows=50, evaluations=7, compile=False)
     rounds.start()
     rounds.scores.assign(rounds.scores + 1.0)  # nothing can be better
     before = [variable.numpy() for variable in rounds.variables]
-    assert not rounds.run(0).kept
+    assert not rounds.run(0).kept and rounds.evaluations == 3
     for variable, was in zip(rounds.variables, before):
         np.testing.assert_array_equal(variable.numpy(), was)
+
+
+def test_parameters_of_the_likelihood_are_learned():
+    """Kernel and mean move at fixed sites, which know the likelihood alone."""
+    noisy = np.sin(7.0 * X[:, :1]) + 0.2 * np.random.default_rng(5).standard_t(4, (400, 1))
+    likelihood = gpflow.likelihoods.StudentT(scale=3.0, df=4.0)
+    one = NeighbourCVIGP((X, noisy), gpflow.kernels.Matern52(), likelihood, num_neighbours=15)
+    result = gd.fit(one, progress=False)
+    assert one.likelihood.scale.numpy() == pytest.approx(0.2, rel=0.1)
+    assert result.history["leave_one_out"][-1] > result.history["leave_one_out"][0] + 1.0
+    assert one.kernel.lengthscales.numpy() < 1.0  # a long climb ran off, and was shortened
+    fixed = NeighbourCVIGP(
+        (X, noisy), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT(3.0), num_neighbours=15
+    )
+    gpflow.set_trainable(fixed.kernel, False)
+    assert SiteRounds(fixed, compile=False).has_hyperparameters
+
+
+@pytest.mark.parametrize("place", ["climb", "pass"])
+def test_an_interrupt_undoes_the_round(place: str, monkeypatch: pytest.MonkeyPatch):
+    one = model()
+    rounds = SiteRounds(one, rows=50, compile=False)
+    rounds.start()
+    before = [variable.numpy() for variable in rounds.variables]
+
+    calls = itertools.count()
+    gradient = LogCoordinates.gradient
+
+    def second(*arguments: object) -> np.ndarray:
+        if next(calls):
+            raise KeyboardInterrupt
+        return gradient(*arguments)
+
+    def at_once(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    where = (LogCoordinates, "gradient") if place == "climb" else (rounds.sweeps, "_pass")
+    monkeypatch.setattr(*where, second if place == "climb" else at_once)
+    if place == "climb":
+        outcome = rounds.run(0)
+        assert not outcome.kept and outcome.climbed.reason == INTERRUPTED
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            rounds.run(0)
+    for variable, was in zip(rounds.variables, before):
+        np.testing.assert_array_equal(variable.numpy(), was)
+
+
+def test_no_pass_begins_after_the_deadline():
+    assert len(SiteSweeps(model(), compile=False).run(9, tolerance=0.0, deadline=0.0).changes) == 1
 
 
 def test_nothing_trainable_leaves_the_kernel():

@@ -3,7 +3,8 @@
 Read `nngp` first. `likelihood` has the terms of rows of the data and `posterior` the predictions,
 both by `conditionals`. `ordering` finds neighbours, `groups` says which outputs share them,
 `observed` subtracts the mean function, `evidence` is that of some rows or of all, `checks` refuses
-bad input. `site_nngp` puts an `NNGP` on the sites of other likelihoods.
+bad input, `own_rows` bad held-out data. `site_nngp` puts an `NNGP` on the sites of other
+likelihoods.
 """
 
 from .likelihood import LeaveOneOut

@@ -12,21 +12,16 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import DataError
-from ...inputs import as_array, as_pair, check_whole, float_type
+from ...inputs import check_whole, float_type
 from ...linalg.neighbours import log_densities
 from ...user_warnings import warn_user
 from ..checks import (
-    CheckedPredictions,
-    as_observations,
     check_kernel,
     check_mean_function,
     check_parts,
-    check_shapes_of_data,
-    check_values,
     infer_num_latent_gps,
     refuse_replicas,
     warn_of_values,
@@ -50,10 +45,11 @@ from .groups import (
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .ordering import appended_order, find_neighbours, random_order
+from .own_rows import OwnRows
 from .posterior import NeighboursPosterior
 
 
-class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin):
+class NNGP(OwnRows, EvidenceOfOwnData):
     """A nearest-neighbour GP for Gaussian noise (Vecchia 1988), which owns its data.
 
     The joint density of the observations is a product of conditionals in some order; each
@@ -132,11 +128,6 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         check_noise(likelihood, *self.data)
         self._order = tf.Variable(random_order(len(X), seed), trainable=False)
         self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
-
-    @property
-    def num_dims(self) -> int:
-        """D of the data."""
-        return int(self.data[0].shape[1])
 
     @property
     def order(self) -> np.ndarray:
@@ -350,20 +341,6 @@ class NNGP(CheckedPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin)
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
         order = appended_order(self._order.numpy(), len(X))
         self._order = tf.Variable(order, trainable=False)
-
-    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
-        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
-        check_shapes_of_data(
-            X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
-        )
-        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
-        if x is not None and y is not None:
-            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
-        return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
-
-    as_tensors = checked
-    """Held-out data have values, so the checks are the same."""
 
     def _complete_neighbours(self) -> None:
         N = int(self.data[0].shape[0])

@@ -12,21 +12,18 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
-from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import ModelError
-from ...inputs import as_array, as_pair, check_finite_entries, float_type
+from ...inputs import check_finite_entries, float_type
 from ...likelihoods import observation_moments
 from ...likelihoods.labels import index_columns
 from ...linalg.blocks import map_rows
 from ..checks import (
-    CheckedPredictions,
     as_observations,
     check_kernel,
     check_mean_function,
     check_parts,
-    check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
     refuse_replicas,
@@ -38,6 +35,7 @@ from .conditionals import Observations, new_given_neighbours
 from .likelihood import LeaveOneOut
 from .nngp import NNGP
 from .observed import mean_values, residuals_of
+from .own_rows import OwnRows
 from .posterior import NeighboursPosterior
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
@@ -47,7 +45,7 @@ _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
 
 
-class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
+class NeighbourCVIGP(OwnRows):
     """A nearest-neighbour GP for any likelihood, by conjugate computation; it owns its data.
 
     As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
@@ -116,25 +114,6 @@ class NeighbourCVIGP(CheckedPredictions, InternalDataTrainingLossMixin):
         self._seed = seed
         self.gaussian = self._without_sites()
         """The `NNGP` of the sites as observations of f."""
-
-    @property
-    def num_dims(self) -> int:
-        """D of the data."""
-        return self.gaussian.num_dims
-
-    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
-        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
-        check_shapes_of_data(
-            X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
-        )
-        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
-        if x is not None and y is not None:
-            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
-        return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
-
-    as_tensors = checked
-    """Held-out data have values, so the checks are the same."""
 
     @property
     def sizes(self) -> dict[str, int | str]:

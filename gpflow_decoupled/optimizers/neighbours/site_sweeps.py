@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SiteSweeps", "SweepReport"]
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from ..steps import clip_curvature
 
 _BATCH, _BATCHES = 1000, 4
 """Most rows whose sites move at once, and least batches of a pass: each sees the last one moved."""
+_REGROWTH = 1.25
+"""Growth of a step size that was halved, after a pass that changed less than the last."""
 _SWEEPS = 30
 """Most passes over the rows."""
 
@@ -83,12 +86,14 @@ class SiteSweeps:
         *,
         rows: np.ndarray | None = None,
         tolerance: float = 1e-3,
+        deadline: float = float("inf"),
     ) -> SweepReport:
         """Pass over the rows until the means of q(f) hardly move.
 
         :param sweeps: most passes.
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
+        :param deadline: no second pass begins after this value of `time.perf_counter`.
         :return: the changes. Warns if a run of 30 passes or more has not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.
         """
@@ -99,15 +104,16 @@ class SiteSweeps:
         rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
         for _ in range(sweeps):
             changes.append(self._pass(rows, near, rng, rho))
-            if changes[-1] < tolerance:
+            if changes[-1] < tolerance or time.perf_counter() >= deadline:
                 break
-            if len(changes) > 1 and changes[-1] > changes[-2]:
-                rho *= 0.5
+            grew = len(changes) > 1 and changes[-1] > changes[-2]
+            rho = 0.5 * rho if grew else min(self.step_size, _REGROWTH * rho)
         converged = changes[-1] < tolerance
-        if not converged and sweeps >= _SWEEPS:
+        if not converged and len(changes) >= _SWEEPS:
             warn_user(
-                f"The sites have not converged in {sweeps} passes: the last one moved the means by"
-                f" {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or more sweeps."
+                f"The sites have not converged in {len(changes)} passes: the last one moved the"
+                f" means by {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or"
+                " more sweeps."
             )
         return SweepReport(changes, converged)
 

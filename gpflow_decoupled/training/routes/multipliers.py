@@ -14,9 +14,8 @@ from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Part, Plan
 from ..stages.multipliers import Multipliers
 from ..stages.stage import Stage
-from .lbfgs import BY_NAME as LBFGS
 from .route import ALL_ROWS, Route, rates_of, refuse_data
-from .sites import check_climb, climb_of
+from .sites import climb_of, with_climb
 
 
 class MultipliersRoute(Route):
@@ -47,11 +46,7 @@ class MultipliersRoute(Route):
 
         :raises UnknownOptionError: for L-BFGS in weight space, and with options of steps.
         """
-        named = dict(asked)
-        if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
-            check_climb(model, asked)
-            named |= {"optimizer": None, "on_all_rows": True}
-        return super().options(model, named)
+        return super().options(model, with_climb(model, asked))
 
     def plan(self, model: LCLGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "build another model")

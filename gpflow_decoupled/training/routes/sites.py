@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SitesRoute", "check_climb", "climb_of"]
+__all__ = ["SitesRoute", "with_climb", "climb_of"]
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,11 +50,7 @@ class SitesRoute(Route):
 
         :raises UnknownOptionError: for L-BFGS and sampled expectations, and with options of steps.
         """
-        named = dict(asked)
-        if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
-            check_climb(model, asked)
-            named |= {"optimizer": None, "on_all_rows": True}
-        return super().options(model, named)
+        return super().options(model, with_climb(model, asked))
 
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "model.update(data)")
@@ -85,11 +81,14 @@ def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
     )
 
 
-def check_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> None:
-    """Refuse L-BFGS where q has no optimum that can be computed, and options of steps.
+def with_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were asked for, with `optimizer="lbfgs"` as a climb on all rows.
 
-    :raises UnknownOptionError: with the options that have no use.
+    :raises UnknownOptionError: where q has no optimum that can be computed, and with options of
+        steps, which have no use.
     """
+    if not isinstance(asked.get("optimizer"), str) or asked["optimizer"] != LBFGS:
+        return dict(asked)
     if not (has_evidence(model) or has_best_sites(model)):
         raise UnknownOptionError(
             f"optimizer={LBFGS!r} climbs the bound at the best sites, whose expectations must be no"
@@ -101,6 +100,7 @@ def check_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> None:
             f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: the sites are the best"
             " ones, and it chooses its own steps. Leave them out."
         )
+    return {**asked, "optimizer": None, "on_all_rows": True}
 
 
 def climb_of(model: CVIGP | LCLGP, options: Options) -> Stage:

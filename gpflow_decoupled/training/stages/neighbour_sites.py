@@ -19,8 +19,10 @@ from .stage import Budget, Clock, Report, Stage, StepOutput
 
 NUM_ROUNDS = 5
 """After the start. On letter and cover types a sixth gained nothing beyond chance."""
-MOST_ROUNDS = NUM_ROUNDS + 1
-"""With the start."""
+MOST_ROUNDS = 2 * NUM_ROUNDS + 1
+"""With the start, where rounds still gain: hyperparameters may begin far off."""
+_GAIN = 0.01
+"""Nats per row that make a further round worth its time."""
 
 
 class NeighbourSites(Stage):
@@ -57,14 +59,16 @@ class NeighbourSites(Stage):
         """Run one round."""
         clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)
-        moves = bool(self.model.gaussian.trainable_variables)
+        moves = self.rounds.has_hyperparameters
         if number == 0 or not moves:
             outcome = self.rounds.start()
         else:
             outcome = self.rounds.run(number - 1, deadline, clock.show)
-        per_row = float(np.mean(self.rounds.scores.numpy()))
+        before, per_row = float(self.value), float(np.mean(self.rounds.scores.numpy()))
         self.value.assign(int(self.model.data[0].shape[0]) * per_row)
-        reason = DONE if number >= NUM_ROUNDS or not moves else ""
+        gains = float(self.value) - before > _GAIN * int(self.model.data[0].shape[0])
+        enough = number >= NUM_ROUNDS and not gains
+        reason = DONE if enough or number >= MOST_ROUNDS - 1 or not moves else ""
         if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
             reason = INTERRUPTED
         elif time.perf_counter() >= deadline:
@@ -78,6 +82,6 @@ class NeighbourSites(Stage):
         )
 
     def closing(self, clock: Clock) -> Report:
-        """Pass over the sites until they have converged."""
-        self.rounds.sweeps.run()
+        """Pass over the sites until they have converged, or time is up."""
+        self.rounds.sweeps.run(deadline=clock.deadline())
         return Report(StepOutput.sound(0.0))
