@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Bernoulli, Likelihood, Poisson
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
@@ -90,6 +91,12 @@ def test_cavities_and_log_partition_are_those_of_the_reference():
     for row in range(0, N, 7):
         expected = ref.cavity(K, sites, row, near[0, row].numpy())
         assert_allclose((cavity.mean[row, 0], cavity.variance[row, 0]), expected, rtol=1e-4)
+    scores = ours.leave_one_out(rows, num_neighbours=8)
+    for row in range(0, N, 7):
+        mean, variance = ref.cavity(K, sites, row, near[0, row].numpy())
+        probability = stats.norm.cdf(mean / np.sqrt(1.0 + variance))
+        expected = np.log(probability if LABELS[row, 0] else 1.0 - probability)
+        assert_allclose(scores.log_density[row], expected, rtol=5e-3)  # GPflow's link has a jitter
     given = [[k for k in these if k >= 0] for these in before[0].numpy()]
     terms = ours.log_partition(tf.constant(rows), before)
     assert_allclose(terms, ref.log_partition(K, sites, given), rtol=1e-4, atol=1e-5)
@@ -128,6 +135,7 @@ def test_update_adds_rows_whose_sites_say_nothing_until_they_are_found():
     assert ours.data[0].shape == (N + 6, 2)
     for kept, was in zip(ours.sites, old):
         assert_allclose(kept[:N], was, rtol=1e-12)
+    assert_allclose(ours.predict_f(XNEW)[0], before, atol=1e-6)
     SiteSweeps(ours, compile=False).run(3, rows=np.arange(N, N + 6))
     assert np.all(ours.predict_f(XNEW)[0] > before)
 
@@ -177,7 +185,12 @@ def test_a_step_size_that_was_halved_grows_again():
     likelihood = gpflow.likelihoods.SwitchedLikelihood(
         [gpflow.likelihoods.Gaussian(0.1), gpflow.likelihoods.StudentT(0.1)]
     )
-    Y = np.hstack([F, (np.arange(N) % 2)[:, None].astype(float)])
-    one = NeighbourCVIGP((X, Y), kernel(), likelihood, num_neighbours=10)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    Y = np.hstack([np.sin(2.0 * X[:, :1]) + X[:, 1:], (np.arange(60) % 2)[:, None].astype(float)])
+    one = NeighbourCVIGP((X, Y), gpflow.kernels.Matern52(), likelihood, num_neighbours=10)
     assert one.num_latent_gps == 1
     assert SiteSweeps(one).run(29).converged
+
+
+def test_a_short_step_is_not_called_converged():
+    assert not SiteSweeps(model(), step_size=1e-3, compile=False).run(2).converged

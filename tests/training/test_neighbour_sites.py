@@ -47,9 +47,9 @@ def test_a_round_that_predicts_worse_is_undone():
     rounds = SiteRounds(one, rows=50, evaluations=7, compile=False)
     rounds.start()
     rounds.scores.assign(rounds.scores + 1.0)  # nothing can be better
-    before = [variable.numpy() for variable in rounds.variables]
+    before = [variable.numpy() for variable in (*rounds.variables, *one.sites)]
     assert not rounds.run(0).kept and rounds.evaluations == 3
-    for variable, was in zip(rounds.variables, before):
+    for variable, was in zip((*rounds.variables, *one.sites), before):
         np.testing.assert_array_equal(variable.numpy(), was)
 
 
