@@ -258,7 +258,8 @@ class NeighbourCVIGP(OwnRows):
     def update(self, new_data: RegressionData) -> None:
         """Add observations with uninformative sites; old sites stay.
 
-        `SiteSweeps(model).run(rows=...)` on the new rows, or `fit`, finds the new sites. Compile
+        Before predictions find the new sites, by `SiteSweeps(model).run(rows=...)` on the new rows
+        or by `fit`: until then they take the places of neighbours that say something. Compile
         functions again.
 
         :param new_data: X [N*, D], Y [N*, P].
