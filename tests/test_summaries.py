@@ -273,13 +273,11 @@ def _neighbours() -> gd.models.NNGP:
     return gd.models.NNGP((X, np.sin(X)), gpflow.kernels.Matern52(), num_neighbours=2)
 
 
-def _sites() -> gd.models.NeighbourCVIGP:
+def _sites() -> gd.models.NNGP:
     X = np.linspace(0.0, 1.0, 10)[:, None]
     labels = (X > 0.5).astype(float)
     likelihood = gpflow.likelihoods.Bernoulli()
-    return gd.models.NeighbourCVIGP(
-        (X, labels), gpflow.kernels.Matern52(), likelihood, num_neighbours=2
-    )
+    return gd.models.NNGP((X, labels), gpflow.kernels.Matern52(), likelihood, num_neighbours=2)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

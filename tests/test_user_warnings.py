@@ -63,9 +63,7 @@ def too_few_nodes(_: Patch) -> None:
 
 def passes_used_up(_: Patch) -> None:
     labels = (DATA[1] > 0.0).astype(float)
-    model = models.NeighbourCVIGP(
-        (X, labels), kernel(), gpflow.likelihoods.Bernoulli(), num_neighbours=4
-    )
+    model = models.NNGP((X, labels), kernel(), gpflow.likelihoods.Bernoulli(), num_neighbours=4)
     optimizers.SiteSweeps(model, step_size=0.01, compile=False).run(30)
 
 
@@ -165,7 +163,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: models.CVIGP((X, 0.0 * X), kernel(), gpflow.likelihoods.Gaussian()),
         lambda _: models.LCLGP((X[:1], X[:1]), kernel(), gpflow.likelihoods.Gaussian()),
     ],
-    "models/neighbours/nngp.py": [
+    "models/neighbours/gaussian.py": [
         lambda _: models.NNGP(
             DATA, kernel(), gpflow.likelihoods.Gaussian(1.0000001e-6), num_neighbours=4
         ).leave_one_out()

@@ -16,7 +16,7 @@ from gpflow.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponent
 from tqdm.auto import tqdm
 
 from ..inputs import check_rate
-from ..models import NNGP
+from ..models.neighbours import GaussianNNGP
 from ..optimizers.neighbours import NeighbourRounds
 from ..training import NormalScores
 
@@ -122,7 +122,7 @@ def _short_run(
 ) -> NeighbourRounds:
     """A kernel trained on X [N, D] and Y [N, P], with its score."""
     columns = data[0].shape[1]
-    model = NNGP(
+    model = GaussianNNGP(
         data,
         kind(lengthscales=np.full(columns, np.sqrt(columns))),
         gpflow.likelihoods.Gaussian(0.1),
@@ -162,7 +162,7 @@ def _prediction_neighbours(rounds: NeighbourRounds) -> int:
     return MOST_PREDICTION_NEIGHBOURS if more - few > _TELLS_MORE else PREDICTION_NEIGHBOURS
 
 
-def _in_sight(model: NNGP) -> Kernel:
+def _in_sight(model: GaussianNNGP) -> Kernel:
     """Copy the kernel so that training can start from it."""
     # The lengthscale of an irrelevant column may be orders of magnitude beyond its range; at 50
     # ranges a gradient can still bring it back.

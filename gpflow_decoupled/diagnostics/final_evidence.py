@@ -13,8 +13,9 @@ from gpflow.models import GPModel
 from ..covariances.latents import split_latents
 from ..covariances.products import kernel_product
 from ..errors import NumericalError
-from ..models import NNGP, BasisGP, Evidence, FactorGraph, FullGP
+from ..models import BasisGP, Evidence, FactorGraph, FullGP
 from ..models.evidence.bounds import EXACT_ROWS
+from ..models.neighbours import GaussianNNGP
 from ..models.neighbours.evidence import has_evidence
 
 _SHARE = 0.1
@@ -46,7 +47,7 @@ def final_evidence(
     :return: None for other likelihoods, mixed outputs, data not in memory, too many rows for the
         time, and a covariance that cannot be factorised.
     """
-    if not isinstance(model, (BasisGP, FullGP, NNGP)) or not has_evidence(model):
+    if not isinstance(model, (BasisGP, FullGP, GaussianNNGP)) or not has_evidence(model):
         return None
     data = data if isinstance(model, BasisGP) else model.data
     if data is None or _seconds(model, data[0]) > max(_UNNOTICED, _SHARE * seconds):

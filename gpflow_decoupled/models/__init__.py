@@ -8,7 +8,7 @@
 | `CVIGP` | prior times a site per observation | `fit`; `ConjugateComputation` (q alone) |
 | `LCLGP` | the same, by multipliers | `fit`; `LinearlyConstrainedLagrangian` (q alone) |
 | `NNGP` | exact given the nearest neighbours (Gaussian noise) | `fit` |
-| `NeighbourCVIGP` | sites, given the nearest neighbours | `fit`; `SiteSweeps` (q alone) |
+| | other likelihoods: sites, given the nearest neighbours | `fit`; `SiteSweeps` (q alone) |
 | `AffineIndependentGP` | affine map of independent variables | `fit`; `AffineIndependentAscent` |
 | `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | linear models, by functions | as the result |
 | `GMRF` | prior with a sparse precision times a site per observation | `ConjugateComputation` |
@@ -40,15 +40,14 @@ from .linear.glm import CVIGLM, weights_posterior
 from .linear.lcl_glm import LCLGLM
 from .linear.weights_posterior import WeightsPosterior
 from .monte_carlo import MonteCarlo
-from .neighbours import NNGP, LeaveOneOut, NeighbourCVIGP
+from .neighbours import NNGP, LeaveOneOut
 from .sparse_conjugate import SparseCVIGP
 from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
     "Evidence", "Factor", "FactorGraph", "FullGP", "GMRF", "HDVGP", "LCLGLM", "LCLGP",
-    "LeaveOneOut", "MonteCarlo", "NNGP", "NeighbourCVIGP", "ODVGP", "SOLVEGP", "SampledFactor",
-    "SparseCVIGP",
+    "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
     "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
 

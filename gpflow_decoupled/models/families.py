@@ -15,7 +15,7 @@ from .dtc import DTC
 from .factor_graph import FactorGraph
 from .gmrf import GMRF
 from .lcl import LCLGP
-from .neighbours import NNGP, NeighbourCVIGP
+from .neighbours import GaussianNNGP, SiteNNGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
@@ -48,12 +48,12 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         ),
     ),
     (
-        (NNGP,),
+        (GaussianNNGP,),
         "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
     ((GMRF,), "optimizers.ConjugateComputation().run(model)"),
     (
-        (NeighbourCVIGP,),
+        (SiteNNGP,),
         "fit(model), or with the hyperparameters fixed optimizers.SiteSweeps(model).run()",
     ),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),

@@ -18,9 +18,9 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `run(model, data)` | the best q(f) for all data | `gamma="data"`: `ConjugateGradients`, |
 | | | `StochasticDualDescent` |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | sparse, Gaussian noise |
-| `run(number)` | a round on the hyperparameters | `NNGP`: `NeighbourRounds` |
-| | and sites | `NeighbourCVIGP`: `SiteRounds` |
-| `run()` | the sites, by passes over the rows | `NeighbourCVIGP`: `SiteSweeps` |
+| `run(number)` | a round on the hyperparameters | `NNGP`, Gaussian noise: `NeighbourRounds` |
+| | and sites | `NNGP`, other likelihoods: `SiteRounds` |
+| `run()` | the sites, by passes over the rows | `NNGP`, other likelihoods: `SiteSweeps` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` works inside `tf.function`, without a look at the bound; `run` and `sweep` shorten steps

@@ -25,7 +25,6 @@ def with_nan(array: np.ndarray, place: Any) -> np.ndarray:
 
 mixing = gk.LinearCoregionalization([gk.Matern12(), gk.Matern32()], W=np.ones((2, 2)))
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "other noise": ({"likelihood": gl.StudentT()}, "models.NeighbourCVIGP"),
     "mixing": ({"kernel": mixing}, "SeparateIndependent"),
     "NaN in X": ({"X": with_nan(X, (3, 1))}, r"X\[3, 1\] is nan"),
     "infinite Y": ({"Y": np.where(Y == Y[2, 1], np.inf, Y)}, r"Y\[2, 1\] is inf"),

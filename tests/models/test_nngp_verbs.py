@@ -66,7 +66,8 @@ def test_verbs():
         with pytest.raises(NotImplementedError):
             ours.predict_y(XNEW, **flags)
     assert (
-        repr(ours) == f"NNGP(Matern52, Gaussian, N={N}, num_neighbours=6, prediction_neighbours=6)"
+        repr(ours)
+        == f"GaussianNNGP(Matern52, Gaussian, N={N}, num_neighbours=6, prediction_neighbours=6)"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import NeighbourCVIGP
+from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers import SiteRounds, SiteSweeps
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
@@ -22,10 +22,10 @@ LOGITS = 8.0 * np.sin(7.0 * X[:, :1])  # of one column: the others are irrelevan
 Y = (RNG.uniform(size=LOGITS.shape) < 1.0 / (1.0 + np.exp(-LOGITS))).astype(float)
 
 
-def model() -> NeighbourCVIGP:
+def model() -> NNGP:
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
     likelihood = gd.likelihoods.BernoulliLogit()
-    return NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=15)
+    return NNGP((X, Y), kernel, likelihood, num_neighbours=15)
 
 
 def test_fit_learns_kernel_and_sites():
@@ -57,12 +57,12 @@ def test_parameters_of_the_likelihood_are_learned():
     """Kernel and mean move at fixed sites, which know the likelihood alone."""
     noisy = np.sin(7.0 * X[:, :1]) + 0.2 * np.random.default_rng(5).standard_t(4, (400, 1))
     likelihood = gpflow.likelihoods.StudentT(scale=3.0, df=4.0)
-    one = NeighbourCVIGP((X, noisy), gpflow.kernels.Matern52(), likelihood, num_neighbours=15)
+    one = NNGP((X, noisy), gpflow.kernels.Matern52(), likelihood, num_neighbours=15)
     result = gd.fit(one, progress=False)
     assert one.likelihood.scale.numpy() == pytest.approx(0.2, rel=0.1)
     assert result.history["leave_one_out"][-1] > result.history["leave_one_out"][0] + 1.0
     assert one.kernel.lengthscales.numpy() < 1.0  # a long climb ran off, and was shortened
-    fixed = NeighbourCVIGP(
+    fixed = NNGP(
         (X, noisy), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT(3.0), num_neighbours=15
     )
     gpflow.set_trainable(fixed.kernel, False)

@@ -29,7 +29,6 @@ from gpflow_decoupled.models import (
     SOLVEGP,
     AffineIndependentGLM,
     AffineIndependentGP,
-    NeighbourCVIGP,
 )  # fmt: skip
 from gpflow_decoupled.optimizers import AffineIndependentAscent, NeighbourRounds
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
@@ -81,9 +80,7 @@ BUILDERS: dict[type, Callable[[], Any]] = {
     MultipliersRoute: lambda: _counts_model(LCLGP),
     AffineIndependentRoute: lambda: AffineIndependentGP((X, LABELS), _kernel(), BernoulliLogit()),
     NeighboursRoute: lambda: NNGP((X, OUTLIERS), _kernel(), num_neighbours=3),
-    NeighbourSitesRoute: lambda: NeighbourCVIGP(
-        (X, LABELS), _kernel(), BernoulliLogit(), num_neighbours=3
-    ),
+    NeighbourSitesRoute: lambda: NNGP((X, LABELS), _kernel(), BernoulliLogit(), num_neighbours=3),
     MessagesRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
 }
 """A small model of each family, on which every option that the family takes makes a difference."""

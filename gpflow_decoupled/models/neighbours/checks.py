@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = [
     "arrays_of",
     "check_neighbours_kernel",
-    "check_neighbours_likelihood",
     "check_new",
     "check_noise",
     "check_rows",
@@ -15,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
 from ...covariances.indices import check_indices
@@ -23,16 +22,6 @@ from ...errors import DataError
 from ...inputs import as_pair, as_values, check_finite_entries, float_type
 from ..checks import check_shapes_of_data
 from .groups import noise_rows, noise_variances
-
-
-def check_neighbours_likelihood(likelihood: Likelihood) -> None:
-    """Refuse other noise than Gaussian; raises `DataError`."""
-    if not isinstance(likelihood, Gaussian):
-        raise DataError(
-            f"NNGP is for Gaussian noise and the likelihood is {type(likelihood).__name__}; use"
-            " models.NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=40), which has sites"
-            " for other likelihoods."
-        )
 
 
 def check_neighbours_kernel(kernel: Kernel) -> None:

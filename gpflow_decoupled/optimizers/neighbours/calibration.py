@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.kernels import Kernel, Linear, Polynomial, Product, Static, Stationary, Sum
 from gpflow.likelihoods import Gaussian
 
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 from .judgement import Judged
 
 
@@ -30,7 +30,7 @@ class Calibration(NamedTuple):
     """True if the variances were changed."""
 
 
-def calibrate(model: NNGP, judged: Judged) -> Calibration:
+def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
     Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its standard
@@ -79,7 +79,7 @@ def shrunk(spread: float, error: float) -> float:
     return float(np.exp((1.0 - (error / log_spread) ** 2) * log_spread))
 
 
-def scales_of(model: NNGP) -> list[gpflow.Parameter] | None:
+def scales_of(model: GaussianNNGP) -> list[gpflow.Parameter] | None:
     """The trainable variances of kernel and noise; None unless they scale both."""
     noise = model.likelihood.variance
     if not isinstance(noise, gpflow.Parameter) or int(tf.size(noise)) != 1:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 
 CERTAIN = 2.0
 """Standard errors that count as evidence."""
@@ -53,9 +53,9 @@ class Judged(NamedTuple):
 
 
 def judge(
-    model: NNGP, rows: np.ndarray, calibrated: bool, num_neighbours: int | None = None
+    model: GaussianNNGP, rows: np.ndarray, calibrated: bool, num_neighbours: int | None = None
 ) -> Judged:
-    """Predict rows from all others; cost as `NNGP.leave_one_out`.
+    """Predict rows from all others; cost as `GaussianNNGP.leave_one_out`.
 
     :param model: at its present hyperparameters.
     :param rows: row numbers [B].

@@ -24,7 +24,8 @@ from gpflow.kernels import Kernel, Stationary
 
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
-from ...models import NNGP
+from ...models.families import require_model
+from ...models.neighbours import GaussianNNGP
 from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
@@ -101,12 +102,13 @@ class NeighbourRounds:
 
     def __init__(
         self,
-        model: NNGP,
+        model: GaussianNNGP,
         rows: int = ROWS,
         evaluations: int = EVALUATIONS,
         seed: int = 0,
         compile: bool = True,
     ) -> None:
+        require_model("NeighbourRounds", model, GaussianNNGP)
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
@@ -228,7 +230,7 @@ class NeighbourRounds:
         return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
     def judge(self) -> Judged:
-        """Predict the judging rows from the others; cost as `NNGP.leave_one_out`."""
+        """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`."""
         neighbours = min(JUDGING_NEIGHBOURS, self.model.prediction_neighbours)
         return judge(self.model, self.judges, self._calibrates, neighbours)
 

@@ -7,7 +7,7 @@ __all__ = ["RowDensities"]
 import numpy as np
 import tensorflow as tf
 
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 from ..log_coordinates import LogCoordinates
 from ..log_objective import LogObjective, with_gradients
 
@@ -26,7 +26,9 @@ class RowDensities:
     # The gradient of a block of rows is taken before the next block begins. So memory is that of a
     # block, and its matrices are still in the cache when the gradient needs them.
 
-    def __init__(self, model: NNGP, coordinates: LogCoordinates, compile: bool = True) -> None:
+    def __init__(
+        self, model: GaussianNNGP, coordinates: LogCoordinates, compile: bool = True
+    ) -> None:
         self.model, self.coordinates, self.compile = model, coordinates, compile
         self._near = with_gradients(self._weighted, coordinates, compile=compile)
         self._prior = with_gradients(model.log_prior_density, coordinates)

@@ -1,4 +1,4 @@
-"""Sites and hyperparameters of a `NeighbourCVIGP` in turn, each from its nearest neighbours."""
+"""Sites and hyperparameters of a `SiteNNGP` in turn, each from its nearest neighbours."""
 
 # At fixed sites the log partition function (N10) is a sum over rows, so that a few thousand random
 # ones teach the hyperparameters, whatever N is; at fixed hyperparameters two passes bring the sites
@@ -17,7 +17,8 @@ import tensorflow as tf
 from ...errors import NumericalError
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
-from ...models import NeighbourCVIGP
+from ...models.families import require_model
+from ...models.neighbours import SiteNNGP
 from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
@@ -78,12 +79,13 @@ class SiteRounds:
 
     def __init__(
         self,
-        model: NeighbourCVIGP,
+        model: SiteNNGP,
         rows: int = ROWS,
         evaluations: int = EVALUATIONS,
         seed: int = 0,
         compile: bool = True,
     ) -> None:
+        require_model("SiteRounds", model, SiteNNGP)
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed

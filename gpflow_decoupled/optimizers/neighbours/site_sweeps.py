@@ -1,4 +1,4 @@
-"""Conjugate computation by neighbours: the sites of a `NeighbourCVIGP`, in batches of rows."""
+"""Conjugate computation by neighbours: the sites of a `SiteNNGP`, in batches of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import tensorflow as tf
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError
 from ...inputs import check_whole
-from ...models import NeighbourCVIGP
+from ...models.families import require_model
+from ...models.neighbours import SiteNNGP
 from ...user_warnings import warn_user
 from ..steps import clip_curvature
 
@@ -60,13 +61,14 @@ class SiteSweeps:
 
     def __init__(
         self,
-        model: NeighbourCVIGP,
+        model: SiteNNGP,
         step_size: float = 1.0,
         *,
         batch_size: int | None = None,
         seed: int = 0,
         compile: bool = True,
     ) -> None:
+        require_model("SiteSweeps", model, SiteNNGP)
         if batch_size is None:
             batch_size = min(_BATCH, -(-int(model.data[0].shape[0]) // _BATCHES))
         check_whole(1, batch_size=batch_size)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...models import NeighbourCVIGP
+from ...models.neighbours import SiteNNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, Options
 from ..plan import Part, Plan
@@ -17,10 +17,10 @@ from .route import ALL_ROWS, Route, rates_of, refuse_data
 
 
 class NeighbourSitesRoute(Route):
-    """`NeighbourCVIGP`."""
+    """`SiteNNGP`."""
 
     name = "neighbour_sites"
-    models = ("NeighbourCVIGP",)
+    models = ("SiteNNGP",)
     takes = EVERY | {"evaluation", "checkpoint", "seed"}
     only = ALL_ROWS
     reasons = {
@@ -31,11 +31,11 @@ class NeighbourSitesRoute(Route):
         "initialize": "The first turn passes over the sites, in any case.",
     }
 
-    def options(self, model: NeighbourCVIGP, asked: Mapping[str, Any]) -> Options:
+    def options(self, model: SiteNNGP, asked: Mapping[str, Any]) -> Options:
         options = super().options(model, asked)
         return replace(options, steps=options.steps and min(options.steps, MOST_ROUNDS))
 
-    def plan(self, model: NeighbourCVIGP, data: Data, options: Options) -> Plan:
+    def plan(self, model: SiteNNGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "model.update(data)")
         stage = NeighbourSites(model, options.seed, bool(options.compile))
         batches = ArrayBatches(*model.data, None, options.seed)

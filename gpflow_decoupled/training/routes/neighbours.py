@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import DataError, UnknownOptionError
 from ...inputs import check_whole
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, ROWS, Options
 from ..plan import Bound, Part, Plan
@@ -26,10 +26,10 @@ OF_STEPS = frozenset({"optimizer", "learning_rate", "batch_size", "anneal"})
 
 
 class NeighboursRoute(Route):
-    """`NNGP`."""
+    """`GaussianNNGP`."""
 
     name = "neighbours"
-    models = ("NNGP",)
+    models = ("GaussianNNGP",)
     takes = EVERY | {ROWS[name].name for name in OF_STEPS} | {"evaluation", "checkpoint", "seed"}
     reasons = {
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
@@ -37,7 +37,7 @@ class NeighboursRoute(Route):
     }
     defaults = {"batch_size": BATCH_SIZE}
 
-    def options(self, model: NNGP, asked: Mapping[str, Any]) -> Options:
+    def options(self, model: GaussianNNGP, asked: Mapping[str, Any]) -> Options:
         """Return the options; an option of steps asks for minibatches, else there are a few climbs.
 
         :raises UnknownOptionError: for L-BFGS by its name.
@@ -54,7 +54,7 @@ class NeighboursRoute(Route):
         steps = options.steps and min(options.steps, MOST_CLIMBS)
         return replace(options, steps=steps, on_all_rows=True)
 
-    def plan(self, model: NNGP, data: Data, options: Options) -> Plan:
+    def plan(self, model: GaussianNNGP, data: Data, options: Options) -> Plan:
         """Return climbs, of which each is a step, or minibatches."""
         refuse_data(model, data, "model.update(data)")
         if not model.trainable_variables:

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from ...models import NeighbourCVIGP
+from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import SiteRounds
@@ -34,7 +34,7 @@ class NeighbourSites(Stage):
     :param model: whose sites and trainable Parameters move.
     """
 
-    def __init__(self, model: NeighbourCVIGP, seed: int, compile: bool = True) -> None:
+    def __init__(self, model: SiteNNGP, seed: int, compile: bool = True) -> None:
         self.model = model
         self.rounds = SiteRounds(model, seed=seed, compile=compile)
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)

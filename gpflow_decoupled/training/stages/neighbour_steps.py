@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...compilation import Compiled
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 from ...optimizers.neighbours import NeighbourRounds
 from ..batches import Trackable
 from ..keras import KerasAscent, Optimizer
@@ -39,7 +39,12 @@ class NeighbourSteps(Stage):
     """
 
     def __init__(
-        self, model: NNGP, optimizer: Optimizer, batch_size: int, seed: int, compile: bool = True
+        self,
+        model: GaussianNNGP,
+        optimizer: Optimizer,
+        batch_size: int,
+        seed: int,
+        compile: bool = True,
     ) -> None:
         self.model, self.seed = model, seed
         self.rounds = NeighbourRounds(model, seed=seed, compile=compile)

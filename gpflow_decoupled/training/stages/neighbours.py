@@ -9,7 +9,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from ...models import NNGP
+from ...models.neighbours import GaussianNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds, RoundOutcome
@@ -38,7 +38,7 @@ class NeighbourClimbs(Stage):
     :param compile: False evaluates eagerly.
     """
 
-    def __init__(self, model: NNGP, seed: int, compile: bool = True) -> None:
+    def __init__(self, model: GaussianNNGP, seed: int, compile: bool = True) -> None:
         self.model = model
         self.rounds = NeighbourRounds(model, seed=seed, compile=compile)
         self.spread = tf.Variable(1.0, trainable=False, dtype=tf.float64)

@@ -1,41 +1,30 @@
-"""A nearest-neighbour GP for any likelihood, by sites."""
+"""Any likelihood: sites, which move and predict by their nearest neighbours."""
 
 from __future__ import annotations
 
-__all__ = ["NeighbourCVIGP"]
+__all__ = ["SiteNNGP"]
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import InputData, MeanAndVariance, RegressionData
-from gpflow.functions import MeanFunction
+from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import ModelError
-from ...inputs import check_finite_entries, float_type
+from ...inputs import check_finite_entries
 from ...likelihoods import observation_moments
-from ...likelihoods.labels import index_columns
 from ...linalg.blocks import map_rows
-from ..checks import (
-    as_observations,
-    check_kernel,
-    check_mean_function,
-    check_parts,
-    check_values,
-    infer_num_latent_gps,
-    refuse_replicas,
-    warn_of_values,
-)
+from ..checks import as_observations, check_values
 from ..expectations import Moments
-from .checks import arrays_of, check_new, check_rows
+from .base import NNGP
+from .checks import arrays_of, check_rows
 from .conditionals import Observations, new_given_neighbours
+from .gaussian import GaussianNNGP
 from .likelihood import LeaveOneOut
-from .nngp import NNGP
 from .observed import mean_values, residuals_of
-from .own_rows import OwnRows
 from .posterior import NeighboursPosterior
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
@@ -45,12 +34,13 @@ _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
 
 
-class NeighbourCVIGP(OwnRows):
-    """A nearest-neighbour GP for any likelihood, by conjugate computation; it owns its data.
+class SiteNNGP(NNGP):
+    """An `NNGP` for any likelihood, by conjugate computation.
 
     As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
     f^2 / 2). A site is an observation nu_i / lambda_i of f with Gaussian noise of variance 1 /
-    lambda_i, so given the sites this is an `NNGP` (`gaussian`), and every conditional is local:
+    lambda_i, so given the sites this is a `GaussianNNGP` (`gaussian`), and every conditional is
+    local:
 
         cavity of i:  m_c, v_c = moments of f_i given its nearest other sites               (N9)
         q(f_i):       v = 1 / (1 / v_c + lambda_i),   mean = v (m_c / v_c + nu_i)
@@ -59,26 +49,17 @@ class NeighbourCVIGP(OwnRows):
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
     bound.
 
-    :param data: X [N, D], Y [N, P].
-    :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
-    :param likelihood: any with closed form, quadrature, or draws of its expectations.
-    :param num_neighbours: m of the sites and of the likelihood.
-    :param prediction_neighbours: m of predictions; by default the same.
-    :param mean_function: m_0(x) [N, L]; zero if not given.
-    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
-    :param seed: of the random order of the rows.
-    :raises DataError: for unusable data, and kernels that mix latent functions.
-
-    `fit` trains sites and hyperparameters, `optimizers.neighbours.SiteSweeps` the sites alone.
-    Cost: N L (m^3 / 3 + m^2 D) for all sites once, m^3 / 3 + m^2 D for a prediction and latent.
-    Example::
+    Parameters as in `NNGP`, for likelihoods of Y [N, P] with closed form, quadrature, or draws of
+    their expectations. `fit` trains sites and hyperparameters, `optimizers.SiteSweeps` the sites
+    alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once. Example::
 
         likelihood = gpflow.likelihoods.Bernoulli()
-        model = NeighbourCVIGP((X, Y), kernel, likelihood, num_neighbours=40)
+        model = NNGP((X, Y), kernel, likelihood, num_neighbours=40)
         gpflow_decoupled.fit(model)
         probability, _ = model.predict_y(Xnew)
     """
 
+    of_gaussian_noise: ClassVar[bool] = False
     route: ClassVar[str] = "neighbour_sites"
     """Of `fit`."""
 
@@ -88,37 +69,19 @@ class NeighbourCVIGP(OwnRows):
         kernel: Kernel,
         likelihood: Likelihood,
         *,
-        num_neighbours: int,
-        prediction_neighbours: int | None = None,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         seed: int = 0,
+        **options: Any,
     ) -> None:
-        refuse_replicas(type(self).__name__)
-        check_parts(kernel, likelihood)
-        X, Y = arrays_of(data, float_type(kernel))
-        latents = num_latent_gps
-        if latents is None and likelihood.latent_dim is None and Y.ndim == 2:
-            if not isinstance(kernel, MultioutputKernel):
-                latents = Y.shape[1] - index_columns(likelihood)
-        latents = infer_num_latent_gps(kernel, likelihood, latents)
-        super().__init__(kernel, likelihood, mean_function, latents)
-        check_new(self, X, Y, None)
-        check_finite_entries(np.asarray(Y, float), "Y")
-        check_kernel(kernel, X.shape[1])
-        check_mean_function(mean_function, X.shape[1], latents)
-        check_values(X, Y, likelihood, kernel, self.mean_function)
-        warn_of_values(X, Y, likelihood)
-        self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
-        self._num_neighbours, self._prediction_neighbours = num_neighbours, prediction_neighbours
+        super().__init__(data, kernel, likelihood, seed=seed, **options)
         self._seed = seed
         self.gaussian = self._without_sites()
-        """The `NNGP` of the sites as observations of f."""
+        """The `GaussianNNGP` of the sites as observations of f."""
 
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """N and the numbers of neighbours."""
-        return self.gaussian.sizes
+    def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+        """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`."""
+        super().check_rows(X, Y, dims)
+        check_finite_entries(np.asarray(Y, float), "Y")
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
 
     @property
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -141,10 +104,8 @@ class NeighbourCVIGP(OwnRows):
         self.gaussian.likelihood.variance.scatter_nd_update(places, 1.0 / precision)
 
     def neighbours_of(self, rows: np.ndarray) -> tf.Tensor:
-        """The nearest other rows of some rows, at the present kernel: see `NNGP.neighbours_of`."""
-        return self.gaussian.neighbours_of(
-            rows, before=False, num_neighbours=self.gaussian.num_neighbours
-        )
+        """Find the nearest other rows of some rows: see `GaussianNNGP.neighbours_of`."""
+        return self.gaussian.neighbours_of(rows, before=False, num_neighbours=self.num_neighbours)
 
     def cavities(self, rows: tf.Tensor, neighbours: tf.Tensor) -> Moments:
         """Moments of f at rows of the data given the sites of their neighbours, (N9).
@@ -235,7 +196,8 @@ class NeighbourCVIGP(OwnRows):
         """
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
-        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
+        count = num_neighbours or self.prediction_neighbours
+        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
         cavity = self.cavities(tf.constant(rows, tf.int32), near)
         X, Y = (tf.gather(part, rows) for part in self.data)
         f_mean, f_variance, _ = cavity
@@ -243,17 +205,18 @@ class NeighbourCVIGP(OwnRows):
         density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
         return LeaveOneOut(mean.numpy(), variance.numpy(), density.numpy())
 
-    def predict_f(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D]: see `NNGP.predict_f`."""
-        return self.gaussian.predict_f(self.inputs(Xnew), full_cov, full_output_cov)
-
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> NeighboursPosterior:
-        """A posterior of f for many predictions: see `NNGP.posterior`."""
-        return self.gaussian.posterior(precompute_cache)
+        """A posterior of f for many predictions: see `NNGP`."""
+        return NeighboursPosterior(
+            self.kernel,
+            self.gaussian.likelihood,
+            self.gaussian.data,
+            self.prediction_neighbours,
+            self.mean_function,
+            precompute_cache=precompute_cache,
+        )
 
     def update(self, new_data: RegressionData) -> None:
         """Add observations with uninformative sites; old sites stay.
@@ -266,8 +229,7 @@ class NeighbourCVIGP(OwnRows):
         :raises DataError: for unusable data, with nothing changed.
         """
         X, Y = arrays_of(new_data, self.float_type)
-        check_new(self, X, Y, self.num_dims)
-        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
+        self.check_rows(X, Y, self.num_dims)
         new = tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
         old = self.sites
         rows = tf.range(tf.shape(self.data[0])[0])
@@ -275,16 +237,16 @@ class NeighbourCVIGP(OwnRows):
         self.gaussian = self._without_sites()
         self.assign_sites(rows, *old)
 
-    def _without_sites(self) -> NNGP:
+    def _without_sites(self) -> GaussianNNGP:
         """A Gaussian model of f at the data without information."""
         X = self.data[0]
         # replaced at once, but constant ones would be warned of
         values = tf.cast(tf.range(tf.shape(X)[0])[:, None] % 2, X.dtype)
-        model = NNGP(
+        model = GaussianNNGP(
             (X, tf.repeat(values, self.num_latent_gps, axis=1)),
             self.kernel,
-            num_neighbours=self._num_neighbours,
-            prediction_neighbours=self._prediction_neighbours,
+            num_neighbours=self.num_neighbours,
+            prediction_neighbours=self.prediction_neighbours,
             mean_function=self.mean_function,
             seed=self._seed,
         )
@@ -306,7 +268,7 @@ class NeighbourCVIGP(OwnRows):
             touched = np.any(self.gaussian.data[1].numpy())
         if not touched:
             raise ModelError(
-                "training_loss of this NeighbourCVIGP is of the prior: no gradient moves its sites,"
+                "training_loss of this NNGP is of the prior: no gradient moves its sites,"
                 " and GPflow's optimizers would fit the kernel to no data. Call"
                 " gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.SiteSweeps(model)"
                 ".run() first, after which training_loss is that of the hyperparameters at these"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from pathlib import Path
 
 import gpflow
@@ -17,8 +18,9 @@ from scipy import stats
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import CategoricalLogit
-from gpflow_decoupled.models import CVIGP, NNGP, NeighbourCVIGP
-from gpflow_decoupled.optimizers import ConjugateComputation, SiteSweeps
+from gpflow_decoupled.models import CVIGP, NNGP
+from gpflow_decoupled.models.neighbours import GaussianNNGP, SiteNNGP
+from gpflow_decoupled.optimizers import ConjugateComputation, NeighbourRounds, SiteSweeps
 from tests.reference import neighbours as ref
 
 RNG = np.random.default_rng(3)
@@ -38,21 +40,19 @@ def kernel() -> gpflow.kernels.Kernel:
     return gpflow.kernels.Matern52(variance=1.4, lengthscales=[1.0, 1.5])
 
 
-def model(
-    likelihood: Likelihood | None = None, Y: np.ndarray = LABELS, m: int = 8
-) -> NeighbourCVIGP:
+def model(likelihood: Likelihood | None = None, Y: np.ndarray = LABELS, m: int = 8) -> NNGP:
     likelihood = Bernoulli() if likelihood is None else likelihood
-    return NeighbourCVIGP((X, Y), kernel(), likelihood, num_neighbours=m)
+    return NNGP((X, Y), kernel(), likelihood, num_neighbours=m)
 
 
 @functools.cache
-def _solved() -> NeighbourCVIGP:
+def _solved() -> NNGP:
     one = model()
     SiteSweeps(one, batch_size=13, compile=False).run(5)
     return one
 
 
-def solved() -> NeighbourCVIGP:
+def solved() -> NNGP:
     """A model whose sites are near their optimum, which the test may change."""
     return copy.deepcopy(_solved())
 
@@ -63,7 +63,7 @@ def test_with_all_rows_it_is_the_dense_model(name):
     trend = gpflow.functions.Constant(np.full(1, 0.2))
     dense = CVIGP((X, Y), kernel(), make(), mean_function=trend)
     ConjugateComputation().run(dense)
-    ours = NeighbourCVIGP(
+    ours = NNGP(
         (X, Y),
         kernel(),
         make(),
@@ -126,7 +126,7 @@ def test_verbs(tmp_path: Path):
         assert_allclose(other.predict_y(XNEW)[0], probability, rtol=1e-12)
     scores = ours.leave_one_out([0, 5, 7])
     assert scores.log_density.shape == (3,) and np.all(scores.log_density < 0.0)
-    assert repr(ours).startswith("NeighbourCVIGP(Matern52, Bernoulli, N=40, num_neighbours=8")
+    assert repr(ours).startswith("SiteNNGP(Matern52, Bernoulli, N=40, num_neighbours=8")
 
 
 def test_update_adds_rows_whose_sites_say_nothing_until_they_are_found():
@@ -141,9 +141,7 @@ def test_update_adds_rows_whose_sites_say_nothing_until_they_are_found():
 
 
 def test_new_sites_say_nothing_where_all_rows_are_neighbours():
-    ours = NeighbourCVIGP(
-        (X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100
-    )
+    ours = NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100)
     SiteSweeps(ours, compile=False).run(3)
     before = ours.predict_f(XNEW)
     ours.update((XNEW, np.ones((6, 1))))
@@ -157,7 +155,7 @@ def test_new_sites_say_nothing_where_all_rows_are_neighbours():
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         data = X.astype(np.float32), LABELS.astype(np.float32)
-        ours = NeighbourCVIGP(data, kernel(), Bernoulli(), num_neighbours=8)
+        ours = NNGP(data, kernel(), Bernoulli(), num_neighbours=8)
         SiteSweeps(ours, compile=False).run(5)
         probability, _ = ours.predict_y(XNEW.astype(np.float32))
     assert_allclose(probability, solved().predict_y(XNEW)[0], atol=2e-3)
@@ -170,9 +168,7 @@ def test_bad_input():
         model(m=0)
     with pytest.raises(DataError, match="mixes latent functions"):
         mixed = gpflow.kernels.LinearCoregionalization([kernel()], W=np.ones((1, 1)))
-        NeighbourCVIGP((X, LABELS), mixed, Bernoulli(), num_neighbours=3)
-    with pytest.raises(DataError, match="NeighbourCVIGP"):
-        NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=3)
+        NNGP((X, LABELS), mixed, Bernoulli(), num_neighbours=3)
     with pytest.raises(ModelError, match="SiteSweeps"):
         model().training_loss()
     ours = solved()
@@ -201,10 +197,34 @@ def test_a_step_size_that_was_halved_grows_again():
     )
     X = np.random.default_rng(0).normal(size=(60, 2))
     Y = np.hstack([np.sin(2.0 * X[:, :1]) + X[:, 1:], (np.arange(60) % 2)[:, None].astype(float)])
-    one = NeighbourCVIGP((X, Y), gpflow.kernels.Matern52(), likelihood, num_neighbours=10)
+    one = NNGP((X, Y), gpflow.kernels.Matern52(), likelihood, num_neighbours=10)
     assert one.num_latent_gps == 1
     assert SiteSweeps(one).run(29).converged
 
 
 def test_a_short_step_is_not_called_converged():
     assert not SiteSweeps(model(), step_size=1e-5, compile=False).run(2).converged
+
+
+def test_the_likelihood_chooses_the_class():
+    data, options = (X, LABELS), {"num_neighbours": 3}
+    for likelihood, kind in (
+        ((), GaussianNNGP),
+        ((gpflow.likelihoods.Gaussian(0.1),), GaussianNNGP),
+        ((Bernoulli(),), SiteNNGP),
+    ):
+        ours = NNGP(data, kernel(), *likelihood, **options)
+        assert type(ours) is kind and isinstance(ours, NNGP)
+        assert type(copy.deepcopy(ours)) is kind
+    assert type(NNGP(data, kernel(), likelihood=Bernoulli(), **options)) is SiteNNGP
+    assert type(SiteNNGP(data, kernel(), gpflow.likelihoods.Gaussian(), **options)) is SiteNNGP
+    assert "num_neighbours" in inspect.signature(NNGP).parameters
+    with pytest.raises(DataError, match="num_latent_gps"):
+        NNGP(data, kernel(), num_latent_gps=2, **options)
+
+
+def test_sites_and_rounds_refuse_the_other_class():
+    with pytest.raises(ModelError, match=r"SiteSweeps takes .* SiteNNGP, and got GaussianNNGP"):
+        SiteSweeps(NNGP((X, LABELS), kernel(), num_neighbours=3))
+    with pytest.raises(ModelError, match=r"NeighbourRounds takes .* GaussianNNGP"):
+        NeighbourRounds(model())

@@ -1,39 +1,23 @@
-"""A GP whose likelihood and predictions condition on nearest neighbours."""
+"""Gaussian noise: likelihood and predictions condition on nearest neighbours."""
 
 from __future__ import annotations
 
-__all__ = ["NNGP"]
+__all__ = ["GaussianNNGP"]
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
-from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel, MultioutputKernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import DataError
-from ...inputs import check_whole, float_type
 from ...linalg.neighbours import log_densities
 from ...user_warnings import warn_user
-from ..checks import (
-    check_kernel,
-    check_mean_function,
-    check_parts,
-    infer_num_latent_gps,
-    refuse_replicas,
-    warn_of_values,
-)
-from .checks import (
-    arrays_of,
-    check_neighbours_kernel,
-    check_neighbours_likelihood,
-    check_new,
-    check_noise,
-    check_rows,
-)
+from .base import NNGP
+from .checks import arrays_of, check_noise, check_rows
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
@@ -45,12 +29,11 @@ from .groups import (
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .ordering import appended_order, find_neighbours, random_order
-from .own_rows import OwnRows
 from .posterior import NeighboursPosterior
 
 
-class NNGP(OwnRows, EvidenceOfOwnData):
-    """A nearest-neighbour GP for Gaussian noise (Vecchia 1988), which owns its data.
+class GaussianNNGP(EvidenceOfOwnData, NNGP):
+    """An `NNGP` for Gaussian noise: exact given the neighbours.
 
     The joint density of the observations is a product of conditionals in some order; each
     observation is given only its m nearest earlier ones, (N2):
@@ -62,21 +45,14 @@ class NNGP(OwnRows, EvidenceOfOwnData):
     condition f on the nearest of all observations, (N7); their variance is never below the exact
     GP's at the same hyperparameters.
 
-    :param data: X [N, D], Y [N, P]; NaN in Y marks missing entries.
-    :param kernel: a kernel for all outputs, or `SeparateIndependent` with one for each.
-    :param likelihood: `gpflow.likelihoods.Gaussian`, the default. Its variance or scale may be a
-        function of the inputs, or an array [N, 1] of known variances.
-    :param num_neighbours: m of the likelihood; all earlier rows where there are fewer.
-    :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-    :param mean_function: m_0(x) [N, P], trained too; zero if not given.
-    :param seed: of the random order of the rows.
-    :raises DataError: for unusable data, other likelihoods, and kernels that mix latent functions.
+    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. The variance or scale of
+    `gpflow.likelihoods.Gaussian` may be a function of the inputs, or an array [N, 1] of known
+    variances.
 
     Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
     `noise_at_floor` says where that matters.
 
-    Nearest is by distance in inputs divided by lengthscales for stationary kernels, else by prior
-    correlation. `training_loss` keeps the neighbours of its first call until `refresh_neighbours`.
+    `training_loss` keeps the neighbours of its first call until `refresh_neighbours`.
     Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 + m^2 D for a prediction, and the search:
     N D a row, or some m log N by a tree in up to eight columns. Example::
 
@@ -88,6 +64,7 @@ class NNGP(OwnRows, EvidenceOfOwnData):
         mean, variance = model.predict_y(Xnew)
     """
 
+    of_gaussian_noise: ClassVar[bool] = True
     route: ClassVar[str] = "neighbours"
     """Of `fit`."""
     jitter_is_noise: ClassVar[bool] = True
@@ -97,51 +74,20 @@ class NNGP(OwnRows, EvidenceOfOwnData):
         self,
         data: RegressionData,
         kernel: Kernel,
-        likelihood: Likelihood | None = None,
+        likelihood: Gaussian | None = None,
         *,
-        num_neighbours: int,
-        prediction_neighbours: int | None = None,
-        mean_function: MeanFunction | None = None,
         seed: int = 0,
+        **options: Any,
     ) -> None:
-        refuse_replicas(type(self).__name__)
-        likelihood = Gaussian() if likelihood is None else likelihood
-        check_parts(kernel, likelihood)
-        check_neighbours_likelihood(likelihood)
-        check_neighbours_kernel(kernel)
-        check_whole(1, num_neighbours=num_neighbours)
-        check_whole(0, seed=seed)
-        if prediction_neighbours is None:
-            prediction_neighbours = num_neighbours
-        check_whole(1, prediction_neighbours=prediction_neighbours)
-        X, Y = arrays_of(data, float_type(kernel))
-        outputs = Y.shape[1] if Y.ndim == 2 and not isinstance(kernel, MultioutputKernel) else None
-        super().__init__(
-            kernel, likelihood, mean_function, infer_num_latent_gps(kernel, likelihood, outputs)
-        )
-        check_new(self, X, Y, None)
-        check_kernel(kernel, X.shape[1])
-        check_mean_function(mean_function, X.shape[1], self.num_latent_gps)
-        warn_of_values(X, Y, likelihood)
-        self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
-        self.data = tf.convert_to_tensor(X), tf.cast(Y, self.float_type)
-        check_noise(likelihood, *self.data)
-        self._order = tf.Variable(random_order(len(X), seed), trainable=False)
+        super().__init__(data, kernel, likelihood, seed=seed, **options)
+        check_noise(self.likelihood, *self.data)
+        self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
         self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
 
     @property
     def order(self) -> np.ndarray:
         """The random order, row numbers [N]."""
         return self._order.numpy()
-
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """N and the numbers of neighbours."""
-        return {
-            "N": int(self.data[0].shape[0]),
-            "num_neighbours": self.num_neighbours,
-            "prediction_neighbours": self.prediction_neighbours,
-        }
 
     @property
     def groups(self) -> list[Group]:
@@ -263,17 +209,6 @@ class NNGP(OwnRows, EvidenceOfOwnData):
         """
         return noise_at_floor(self.groups, self.likelihood, self.data[0])
 
-    def predict_f(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] in GPflow's shapes.
-
-        With `full_cov` all inputs share the union of their neighbours; otherwise a prediction does
-        not depend on the other inputs of the call.
-        """
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
-
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -331,7 +266,7 @@ class NNGP(OwnRows, EvidenceOfOwnData):
             mean, variance = model.predict_y(Xnew)
         """
         X, Y = arrays_of(new_data, self.float_type)
-        check_new(self, X, Y, self.num_dims)
+        self.check_rows(X, Y, self.num_dims)
         if noise_rows(self.likelihood) is not None:
             raise DataError(
                 "The likelihood has a noise variance for each row of the data, and none for the new"

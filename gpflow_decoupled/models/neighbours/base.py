@@ -1,0 +1,190 @@
+"""The nearest-neighbour GP that users name, and the members that all kinds of it share."""
+
+from __future__ import annotations
+
+__all__ = ["NNGP"]
+
+import abc
+import functools
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.models import InternalDataTrainingLossMixin
+from gpflow.posteriors import PrecomputeCacheType
+
+from ...inputs import as_array, as_pair, check_whole, float_type
+from ...likelihoods.labels import index_columns
+from ..checks import (
+    CheckedPredictions,
+    as_observations,
+    check_kernel,
+    check_mean_function,
+    check_parts,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    refuse_replicas,
+    warn_of_values,
+)
+from .checks import arrays_of, check_neighbours_kernel, check_new
+from .likelihood import LeaveOneOut
+from .posterior import NeighboursPosterior
+
+
+class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
+    """A nearest-neighbour GP (Vecchia 1988) for any likelihood, which owns its data.
+
+    Every observation is conditioned on its nearest neighbours, and so is every prediction. The
+    likelihood says which of two classes a call makes, as the system does for `pathlib.Path`:
+
+    | likelihood | class | given the neighbours |
+    |---|---|---|
+    | Gaussian noise | `GaussianNNGP` | exact |
+    | any other | `SiteNNGP` | sites, by conjugate computation (Khan & Lin 2017) |
+
+    :param data: X [N, D], Y [N, P].
+    :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
+    :param likelihood: Gaussian noise if not given.
+    :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
+    :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
+    :param mean_function: m_0(x) [N, L], trained too; zero if not given.
+    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
+    :param seed: of the random order of the rows.
+    :raises DataError: for unusable data, and kernels that mix latent functions.
+
+    Neighbours are nearest by distance in inputs divided by lengthscales for stationary kernels,
+    else by prior correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the
+    sites, m^3 / 3 + m^2 D for a prediction and latent. Example::
+
+        kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
+        model = NNGP((X, Y), kernel, gpflow.likelihoods.Poisson(), num_neighbours=40)
+        gpflow_decoupled.fit(model)
+        rate, _ = model.predict_y(Xnew)
+    """
+
+    of_gaussian_noise: ClassVar[bool]
+    """True for the class that `NNGP` makes for Gaussian noise."""
+    data: tuple[tf.Tensor, tf.Tensor]
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood | None = None,
+        *,
+        num_neighbours: int,
+        prediction_neighbours: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        refuse_replicas(type(self).__name__)
+        likelihood = Gaussian() if likelihood is None else likelihood
+        check_parts(kernel, likelihood)
+        check_neighbours_kernel(kernel)
+        check_whole(1, num_neighbours=num_neighbours)
+        check_whole(0, seed=seed)
+        if prediction_neighbours is None:
+            prediction_neighbours = num_neighbours
+        check_whole(1, prediction_neighbours=prediction_neighbours)
+        X, Y = arrays_of(data, float_type(kernel))
+        latents = num_latent_gps
+        if latents is None and likelihood.latent_dim is None and Y.ndim == 2:
+            if not isinstance(kernel, MultioutputKernel):
+                latents = Y.shape[1] - index_columns(likelihood)
+        latents = infer_num_latent_gps(kernel, likelihood, latents)
+        super().__init__(kernel, likelihood, mean_function, latents)
+        self.check_rows(X, Y, None)
+        check_kernel(kernel, X.shape[1])
+        check_mean_function(mean_function, X.shape[1], latents)
+        warn_of_values(X, Y, likelihood)
+        self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
+        self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
+
+    # `wraps` shows the constructor's signature; copies and files call this without arguments
+    @functools.wraps(__init__, assigned=(), updated=())  # type: ignore[misc]
+    def __new__(cls, *arguments: object, **options: object) -> NNGP:
+        """Make an object of the class for the likelihood."""
+        if cls is NNGP:
+            likelihood = arguments[2] if len(arguments) > 2 else options.get("likelihood")
+            gaussian = likelihood is None or isinstance(likelihood, Gaussian)
+            cls = next(one for one in cls.__subclasses__() if one.of_gaussian_noise == gaussian)
+        return super().__new__(cls)
+
+    @property
+    def num_dims(self) -> int:
+        """D of the data."""
+        return int(self.data[0].shape[1])
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """N and the numbers of neighbours."""
+        return {
+            "N": int(self.data[0].shape[0]),
+            "num_neighbours": self.num_neighbours,
+            "prediction_neighbours": self.prediction_neighbours,
+        }
+
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
+        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        check_shapes_of_data(
+            X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
+        )
+        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
+        if x is not None and y is not None:
+            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
+        return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
+
+    as_tensors = checked
+    """Held-out data have values, so the checks are the same."""
+
+    def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+        """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`.
+
+        :param dims: D of the data; None for the first ones.
+        """
+        check_new(self, X, Y, dims)
+
+    @abc.abstractmethod
+    def leave_one_out(
+        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+    ) -> LeaveOneOut:
+        """Predict observed rows, each from its nearest other rows, at the present Parameters.
+
+        :param rows: row numbers [B]; all rows if not given.
+        :param num_neighbours: m; by default the predictions'.
+        :return: moments [B, P] of the observations and log densities [B].
+        """
+
+    @abc.abstractmethod
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> NeighboursPosterior:
+        """A posterior for many predictions, which keeps the index of the rows.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
+            "nocache".
+        :return: an object with `predict_f`; its `update_cache()` reads the Parameters again.
+        :raises UnknownOptionError: for another name of a cache.
+        """
+
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D] in GPflow's shapes.
+
+        With `full_cov` all inputs share the union of their neighbours; otherwise a prediction does
+        not depend on the other inputs of the call.
+        """
+        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    @abc.abstractmethod
+    def update(self, new_data: RegressionData) -> None:
+        """Add observations X [N*, D] and Y [N*, P]; raises `DataError` with nothing changed."""
