@@ -19,6 +19,7 @@ from gpflow_decoupled.building.kernels import (
 )
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGP, NNGP, ODVGP
+from gpflow_decoupled.models.neighbours import GaussianNNGP
 from gpflow_decoupled.training import NormalScores
 
 RNG = np.random.default_rng(1)
@@ -152,7 +153,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
 def test_rows_likelihood_and_points_decide(no_search):
     built = {
         CVIGP: gd.build(X[:300], SMOOTH[:300], kernel="auto", verbose=False),
-        NNGP: gd.build(X, SMOOTH, verbose=False),
+        GaussianNNGP: gd.build(X, SMOOTH, verbose=False),
         ODVGP: gd.build(X, SMOOTH, num_inducing=10, num_mean_points=10, verbose=False),
     }
     for kind, model in built.items():
