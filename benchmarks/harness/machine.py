@@ -19,6 +19,7 @@ _PACKAGES = (
     "numpy",
     "gpytorch",
     "gpboost",
+    "lightgbm",
     "gpflow_decoupled",
 )
 

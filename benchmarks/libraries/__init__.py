@@ -3,7 +3,8 @@
 - `models` declares models as data: `orthogonal-300+1000` is a family and its sizes;
 - `training` trains a declared model with its library, and says which libraries are missing here;
 - `ours` is this package, `neighbours` its nearest-neighbour GP; `gpflow_svgp`, `gpytorch_svgp`,
-  `gpjax` and `gpboost_vecchia` are Gaussian processes of others; `scikit_learn` and `selu_network`
+  `gpytorch_vnngp`, `gpjax` and `gpboost_vecchia` are Gaussian processes of others; `boosted_trees`
+  and `lightgbm_trees` are trees for regression, `scikit_learn` and `selu_network`
   have classifiers that are no Gaussian processes; `tensorflow_tools` is what `ours` and GPflow
   share.
 

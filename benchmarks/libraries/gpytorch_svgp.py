@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["gpytorch_step", "missing", "train_gpytorch"]
+__all__ = ["gpytorch_step", "missing", "recorded", "scaled_matern", "train_gpytorch"]
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..harness.data import Data
 from ..harness.metrics import gaussian_scores
-from ..harness.records import Record, Recorder
+from ..harness.records import Record, Recorder, Snapshot
 from .models import Settings, Spec, points
 
 if TYPE_CHECKING:
@@ -29,6 +29,18 @@ def missing() -> str:
     if importlib.util.find_spec("gpytorch"):
         return ""
     return 'GPyTorch is not installed. Install it by pip install "gpflow_decoupled[gpytorch]".'
+
+
+def scaled_matern(num_inputs: int) -> gpytorch.kernels.ScaleKernel:
+    """Matern 5/2 with a lengthscale for each input, at the start of all models."""
+    import gpytorch
+
+    kernel = gpytorch.kernels.ScaleKernel(
+        gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=num_inputs)
+    )
+    kernel.outputscale = 1.0
+    kernel.base_kernel.lengthscale = 1.0
+    return kernel
 
 
 def _build(
@@ -55,11 +67,7 @@ def _build(
                 )
             super().__init__(strategy)
             self.mean_module = gpytorch.means.ZeroMean()
-            self.covar_module = gpytorch.kernels.ScaleKernel(
-                gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=beta.shape[1])
-            )
-            self.covar_module.outputscale = 1.0
-            self.covar_module.base_kernel.lengthscale = 1.0
+            self.covar_module = scaled_matern(beta.shape[1])
 
         def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
             return gpytorch.distributions.MultivariateNormal(
@@ -87,7 +95,7 @@ def _scores(
             np.concatenate([part.numpy() for part in parts])[:, None].astype(float)
             for parts in ([q.mean for q in found], [q.variance for q in found])
         )
-    return gaussian_scores(mean, variance + float(likelihood.noise), data.Y_test)
+    return gaussian_scores(mean, variance + likelihood.noise.item(), data.Y_test)
 
 
 def _stepping(
@@ -130,13 +138,25 @@ def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: S
     """Train by Adam on all parameters, in float32 as is GPyTorch's default, until the last of
     `targets`.
     """
+    model, likelihood = _build(*points(spec, data, settings), settings)
+    step = _stepping(model, likelihood, data, settings)
+    recorder, snapshots = recorded(model, likelihood, step, data, targets, settings)
+    note = _NO_BOUND if spec.num_gamma else ""
+    return Record(data.name, spec.name, spec.library, 0.0, recorder.ms_per_step, snapshots, note)
+
+
+def recorded(
+    model: gpytorch.models.ApproximateGP,
+    likelihood: gpytorch.likelihoods.GaussianLikelihood,
+    step: Callable[[], None],
+    data: Data,
+    targets: Sequence[float],
+    settings: Settings,
+) -> tuple[Recorder, list[Snapshot]]:
+    """Repeat `step` until the last of `targets`, and evaluate the model at each of them."""
     import torch
 
-    model, likelihood = _build(*points(spec, data, settings), settings)
-    step, both = (
-        _stepping(model, likelihood, data, settings),
-        torch.nn.ModuleList([model, likelihood]),
-    )
+    both = torch.nn.ModuleList([model, likelihood])
     recorder = Recorder(
         targets,
         lambda: {name: value.detach().clone() for name, value in both.state_dict().items()},
@@ -147,6 +167,4 @@ def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: S
     while not recorder.done:
         step()
         recorder()
-    snapshots = recorder.finish(lambda: _scores(model, likelihood, data))
-    note = _NO_BOUND if spec.num_gamma else ""
-    return Record(data.name, spec.name, spec.library, 0.0, recorder.ms_per_step, snapshots, note)
+    return recorder, recorder.finish(lambda: _scores(model, likelihood, data))

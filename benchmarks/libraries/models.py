@@ -127,7 +127,9 @@ FAMILIES = {
     "cglb": "gpflow",
     "gpr": "gpflow",
     "trees": "scikit-learn",
+    "lightgbm": "lightgbm",
     "gpytorch": "gpytorch",
+    "vnngp": "gpytorch",
     "gpjax": "gpjax",
     "vecchia": "gpboost",
 }
@@ -136,12 +138,13 @@ q(u), stay the same while the kernel changes; `coupled` and the others leave tha
 `lbfgs` is the coupled basis whose kernel, noise and points move by L-BFGS on all rows after a
 quarter of the run. `data` has its mean on all training rows, by conjugate gradients; `descent` has
 it by four epochs of stochastic dual descent per solve. `neighbours` is the nearest-neighbour GP, of
-which the number is that of neighbours in the likelihood; `vecchia` is GPBoost's. `sgpr`, `cglb` and
+which the number is that of neighbours in the likelihood; `vecchia` is GPBoost's, `vnngp` GPyTorch's
+variational one. `sgpr`, `cglb` and
 `gpr` are GPflow's SGPR, CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and
 `cglb` more than 10,000, because it stores the kernel matrix. `trees` are scikit-learn's gradient-
 boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened
 SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where
-there are mean points."""
+there are mean points. `lightgbm` are LightGBM's trees."""
 
 HELD = ("sites", "whitened")
 """Families named after the `hold` of `fit` that they choose."""
@@ -158,12 +161,20 @@ NEIGHBOURS = "neighbours"
 TIGHT = (*COUPLED, *ON_DATA, "hybrid", "orthogonal")
 """Families with a choice of the bound."""
 
-_LBFGS_AND_TREES = ("cglb", "gpr", "sgpr", "trees")
+_LBFGS_AND_TREES = ("cglb", "gpr", "sgpr", "trees", "lightgbm")
 
-_ONE_WAY = (*ON_DATA, NEIGHBOURS, "gpytorch", "vecchia", *_LBFGS_AND_TREES)
+_ONE_WAY = (*ON_DATA, NEIGHBOURS, "gpytorch", "vecchia", "vnngp", *_LBFGS_AND_TREES)
 """Families with one way of training."""
 
-_WITHOUT_MEAN_POINTS = (*COUPLED, *ON_DATA, NEIGHBOURS, "gpflow", "gpjax", *_LBFGS_AND_TREES)
+_WITHOUT_MEAN_POINTS = (
+    *COUPLED,
+    *ON_DATA,
+    NEIGHBOURS,
+    "gpflow",
+    "gpjax",
+    "vnngp",
+    *_LBFGS_AND_TREES,
+)
 """Families whose mean has no points beside those of the covariance."""
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..harness.data import Data
 from ..harness.records import Record
-from . import gpboost_vecchia, gpjax, gpytorch_svgp
+from . import gpboost_vecchia, gpjax, gpytorch_svgp, lightgbm_trees
 from .boosted_trees import train_trees
 from .gpflow_lbfgs import train_by_lbfgs
 from .gpflow_svgp import train_gpflow
+from .gpytorch_vnngp import train_vnngp
 from .models import NEIGHBOURS, Settings, Spec, parse
 from .neighbours import train_neighbours
 from .ours import train_ours
@@ -27,6 +28,7 @@ _TRAINERS: dict[str, Trainer] = {
     "gpytorch": gpytorch_svgp.train_gpytorch,
     "gpjax": gpjax.train_gpjax,
     "gpboost": gpboost_vecchia.train_vecchia,
+    "lightgbm": lightgbm_trees.train_lightgbm,
 }
 _OF_FAMILY: dict[str, Trainer] = {
     "sgpr": train_by_lbfgs,
@@ -34,12 +36,14 @@ _OF_FAMILY: dict[str, Trainer] = {
     "gpr": train_by_lbfgs,
     "trees": train_trees,
     NEIGHBOURS: train_neighbours,
+    "vnngp": train_vnngp,
 }
 """Models that are not trained like the others of their library."""
 _MISSING: dict[str, Callable[[], str]] = {
     "gpytorch": gpytorch_svgp.missing,
     "gpjax": gpjax.missing,
     "gpboost": gpboost_vecchia.missing,
+    "lightgbm": lightgbm_trees.missing,
 }
 
 

@@ -38,6 +38,8 @@ MODELS = (
     "gpytorch-300+700",
     "gpjax-300",
     "vecchia-20",
+    "vnngp-32",
+    "lightgbm-5000",
 )
 _SHOWN = {
     "rmse": METRICS["rmse"].label,
@@ -91,18 +93,18 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         ),
         (
             "`data`: the mean on all training rows, whose last solve may take longer. `sgpr`:"
-            " L-BFGS, evaluated when each budget has passed. `trees`: gradient-boosted trees until"
-            " their own stop; their log density is that of a Gaussian with the variance of the"
+            " L-BFGS, evaluated when each budget has passed. `trees`, `lightgbm`: gradient-boosted"
+            " trees until their own stop; their log density is that of a Gaussian with the variance of the"
             " residuals on a tenth of the training rows that was held out."
         ),
         (
             "`neighbours`: nearest-neighbour GPs with the start of `build`, `-auto` with a chosen"
             " kernel; their seconds are those of everything, compilation included. `vecchia`:"
-            " GPBoost's, until its own stop."
+            " GPBoost's, until its own stop. `vnngp`: GPyTorch's, without the search for neighbours."
         ),
         *(
             f"Left out: {reason}"
-            for reason in map(missing, ("gpytorch", "gpjax", "gpboost"))
+            for reason in map(missing, ("gpytorch", "gpjax", "gpboost", "lightgbm"))
             if reason and not options.models
         ),
     ]

@@ -14,8 +14,16 @@ def test_names_of_models() -> None:
     assert parse("orthogonal-300+1000") == Spec("orthogonal", 300, 1000)
     assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
     peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3", "gpjax-3-adam")
-    neighbours = ("neighbours-30", "neighbours-30-auto", "vecchia-20", "vecchia-20+500")
-    for name in ("coupled-300", "coupled-3-adam", *peers, *neighbours, "solve-3+4-adam", *TIGHT):
+    neighbours = ("neighbours-30", "neighbours-30-auto", "vecchia-20", "vecchia-20+500", "vnngp-9")
+    for name in (
+        "coupled-300",
+        "coupled-3-adam",
+        *peers,
+        *neighbours,
+        "lightgbm-9",
+        "solve-3+4-adam",
+        *TIGHT,
+    ):
         assert parse(name).name == name
     for name in (
         "coupled-300+10",
@@ -29,6 +37,8 @@ def test_names_of_models() -> None:
         "neighbours-3-start",
         "neighbours-3+4",
         "vecchia-3-adam",
+        "vnngp-3+4",
+        "lightgbm-3-adam",
         "solve-3+4-tight",
     ):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):

@@ -22,7 +22,7 @@ from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.training import NormalScores, Standardized
 
 
-@pytest.mark.parametrize("name", ["gpytorch-20", "gpytorch-20+10"])
+@pytest.mark.parametrize("name", ["gpytorch-20", "gpytorch-20+10", "vnngp-10"])
 def test_gpytorch_learns(name: str) -> None:
     pytest.importorskip("gpytorch")
     settings = Settings(batch_size=128, learning_rate=0.03, budgets=(3.0,))
@@ -84,13 +84,16 @@ def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
     assert ("failed in step 2" in record.note) == fails == (not end.metrics)
 
 
-@pytest.mark.parametrize("name", ["vecchia-10", "vecchia-10+20"])
-def test_vecchia_learns(name: str) -> None:
-    """It stops by itself, so that all targets have the same metrics."""
-    pytest.importorskip("gpboost")
+@pytest.mark.parametrize(
+    "name, library",
+    [("vecchia-10", "gpboost"), ("vecchia-10+20", "gpboost"), ("lightgbm-50", "lightgbm")],
+)
+def test_peers_that_stop_by_themselves_learn(name: str, library: str) -> None:
+    """All targets have the same metrics."""
+    pytest.importorskip(library)
     record = train(parse(name), load("diabetes"), [1.0, 2.0], Settings())
     first, last = record.snapshots
-    assert record.library == "gpboost" and first.metrics == last.metrics
+    assert record.library == library and first.metrics == last.metrics
     assert last.metrics["rmse"] < 0.9 and 0.85 < last.metrics["coverage"] <= 1.0
 
 
