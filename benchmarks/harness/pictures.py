@@ -42,6 +42,8 @@ class Series(NamedTuple):
     """draw points without a line"""
     spread: Sequence[float] | None = None
     """standard errors of x, drawn as bars"""
+    rise: Sequence[float] | None = None
+    """standard errors of y, drawn as bars"""
 
 
 class Panel(NamedTuple):
@@ -67,6 +69,8 @@ class Figure(NamedTuple):
     caption: str
     panels: Sequence[Panel]
     columns: int = 3
+    marker: str = ""
+    """the one marker of all series, as Matplotlib names it; empty: each has another"""
 
 
 def draw(figure: Figure, folder: Path) -> Path:
@@ -78,7 +82,7 @@ def draw(figure: Figure, folder: Path) -> Path:
     labels = list(dict.fromkeys(series.label for panel in figure.panels for series in panel.series))
     handles: dict[str, Line2D] = {}
     for axes, panel in zip(grid.flat, figure.panels):
-        _draw_panel(axes, panel, labels, handles)
+        _draw_panel(axes, panel, labels, handles, figure.marker or _MARKERS)
     for axes in grid.flat[len(figure.panels) :]:
         axes.set_visible(False)
     canvas.legend(
@@ -93,22 +97,30 @@ def draw(figure: Figure, folder: Path) -> Path:
     return path
 
 
-def _draw_panel(axes: Axes, panel: Panel, labels: list[str], handles: dict[str, Line2D]) -> None:
+def _draw_panel(
+    axes: Axes, panel: Panel, labels: list[str], handles: dict[str, Line2D], markers: str
+) -> None:
     for series in panel.series:
         index = labels.index(series.label)
         style = {
             "linestyle": "" if series.alone else "--" if series.dashed else "-",
             "color": _PALETTE[index % len(_PALETTE)],
-            "marker": _MARKERS[index % len(_MARKERS)],
+            "marker": markers[index % len(markers)],
             "markevery": max(1, len(series.x) // 10),
         }
         (line,) = axes.plot(
             series.x, series.y, markersize=7 if series.alone else 4, linewidth=1.6, **style
         )
         handles.setdefault(series.label, line)
-        if series.spread is not None:
+        if series.spread is not None or series.rise is not None:
             axes.errorbar(
-                series.x, series.y, xerr=series.spread, fmt="none", ecolor=style["color"], capsize=3
+                series.x,
+                series.y,
+                xerr=series.spread,
+                yerr=series.rise,
+                fmt="none",
+                ecolor=style["color"],
+                capsize=3,
             )
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in panel.log:

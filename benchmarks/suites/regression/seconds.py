@@ -94,13 +94,14 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         (
             "`data`: the mean on all training rows, whose last solve may take longer. `sgpr`:"
             " L-BFGS, evaluated when each budget has passed. `trees`, `lightgbm`: gradient-boosted"
-            " trees until their own stop; their log density is that of a Gaussian with the variance of the"
-            " residuals on a tenth of the training rows that was held out."
+            " trees until their own stop; their log density is that of a Gaussian with the variance"
+            " of the residuals on a tenth of the training rows that was held out."
         ),
         (
             "`neighbours`: nearest-neighbour GPs with the start of `build`, `-auto` with a chosen"
             " kernel; their seconds are those of everything, compilation included. `vecchia`:"
-            " GPBoost's, until its own stop. `vnngp`: GPyTorch's, without the search for neighbours."
+            " GPBoost's, until its own stop. `vnngp`: GPyTorch's, without the seconds of its search"
+            " for neighbours."
         ),
         *(
             f"Left out: {reason}"
