@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...harness.machine import clock
+from ...harness.measuring import peak_megabytes
 from ...harness.pictures import Figure, Panel, Series
+from ...harness.processes import in_a_process
 from ...harness.report import Section, Table
 from ...harness.runner import Part, Suite
 from .libraries import LIBRARIES, Fitted
@@ -30,6 +32,7 @@ NOTES = [
     "Generated rows: sin(3 a) + cos(2 b) c + d^2 / 3, inputs uniform on [-2, 2], noise 0.1.",
     "Log density and coverage are those of 1,000 other rows, in units of Y.",
     "Seconds of training are those of `build` and `fit`, compilation included.",
+    "Memory is the peak of a process of its own, TensorFlow and the rows included.",
 ]
 
 
@@ -49,6 +52,8 @@ class Row(NamedTuple):
     """mean of the test rows, nats"""
     coverage: float
     """share of the test rows in intervals of 95 %"""
+    megabytes: float
+    """peak of the process, in which nothing else ran"""
 
 
 def generate(num_data: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +75,11 @@ def _pieces(options: argparse.Namespace) -> list[tuple[int, str]]:
 
 
 def _measure(options: argparse.Namespace, num_data: int, library: str) -> list[Row]:
-    train, test = generate(num_data, options.seed), generate(1000, options.seed + 1)
+    return [in_a_process(_row, num_data, library, options.seed)]
+
+
+def _row(num_data: int, library: str, seed: int) -> Row:
+    train, test = generate(num_data, seed), generate(1000, seed + 1)
     train_it: Callable[..., Fitted] = LIBRARIES[library]
     start = clock()
     fitted = train_it(*train)
@@ -80,30 +89,31 @@ def _measure(options: argparse.Namespace, num_data: int, library: str) -> list[R
     error = test[1] - mean
     density = -0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance)
     inside = np.abs(error) < 1.96 * np.sqrt(variance)
-    return [
-        Row(
-            num_data,
-            library,
-            trained - start,
-            predicted - trained,
-            fitted.evidence,
-            float(np.sqrt(np.mean(error**2))),
-            float(density.mean()),
-            float(inside.mean()),
-        )
-    ]
+    return Row(
+        num_data,
+        library,
+        trained - start,
+        predicted - trained,
+        fitted.evidence,
+        float(np.sqrt(np.mean(error**2))),
+        float(density.mean()),
+        float(inside.mean()),
+        peak_megabytes(),
+    )
 
 
 def _cells(row: Row) -> list[str]:
     evidence = "" if row.evidence is None else f"{row.evidence:,.1f}"
     quality = [f"{row.rmse:.4f}", f"{row.log_density:.3f}", f"{100.0 * row.coverage:.1f} %"]
     seconds = [f"{row.seconds:.1f}", f"{row.predicting:.2f}"]
-    return [f"{row.num_data:,}", row.library, *seconds, evidence, *quality]
+    memory = f"{row.megabytes:,.0f}"
+    return [f"{row.num_data:,}", row.library, *seconds, evidence, *quality, memory]
 
 
 def _section(rows: list[Row], _: argparse.Namespace) -> Section:
     header = ["rows", "library", "training, s", "1,000 predictions, s", "log evidence, nats"]
-    table = Table("No options", [*header, "RMSE", "log density", "in 95 %"], [*map(_cells, rows)])
+    header += ["RMSE", "log density", "in 95 %", "memory, MB"]
+    table = Table("No options", header, [*map(_cells, rows)])
     series = []
     for name in dict.fromkeys(row.library for row in rows):
         mine = [row for row in rows if row.library == name]
