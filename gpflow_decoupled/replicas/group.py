@@ -187,6 +187,11 @@ class Group:
         """Run an action on the first worker; the others wait, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
 
+    def share(self, count: int) -> slice:
+        """The rows of `count` that this worker computes in `over_rows`: all if they are few."""
+        few = count < self.workers or self.workers == 1
+        return slice(None) if few else slice(self.number, None, self.workers)
+
     def over_rows(
         self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray
     ) -> list[np.ndarray]:
@@ -198,9 +203,7 @@ class Group:
         """
         if len(X) < self.workers or self.workers == 1:
             return [np.asarray(part) for part in function(X)]
-        own = self.together(
-            lambda: [np.asarray(part) for part in function(X[self.number :: self.workers])]
-        )
+        own = self.together(lambda: [np.asarray(part) for part in function(X[self.share(len(X))])])
         most = -(-len(X) // self.workers)
         padded = [
             np.pad(part, [(0, most - len(part))] + [(0, 0)] * (part.ndim - 1)) for part in own

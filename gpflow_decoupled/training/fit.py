@@ -123,7 +123,7 @@ every 20 steps and at the end | `optimizer` |
     :param compile: False runs the steps eagerly, faster for a few. "xla" compiles them by XLA, for
         models on inducing points on GPUs and TPUs.
     :param strategy: a `tf.distribute` strategy that shares the rows of each batch, for models on
-        inducing points built in `strategy.scope()`.
+        inducing points built in `strategy.scope()`; or those of the climbs of an `NNGP`.
     :raises ModelError: for a model of another kind, with its optimizer.
     :raises DataError: for unusable data and values out of range; nothing is changed.
     :raises CheckpointError: if another run uses the folder of `checkpoint`, or it is not writable.

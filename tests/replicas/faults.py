@@ -21,6 +21,10 @@ from gpflow_decoupled.optimizers import sweep
 from gpflow_decoupled.replicas import Group
 from gpflow_decoupled.training import Checkpoints
 from tests.replicas.cases import inputs, observations, orthogonal
+from tests.replicas.neighbours import (
+    data_of as neighbours_data,
+)
+from tests.replicas.neighbours import neighbours, neighbours_faults, neighbours_model
 from tests.replicas.on_data import ON_DATA, found_alone, found_on
 from tests.replicas.on_data_faults import data_faults
 from tests.replicas.sweeps import data_of, sparse, sweep_alone, sweep_on
@@ -221,35 +225,43 @@ def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 
 def _long_run(
-    strategy: tf.distribute.Strategy, folder: Path | None, killed: bool
+    strategy: tf.distribute.Strategy, folder: Path | None, name: str, killed: bool
 ) -> tuple[Any, np.ndarray]:
-    """12 steps, saved every 5; the second worker kills itself after step 8, or does not."""
-    model, number = _model(strategy), Group(strategy).number
+    """A run that is saved; the second worker kills itself after the last step but few, or does
+    not.
+    """
+    if name == "neighbours":
+        with strategy.scope():
+            model, data, steps, every, last = neighbours_model(neighbours_data(100)), None, 3, 1, 2
+    else:
+        model, data = _model(strategy), (inputs(), observations("sine"))
+        steps, every, last = 12, 5, 8
+    number = Group(strategy).number
 
     def kill(step: int, *_: Any) -> None:
-        if killed and number == 1 and step == 8:
+        if killed and number == 1 and step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=5)}
-    options |= {"callbacks": gd.training.Callbacks([kill], every=4), **QUICK}
-    result = gd.fit(model, (inputs(), observations("sine")), steps=12, strategy=strategy, **options)
+    options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=every)}
+    options |= {"callbacks": gd.training.Callbacks([kill], every=4), "progress": False}
+    options |= {"compile": False} if data is None else QUICK
+    result = gd.fit(model, data, steps=steps, strategy=strategy, **options)
     return values(model), result.history["elbo"]
 
 
-def killed(strategy: tf.distribute.Strategy, path: str) -> Found:
+def killed(strategy: tf.distribute.Strategy, path: str, name: str = "points") -> Found:
     """What the worker that is left is told, and after how many seconds."""
-    began = time.monotonic()
-    message = _message(
-        lambda: _long_run(strategy, Path(path).parents[1] / "killed run", killed=True)
-    )
+    began, folder = time.monotonic(), Path(path).parents[1] / "killed run"
+    message = _message(lambda: _long_run(strategy, folder, name, killed=True))
     np.savez(path, message=message, seconds=np.array(time.monotonic() - began))
     os._exit(0)  # what TensorFlow does at the end would wait for the other worker
 
 
-def resumed(strategy: tf.distribute.Strategy, path: str) -> Found:
+def resumed(strategy: tf.distribute.Strategy, path: str, name: str = "points") -> Found:
     """The killed run, started again, beside one that nothing has stopped."""
-    model, trace = _long_run(strategy, Path(path).parents[1] / "killed run", killed=False)
-    expected, expected_trace = _long_run(strategy, None, killed=False)
+    folder = Path(path).parents[1] / "killed run"
+    model, trace = _long_run(strategy, folder, name, killed=False)
+    expected, expected_trace = _long_run(strategy, None, name, killed=False)
     same = all(np.array_equal(expected[name], value) for name, value in model.items())
     return {
         "same": np.array(same and np.array_equal(trace, expected_trace)),
@@ -324,6 +336,11 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "bad labels": bad_labels,
     "killed": killed,
     "resumed": resumed,
+    "killed neighbours": partial(killed, name="neighbours"),
+    "resumed neighbours": partial(resumed, name="neighbours"),
+    "neighbours": neighbours,
+    "neighbours few": partial(neighbours, rows=100, compile=False),
+    "neighbours faults": neighbours_faults,
     "sweep": swept,
     "sweep compiled": partial(swept, name="compiled"),
     "on data faults": data_faults,

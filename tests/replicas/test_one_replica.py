@@ -15,7 +15,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled import replicas
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import CVIGP, LCLGP, SparseCVIGP
+from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, SparseCVIGP
 from gpflow_decoupled.optimizers import sweep
 from gpflow_decoupled.replicas import Group, check_strategy
 from tests.training.problems import BETA, orthogonal, parts, sine, values
@@ -189,6 +189,17 @@ def test_models_with_a_part_for_each_observation_are_refused(kind: Any) -> None:
     model = kind(sine(), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian())
     with pytest.raises(
         UnknownOptionError,
-        match=f"does not use strategy for {kind.__name__}. Models on inducing points",
+        match=f"does not use strategy for {kind.__name__}. Models on inducing points.* and NNGP",
     ):
         gd.fit(model, steps=1, strategy=one_device())
+
+
+def test_minibatches_of_neighbours_are_refused() -> None:
+    strategy = one_device()
+    with strategy.scope():
+        model = NNGP(sine(), gpflow.kernels.Matern52(), num_neighbours=5)
+    with pytest.raises(UnknownOptionError, match="batch_size asks for minibatches.* leave it out"):
+        gd.fit(model, steps=1, batch_size=10, strategy=strategy)
+    model = NNGP(sine(), gpflow.kernels.Matern52(), num_neighbours=5)
+    with pytest.raises(DataError, match="NNGP.kernel.variance was created outside"):
+        gd.fit(model, steps=1, strategy=strategy)

@@ -83,7 +83,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         num_latent_gps: int | None = None,
         seed: int = 0,
     ) -> None:
-        refuse_replicas(type(self).__name__)
+        if not self.of_gaussian_noise:
+            refuse_replicas(type(self).__name__)
         likelihood = Gaussian() if likelihood is None else likelihood
         check_parts(kernel, likelihood)
         check_neighbours_kernel(kernel)

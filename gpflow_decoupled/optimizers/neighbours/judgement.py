@@ -4,12 +4,14 @@ from __future__ import annotations
 
 __all__ = ["CERTAIN", "Judged", "judge"]
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from ...models.neighbours import GaussianNNGP
+from ...models.neighbours import GaussianNNGP, LeaveOneOut
+from ...replicas import Group
 
 CERTAIN = 2.0
 """Standard errors that count as evidence."""
@@ -53,7 +55,11 @@ class Judged(NamedTuple):
 
 
 def judge(
-    model: GaussianNNGP, rows: np.ndarray, calibrated: bool, num_neighbours: int | None = None
+    model: GaussianNNGP,
+    rows: np.ndarray,
+    calibrated: bool,
+    num_neighbours: int | None = None,
+    group: Group | None = None,
 ) -> Judged:
     """Predict rows from all others; cost as `GaussianNNGP.leave_one_out`.
 
@@ -61,8 +67,10 @@ def judge(
     :param rows: row numbers [B].
     :param calibrated: multiply variances by the spread, as calibration would.
     :param num_neighbours: of each row; by default the predictions'.
+    :param group: the workers, which share the rows.
     """
-    found = model.leave_one_out(rows, num_neighbours=num_neighbours)
+    predict = partial(model.leave_one_out, num_neighbours=num_neighbours)
+    found = LeaveOneOut(*(group or Group()).over_rows(predict, rows))
     Y = tf.gather(model.data[1], rows).numpy()
     squares = np.square(Y - found.mean) / found.variance
     there = np.isfinite(squares)

@@ -26,6 +26,7 @@ from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
 from ...models.families import require_model
 from ...models.neighbours import GaussianNNGP
+from ...replicas import Group
 from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
@@ -89,9 +90,11 @@ class NeighbourRounds:
     :param evaluations: of value and gradient in a round.
     :param seed: of the rows.
     :param compile: False evaluates eagerly.
+    :param group: the workers, which share the rows of climbs and judgements.
     :raises DataError: for numbers below 1.
 
-    Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round. Example::
+    Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round, shared by
+    the workers. Example::
 
         rounds = NeighbourRounds(model)
         rounds.start()
@@ -107,11 +110,13 @@ class NeighbourRounds:
         evaluations: int = EVALUATIONS,
         seed: int = 0,
         compile: bool = True,
+        group: Group | None = None,
     ) -> None:
         require_model("NeighbourRounds", model, GaussianNNGP)
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
+        self.group = group or Group()
         shuffled = np.random.default_rng([seed, 0]).permutation(self._num_data)
         judges = min(JUDGES, max(1, self._num_data // 5))
         self.judges, self.others = np.sort(shuffled[:judges]), shuffled[judges:]
@@ -125,7 +130,7 @@ class NeighbourRounds:
         self.scores = tf.Variable(none, trainable=False, dtype=tf.float64)
         """Scores of the judging rows after the last round kept; the next must not lower them."""
         self._coordinates = LogCoordinates(model.trainable_parameters)
-        self._densities = RowDensities(model, self._coordinates, compile)
+        self._densities = RowDensities(model, self._coordinates, compile, self.group)
 
     def __repr__(self) -> str:
         """One line, with the settings."""
@@ -157,6 +162,8 @@ class NeighbourRounds:
             show=show,
             name=f"L-BFGS on {len(chosen)} rows",
             shift=shift,
+            keep=self._keeps,
+            group=self.group,
         )
         _shorten(self.model.kernel, self.model.data[0])
         judged = self.judge()
@@ -193,10 +200,9 @@ class NeighbourRounds:
             count, evaluations = min(count, FINE_ROWS), min(evaluations, FINE_EVALUATIONS)
             neighbours *= FINE_NEIGHBOURS
         chosen, weights = self.sample(count, number)
-        near = self.model.neighbours_of(chosen, num_neighbours=neighbours)
         before, start = self._values, self._coordinates.pack()
         climbed = climb_logarithms(
-            self._densities.near(chosen, near, weights),
+            self._densities.near(chosen, weights, neighbours),
             self._coordinates,
             self._num_data,
             evaluations=evaluations,
@@ -204,6 +210,8 @@ class NeighbourRounds:
             show=show,
             name=f"L-BFGS on round {number + 1}, {len(chosen)} rows",
             shift=shift,
+            keep=self._keeps,
+            group=self.group,
         )
         points = [climbed.x]
         if number > 0 and climbed.reason != INTERRUPTED:
@@ -232,7 +240,7 @@ class NeighbourRounds:
     def judge(self) -> Judged:
         """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`."""
         neighbours = min(JUDGING_NEIGHBOURS, self.model.prediction_neighbours)
-        return judge(self.model, self.judges, self._calibrates, neighbours)
+        return self._judged(self.judges, neighbours)
 
     @property
     def best(self) -> float:
@@ -257,13 +265,16 @@ class NeighbourRounds:
 
         :return: the judgement before, and whether anything was changed.
         """
-        judged = judge(self.model, self.judges, self._calibrates)
+        judged = self._judged(self.judges)
         if judged.error > UNCERTAIN and self._calibrates:
             count = min(MORE_JUDGES, len(self.others))
             more = np.random.default_rng([self.seed, 0]).choice(self.others, count, replace=False)
             rows = np.union1d(self.judges, more)
-            judged = judge(self.model, rows, self._calibrates)
+            judged = self._judged(rows)
         return calibrate(self.model, judged)
+
+    def _judged(self, rows: np.ndarray, num_neighbours: int | None = None) -> Judged:
+        return judge(self.model, rows, self._calibrates, num_neighbours, self.group)
 
     def _draw(self, count: int, number: int) -> np.ndarray:
         """Row numbers for each `number`, without judging and contradicting rows."""
@@ -289,6 +300,11 @@ class NeighbourRounds:
     @property
     def _values(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in self._coordinates.variables]
+
+    @property
+    def _keeps(self) -> bool:
+        """True if an interrupt keeps the best point; several workers would wait for each other."""
+        return self.group.workers == 1
 
     @property
     def _calibrates(self) -> bool:

@@ -186,9 +186,8 @@ class SiteRounds:
             )
             climbs.append((expected, "the likelihood"))
         if self._coordinates.variables:
-            near = self.model.gaussian.neighbours_of(chosen)
             weights = np.full(len(chosen), share)
-            climbs.append((self._densities.near(chosen, near, weights), "the kernel"))
+            climbs.append((self._densities.near(chosen, weights), "the kernel"))
         return climbs
 
     def _restore(self, values: list[np.ndarray]) -> None:

@@ -17,6 +17,7 @@ from ..plan import Bound, Part, Plan
 from ..stages.neighbour_steps import NeighbourSteps
 from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
 from .lbfgs import BY_NAME as LBFGS
+from .replicas import check_on_replicas
 from .route import Route, rates_of, refuse_data
 
 BATCH_SIZE = 250
@@ -24,18 +25,31 @@ BATCH_SIZE = 250
 OF_STEPS = frozenset({"optimizer", "learning_rate", "batch_size", "anneal"})
 """Fields of `Options` that ask for minibatches."""
 
+_MORE = {"evaluation", "checkpoint", "seed", "strategy"}
+
 
 class NeighboursRoute(Route):
     """`GaussianNNGP`."""
 
     name = "neighbours"
     models = ("GaussianNNGP",)
-    takes = EVERY | {ROWS[name].name for name in OF_STEPS} | {"evaluation", "checkpoint", "seed"}
+    takes = EVERY | {ROWS[name].name for name in OF_STEPS} | _MORE
     reasons = {
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
         "initialize": "The first climb is on the exact density of 500 rows, in any case.",
     }
     defaults = {"batch_size": BATCH_SIZE}
+
+    def check(self, model: GaussianNNGP, asked: Mapping[str, Any]) -> None:
+        super().check(model, asked)
+        if (strategy := asked.get("strategy")) is None:
+            return
+        if steps := OF_STEPS & set(asked):
+            raise UnknownOptionError(
+                f"{', '.join(sorted(steps))} asks for minibatches, which several workers do not"
+                " share for an NNGP: leave it out, and they share the rows of the climbs."
+            )
+        check_on_replicas(model, strategy, asked)
 
     def options(self, model: GaussianNNGP, asked: Mapping[str, Any]) -> Options:
         """Return the options; an option of steps asks for minibatches, else there are a few climbs.
@@ -66,7 +80,7 @@ class NeighboursRoute(Route):
         stage: NeighbourClimbs | NeighbourSteps
         bound: Bound
         if options.on_all_rows:
-            stage = climbs = NeighbourClimbs(model, seed, compiled)
+            stage = climbs = NeighbourClimbs(model, seed, compiled, options.group)
             bound = lambda X, Y: climbs.value.read_value()  # noqa: E731
         else:
             size = int(options.batch_size or BATCH_SIZE)

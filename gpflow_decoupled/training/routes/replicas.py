@@ -7,10 +7,9 @@ __all__ = ["check_on_replicas", "shards_of"]
 from collections.abc import Mapping
 
 import tensorflow as tf
-from gpflow.models import SVGP
+from gpflow.models import GPModel
 
 from ...errors import DataError, UnknownOptionError
-from ...models import BasisGP
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
@@ -23,7 +22,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def check_on_replicas(
-    model: BasisGP | SVGP, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
+    model: GPModel, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
 ) -> None:
     """Refuse models, solvers and workers that a strategy cannot train together."""
     # Differing workers would wait for messages that others do not send.

@@ -30,7 +30,7 @@ ALL_ROWS: Mapping[str, object] = {"batch_size": None}
 """For `Route.only` of models that own their data: every step sees all of them."""
 
 _ON_REPLICAS = (
-    "Models on inducing points, as ODVGP and SparseCVIGP, are what several replicas train."
+    "Models on inducing points, as ODVGP and SparseCVIGP, and NNGP are what several replicas train."
 )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["MOST_CLIMBS", "NeighbourClimbs", "calibrated"]
 
-import time
-
 import numpy as np
 import tensorflow as tf
 
@@ -13,6 +11,7 @@ from ...models.neighbours import GaussianNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds, RoundOutcome
+from ...replicas import Group
 from ...user_warnings import warn_user
 from ..batches import Trackable
 from .stage import Budget, Clock, Report, Stage, StepOutput
@@ -36,11 +35,14 @@ class NeighbourClimbs(Stage):
     :param model: whose trainable Parameters move.
     :param seed: of the rows.
     :param compile: False evaluates eagerly.
+    :param group: the workers, which share the rows.
     """
 
-    def __init__(self, model: GaussianNNGP, seed: int, compile: bool = True) -> None:
+    def __init__(
+        self, model: GaussianNNGP, seed: int, compile: bool = True, group: Group | None = None
+    ) -> None:
         self.model = model
-        self.rounds = NeighbourRounds(model, seed=seed, compile=compile)
+        self.rounds = NeighbourRounds(model, seed=seed, compile=compile, group=group)
         self.spread = tf.Variable(1.0, trainable=False, dtype=tf.float64)
         """Of the leave-one-out errors at the present hyperparameters."""
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
@@ -76,7 +78,7 @@ class NeighbourClimbs(Stage):
             self.value.assign(outcome.climbed.start)
         reason = self._reason(outcome, number, deadline)
         return Report(
-            StepOutput.sound(float(self.value)),
+            StepOutput.sound(float(self.value.numpy())),
             reason,
             converged=reason == DONE,
             is_long=True,
@@ -96,12 +98,12 @@ class NeighbourClimbs(Stage):
 
     @property
     def _wants_fine(self) -> bool:
-        return self.rounds.wants_fine(float(self.spread))
+        return self.rounds.wants_fine(float(self.spread.numpy()))
 
     def _reason(self, outcome: RoundOutcome, number: int, deadline: float) -> str:
         if outcome.climbed.reason == INTERRUPTED:
             return INTERRUPTED
-        if time.perf_counter() >= deadline:
+        if self.rounds.group.is_over(deadline):
             return TIME_IS_UP
         # the same rows again would end at the same place
         stuck = number > 0 and not (outcome.kept or self.rounds.draws_fresh_rows)

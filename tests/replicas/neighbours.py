@@ -1,0 +1,123 @@
+"""Nearest-neighbour GPs that several workers must train as one process does."""
+
+from __future__ import annotations
+
+__all__ = ["data_of", "neighbours", "neighbours_faults", "neighbours_model"]
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.models.neighbours import GaussianNNGP
+from gpflow_decoupled.replicas import Group
+from tests.training.problems import values
+
+Found = dict[str, np.ndarray]
+ROWS = 620
+"""124 judge, so that 496 are sampled: two blocks of 248, one for each worker."""
+
+
+def data_of(rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
+    """X [N, 2] and Y [N, 1], with two rows that contradict others."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(rows, 2))
+    Y = np.sin(6.0 * X[:, :1]) * X[:, 1:] + 0.1 * rng.normal(size=(rows, 1))
+    X[-2:] = X[:2]
+    return X, Y
+
+
+def neighbours_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
+    """With a lengthscale for each column."""
+    kernel = gpflow.kernels.Matern32(lengthscales=np.ones(2))
+    return NNGP(data, kernel, num_neighbours=8, prediction_neighbours=12)
+
+
+def neighbours(
+    strategy: tf.distribute.Strategy, path: str, rows: int = ROWS, compile: bool = True
+) -> Found:
+    """A run by this worker alone and by both, and predictions of new rows."""
+    found: Found = {}
+    for kind, chosen in (("one", None), ("two", strategy)):
+        group = Group(chosen)
+        with group.scope():
+            model = neighbours_model(data_of(rows))
+        with _searched() as numbers:
+            result = gd.fit(model, steps=2, strategy=chosen, progress=False, compile=compile)
+        X = np.random.default_rng(1).uniform(size=(7, 2))
+        mean, variance = group.over_rows(model.predict_y, X)
+        trace = {name: result.history[name] for name in ("elbo", "leave_one_out")}
+        trace |= {"bound": np.array(result.elbo), "mean": mean, "variance": variance}
+        named = {f"value {name}": value for name, value in values(model).items()}
+        found |= {f"{kind}/{name}": value for name, value in (named | trace).items()}
+        found[f"{kind}/searched"] = np.array(numbers)
+    return found
+
+
+def neighbours_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """Errors and other data on the second worker; clocks that differ."""
+    number, data = Group(strategy).number, data_of(100)
+
+    def fit(data: tuple[np.ndarray, np.ndarray] = data, **options: Any) -> tuple[Any, Any]:
+        with strategy.scope():
+            model = neighbours_model(data)
+        options = {"steps": 2, **options}
+        result = gd.fit(model, strategy=strategy, progress=False, compile=False, **options)
+        return values(model), result
+
+    found: Found = {}
+    for name in ("neighbours_of", "log_likelihood"):
+        with _third_call_fails(name) if number == 1 else nullcontext():
+            found[name] = _message(fit)
+    found["data"] = _message(lambda: fit((data[0], data[1] + number)))
+    late = gd.training.Callbacks([lambda *_: time.sleep(number)], every=1)
+    trained, result = fit(steps=None, seconds=0.8, callbacks=late)
+    return {
+        **found,
+        "steps": np.array(result.steps),
+        **{f"value {k}": v for k, v in trained.items()},
+    }
+
+
+@contextmanager
+def _searched() -> Iterator[list[int]]:
+    """Collect how many rows each search of neighbours is for."""
+    numbers: list[int] = []
+    plain = GaussianNNGP.neighbours_of
+
+    def neighbours_of(model: NNGP, rows: np.ndarray, **options: Any) -> tf.Tensor:
+        numbers.append(len(rows))
+        return plain(model, rows, **options)
+
+    with mock.patch.object(GaussianNNGP, "neighbours_of", neighbours_of):
+        yield numbers
+
+
+@contextmanager
+def _third_call_fails(name: str) -> Iterator[None]:
+    """The third call of a method raises on this worker."""
+    plain, calls = getattr(GaussianNNGP, name), list[int]()
+
+    def method(*given: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise MemoryError("none left in the third call")
+        return plain(*given, **options)
+
+    with mock.patch.object(GaussianNNGP, name, method):
+        yield
+
+
+def _message(action: Callable[[], Any]) -> np.ndarray:
+    try:
+        action()
+    except Exception as error:
+        return np.array(f"{type(error).__name__}: {error}")
+    return np.array("went through")

@@ -1,0 +1,43 @@
+"""Workers that share the rows of an `NNGP` end where one process does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.replicas.test_virtual_devices import part
+
+Arrays = dict[str, np.ndarray]
+FEW = pytest.param("neighbours few", marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("probe", ["neighbours", FEW])
+def test_two_workers_train_neighbours_as_one_process(workers: list[Arrays], probe: str) -> None:
+    first, second = (part(found, f"{probe}/two") for found in workers)
+    for name in (set(first) | set(second)) - {"searched"}:
+        assert np.array_equal(first[name], second[name]), name
+    alone = part(workers[0], f"{probe}/one")
+    assert len(alone["elbo"]) == 2 and alone["elbo"][1] != alone["elbo"][0]
+    for name in set(alone) - {"searched"}:
+        np.testing.assert_allclose(first[name], alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    for number, found in enumerate((first, second)):
+        shared = (alone["searched"] + 1 - number) // 2
+        np.testing.assert_allclose(found["searched"], shared, err_msg="rows searched by each")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("probe", ["neighbours faults"])
+def test_what_is_wrong_on_one_worker_ends_the_climb_on_all(
+    workers: list[Arrays], probe: str
+) -> None:
+    first, second = (part(found, probe) for found in workers)
+    for name in ("neighbours_of", "log_likelihood"):
+        assert str(second[name]) == "MemoryError: none left in the third call"
+        told = f"WorkerError: Worker 1 has failed and ends the run on all. {second[name]}"
+        assert str(first[name]) == told
+    for found in (first, second):
+        start = "DataError: The workers [1] were started with another value of"
+        assert str(found["data"]).startswith(f"{start} checksum of the data than the first one")
+    assert first["steps"] == second["steps"] >= 1, "the first one's clock decides"
+    for name in first:
+        assert not name.startswith("value") or np.array_equal(first[name], second[name]), name
