@@ -67,6 +67,7 @@ def build(
     |---|---|
     | up to 2,000, Gaussian noise | `CVIGP`: the exact GP, trained by L-BFGS on the evidence |
     | up to 500, one latent function per output | `CVIGP`: a full GP, L-BFGS on the bound |
+    | the same, classes: 334 for ten of them | `CVIGP` with `CategoricalLogit` |
     | more, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |

@@ -28,13 +28,13 @@ from gpflow.likelihoods import (
 from gpflow.models import GPModel
 
 from ..errors import DataError
-from ..likelihoods import RowLikelihood
+from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
 from ..training.row_numbers import RowNumbers
 from .kernels import AUTO, PREDICTION_NEIGHBOURS, KernelChoice
 from .likelihoods import likelihood_for, prior_mean
-from .report import EXACT_ROWS, FULL_ROWS
+from .report import EXACT_ROWS, FULL_ROWS, classes_rows
 from .rows import with_rows
 from .sparse import default_kernel, sparse_model
 
@@ -136,7 +136,10 @@ def _without_points(
     one_each |= isinstance(base, HeteroskedasticTFPConditional)
     one_each |= isinstance(likelihood, RowLikelihood) and likelihood.by_entry
     exact = type(base) is Gaussian and not isinstance(kernel, LinearCoregionalization)
-    if one_each and rows <= (EXACT_ROWS if exact else FULL_ROWS):
+    most = EXACT_ROWS if exact else FULL_ROWS
+    if isinstance(base, CategoricalLogit):
+        one_each, most = True, classes_rows(base.num_classes)
+    if one_each and rows <= most:
         return CVIGP(data, kernel, likelihood, mean_function=mean)
     if _has_neighbours(likelihood, kernel):
         return NNGP(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXACT_ROWS", "FULL_ROWS", "can_initialize", "report"]
+__all__ = ["EXACT_ROWS", "FULL_ROWS", "can_initialize", "classes_rows", "report"]
 
 from collections.abc import Sequence
 
@@ -19,6 +19,11 @@ from .kernels import KernelChoice
 FULL_ROWS, EXACT_ROWS = 500, 2000
 """Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points; and up to
 which it is the default with Gaussian noise, where L-BFGS needs some 50 evaluations."""
+
+
+def classes_rows(classes: int) -> int:
+    """`FULL_ROWS` for a latent function per class: they cost as much as those of three classes."""
+    return int(FULL_ROWS * min(1.0, 3.0 / classes) ** (1.0 / 3.0))
 
 
 def can_initialize(model: GPModel) -> bool:
@@ -46,9 +51,10 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
             " takes seconds"
         )
     elif isinstance(inside, CVIGP):
+        classes = getattr(inside.likelihood, "num_classes", 1)
         why = (
-            f"a full GP, for up to {FULL_ROWS} rows, trained by L-BFGS on the bound at the best"
-            " sites"
+            f"a full GP, for up to {classes_rows(classes)} rows, trained by L-BFGS on the bound at"
+            " the best sites"
         )
     elif isinstance(inside, NNGP):
         why = (

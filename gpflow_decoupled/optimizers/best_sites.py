@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BestSites", "Expectation", "best_sites"]
+__all__ = ["BestSites", "Expectation", "Past", "best_sites"]
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -14,9 +14,14 @@ from ..linalg.dense_sites import DenseSites, dense_sites
 Expectation: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 """Mean (less the prior's) and variance of f [N, L] -> sum_n E_n in nats, dE/dmean and dE/dvariance
 [N, L]."""
+Past: TypeAlias = list[tuple[np.ndarray, np.ndarray]]
+"""Sites [2, N, L], nu and tau, and full steps from there."""
 
 _MOST, _HALVINGS = 100, 12
 """Steps of a run, and halvings of a step; a log-concave likelihood takes some 5, and none."""
+_DEPTH, _RANK = 6, 1e-10
+"""Last steps of an extrapolation, and the relative singular value below which they are dependent.
+"""
 _ROUND_OFF = 1e-12
 """A share of the bound by which it may fall."""
 
@@ -54,7 +59,9 @@ def best_sites(
     start: tuple[np.ndarray, np.ndarray],
     tolerance: float,
 ) -> BestSites | None:
-    """Climb the bound over the sites by full steps of conjugate computation, halved where it falls.
+    """Climb the bound over the sites by conjugate computation.
+
+    Steps are full ones, extrapolated from the last six, and halved where the bound falls.
 
     The optimum has nu = g - 2 h u and tau = -2 h (Khan & Lin 2017).
 
@@ -74,8 +81,9 @@ def best_sites(
         now = _at(K, expected, zeros, zeros)
     if now is None:
         return None
+    past: Past = []
     for _ in range(_MOST):
-        then = _step(K, expected, now)
+        then = _step(K, expected, now, past)
         if then is None:
             return now
         gain, now = then.elbo - now.elbo, then
@@ -84,17 +92,34 @@ def best_sites(
     return now
 
 
-def _step(K: np.ndarray, expected: Expectation, now: BestSites) -> BestSites | None:
-    """The first of a full step and its halves that does not lower the bound; None for none."""
-    nu, tau = now.g - 2.0 * now.h * now.mean, -2.0 * now.h  # (C13)
+def _step(K: np.ndarray, expected: Expectation, now: BestSites, past: Past) -> BestSites | None:
+    """The first of an extrapolated step, a full one and its halves that does not lower the bound;
+    None for none.
+    """
+    sites = np.stack([now.nu, now.tau])
+    step = np.stack([now.g - 2.0 * now.h * now.mean, -2.0 * now.h]) - sites  # (C13)
+    past[:] = [*past, (sites, step)][-_DEPTH:]
     least, share = now.elbo - _ROUND_OFF * abs(now.elbo), 1.0
+    if len(past) > 1:
+        then = _at(K, expected, *_extrapolated(past))
+        if then is not None and then.elbo >= least:
+            return then
+        past.clear()
     for _ in range(_HALVINGS):
-        goal = (1.0 - share) * now.nu + share * nu, (1.0 - share) * now.tau + share * tau
-        then = _at(K, expected, *goal)
+        then = _at(K, expected, *(sites + share * step))
         if then is not None and then.elbo >= least:
             return then
         share *= 0.5
     return None
+
+
+def _extrapolated(past: Past) -> np.ndarray:
+    """Where steps vanish, to first order in the last of them (Anderson 1965)."""
+    # classes that share a row make steps shrink slowly: some 40 of them, and 15 with extrapolation
+    sites, steps = map(np.stack, zip(*past))
+    moved, changed = (np.diff(part, axis=0).reshape(len(part) - 1, -1) for part in (sites, steps))
+    share = np.linalg.lstsq(changed.T, steps[-1].ravel(), rcond=_RANK)[0]
+    return sites[-1] + steps[-1] - (share @ (moved + changed)).reshape(steps[-1].shape)
 
 
 def _at(K: np.ndarray, expected: Expectation, nu: np.ndarray, tau: np.ndarray) -> BestSites | None:

@@ -10,7 +10,8 @@ from tensorflow_probability import distributions as tfd
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import UnknownOptionError
-from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
+from gpflow_decoupled.optimizers import best_sites
 from gpflow_decoupled.training.stages.sites_climb import SitesClimb
 from tests.training.problems import sine
 
@@ -35,6 +36,8 @@ def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
     if kind == "heavy tails":
         noise = gpflow.likelihoods.StudentT(scale=0.1, df=3.0)
         return gd.models.CVIGP((X, SINE + 2.0 * (X > 0.9)), kernel, noise)
+    if kind == "classes":
+        return gd.models.CVIGP((X, np.clip(COUNTS, 0, 2)), kernel, CategoricalLogit(3))
     assert kind == "mixed"
     mixed = gpflow.kernels.LinearCoregionalization(
         [kernel, gpflow.kernels.Matern32()], np.array([[1.0, 0.2], [0.3, 1.0], [0.5, 0.5]])
@@ -43,10 +46,12 @@ def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
     return gd.models.CVIGP((X, Y), mixed, gpflow.likelihoods.Poisson())
 
 
-KINDS = ["labels", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed"]
+KINDS = [
+    "labels", "classes", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed",
+]  # fmt: skip
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_at_the_best_sites(kind: str) -> None:
     climb = SitesClimb(_model(kind), 10, compile=False)
@@ -55,6 +60,30 @@ def test_the_gradient_at_the_best_sites(kind: str) -> None:
     assert np.isfinite(value)
     numbers = approx_fprime(x, lambda at: climb._bound(at)[0], 1e-4)
     np.testing.assert_allclose(gradient, numbers, rtol=5e-3, atol=5e-3)
+
+
+def test_extrapolation_saves_steps_and_finds_the_same_sites(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Classes that share a row: plain steps shrink by a third each."""
+    climb = SitesClimb(_model("classes"), 10, compile=False)
+    calls = 0
+
+    def expected(mean: np.ndarray, variance: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        nonlocal calls
+        calls += 1
+        return climb._expected(mean, variance)
+
+    found, counts = [], []
+    for depth in (1, 6):
+        calls = 0
+        monkeypatch.setattr(best_sites, "_DEPTH", depth)
+        start = np.zeros([len(X), 3]), np.zeros([len(X), 3])
+        found.append(best_sites.best_sites(climb._K(), expected, start, 1e-10))
+        counts.append(calls)
+    assert counts[1] < 0.7 * counts[0]
+    assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-7)
+    np.testing.assert_allclose(found[1].mean, found[0].mean, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["labels", "multipliers"])
@@ -72,6 +101,16 @@ def test_the_bound_is_at_its_best(kind: str) -> None:
     if kind == "labels":
         sites = gd.optimizers.ConjugateComputation().run(model)
         assert sites.elbo == pytest.approx(result.elbo, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "full"), [(30, 3, True), (334, 10, True), (335, 10, False)]
+)
+def test_build_chooses_it_for_few_rows_of_classes(rows: int, classes: int, full: bool) -> None:
+    inputs = np.linspace(0.0, 1.0, rows)[:, None]
+    labels = np.arange(rows) % classes
+    model = gd.build(inputs, labels, "multiclass", verbose=False).model
+    assert isinstance(model, gd.models.CVIGP) == full
 
 
 def test_build_and_estimators_choose_it_for_few_rows(capsys: pytest.CaptureFixture[str]) -> None:
