@@ -201,6 +201,8 @@ def test_what_does_not_fit_at_prediction_is_named(model, change: dict, message: 
         (FRAME.assign(mix=[1, "a"] * (ROWS // 2)), "price", "column 'mix' holds mixed-integer"),
         (FRAME.assign(wave=1j), "price", "column 'wave' holds complex values"),
         (pd.concat([FRAME, FRAME[["area"]]], axis=1), "price", "two columns 'area'; rename one"),
+        (FRAME.iloc[:0], "price", "none of the 0 rows has a target 'price'"),
+        (FRAME.assign(price=np.nan), "price", r"none of the \d+ rows has a target 'price'"),
         (FRAME[["area"]][:5], FRAME.price[:4], "X has 5 rows and Y has 4"),
     ],
 )  # fmt: skip

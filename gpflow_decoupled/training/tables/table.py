@@ -222,6 +222,9 @@ def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray]:
     """X and Y where Y, or with `gaps` one of its columns, is known; and which rows these are."""
     if not is_labelled(Y):
         return X, Y, np.ones(len(X), bool)
+    if not Y.notna().to_numpy().any():
+        names = ", ".join(map(repr, _names(Y)))
+        raise DataError(f"none of the {len(Y)} rows has a target {names}: pass rows that have one.")
     missing = Y.isna().to_numpy().reshape(len(Y), -1)
     known = ~(missing.all(axis=1) if gaps else missing.any(axis=1))
     if len(X) != len(Y) or known.all():
