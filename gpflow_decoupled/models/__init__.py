@@ -40,15 +40,16 @@ from .linear.glm import CVIGLM, weights_posterior
 from .linear.lcl_glm import LCLGLM
 from .linear.weights_posterior import WeightsPosterior
 from .monte_carlo import MonteCarlo
-from .neighbours import NNGP, LeaveOneOut
+from .neighbours import NNGP, LeaveOneOut, SolvedMean
 from .sparse_conjugate import SparseCVIGP
 from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
     "Evidence", "Factor", "FactorGraph", "FullGP", "GMRF", "HDVGP", "LCLGLM", "LCLGP",
-    "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
-    "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
+    "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SolvedMean",
+    "SparseCVIGP", "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor",
+    "weights_posterior",
 ]  # fmt: skip
 
 

@@ -22,8 +22,10 @@ from gpflow_decoupled.optimizers.neighbours import (
     neighbour_rounds,
 )
 from gpflow_decoupled.training import Schedule
+from gpflow_decoupled.training.schedules import Limits
 from gpflow_decoupled.training.stages import neighbour_steps
 from gpflow_decoupled.training.stages import neighbours as stage
+from gpflow_decoupled.training.stages.mean_of_rows import share_of_climbs
 from gpflow_decoupled.training.stages.neighbour_steps import NeighbourSteps
 
 RNG = np.random.default_rng(2)
@@ -273,3 +275,29 @@ def test_data_and_a_model_with_nothing_to_train_are_refused():
     gpflow.set_trainable(fixed, False)
     with pytest.raises(DataError, match="No Parameter of the NNGP is trainable"):
         gd.fit(fixed)
+
+
+def test_a_run_ends_with_the_mean_of_all_rows(monkeypatch):
+    one = model(mean="data")
+    gd.fit(one, steps=1, progress=False)
+    assert one.mean_is_solved
+    K = one.kernel(X).numpy() + np.diag(np.full(500, one.likelihood.variance.numpy()))
+    expected = one.kernel(X_TEST, X).numpy() @ np.linalg.solve(K, Y)
+    np.testing.assert_allclose(one.predict_f(X_TEST)[0], expected, atol=2e-3)
+
+    def interrupted(self, **options):
+        raise KeyboardInterrupt
+
+    late = model(mean="data")
+    monkeypatch.setattr(NNGP, "solve_mean", interrupted)
+    result = gd.fit(late, steps=1, progress=False)
+    assert result.reason == INTERRUPTED and not late.mean_is_solved
+    assert np.max(np.abs(values(late) - values(model()))) > 1e-3
+
+
+def test_a_limit_of_seconds_leaves_time_for_the_mean():
+    one = model(mean="data")
+    assert share_of_climbs(one, Limits(None, 1e-9)) == 0.5
+    assert 0.99 < share_of_climbs(one, Limits(None, 1e6)) < 1.0
+    assert share_of_climbs(one, Limits(3, 1e-9)) == 1.0
+    assert share_of_climbs(model(), Limits(None, 1e-9)) == 1.0

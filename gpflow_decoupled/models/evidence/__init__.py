@@ -9,5 +9,6 @@ quadrature.
 from .bounds import evidence_interval
 from .interval import Evidence, EvidenceSettings
 from .observed import Observed
+from .quadratic import Nystrom
 
-__all__ = ["Evidence", "EvidenceSettings", "Observed", "evidence_interval"]
+__all__ = ["Evidence", "EvidenceSettings", "Nystrom", "Observed", "evidence_interval"]

@@ -73,12 +73,24 @@ class Nystrom:
         """r^T (Q + D)^-1 r [1, R] for the columns of r [N, R], from above; N M R."""
         # It is the minimum over t of (r - A^T t)^T W (r - A^T t) + t^T t, a sum of squares, which
         # round-off in t can only raise.
-        A, weights = self._A[0], self._weights[:, None]
-        half = tf.linalg.triangular_solve(self._chol[0], tf.matmul(A, weights * residual))
-        t = tf.linalg.triangular_solve(self._chol[0], half, adjoint=True)
-        rest = residual - tf.matmul(A, t, transpose_a=True)
-        squares = tf.reduce_sum(weights * tf.square(rest), axis=0)
+        t, rest = self._split(residual)
+        squares = tf.reduce_sum(self._weights[:, None] * tf.square(rest), axis=0)
         return (squares + tf.reduce_sum(tf.square(t), axis=0))[None]
+
+    def solve(self, right: tf.Tensor) -> tf.Tensor:
+        """(Q + D)^-1 r for the columns of r [N, R]; N M R."""
+        return self._weights[:, None] * self._split(right)[1]
+
+    def _split(self, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """t [M, R], and r - A^T t [N, R], at that minimum."""
+        A, weights = self._A[0], self._weights[:, None]
+        half = tf.linalg.triangular_solve(self._chol[0], tf.matmul(A, weights * right))
+        t = tf.linalg.triangular_solve(self._chol[0], half, adjoint=True)
+        return t, right - tf.matmul(A, t, transpose_a=True)
+
+    def left(self, prior: tf.Tensor) -> tf.Tensor:
+        """The variance that the points leave unexplained, diag(K - Q) [N], of diag(K)."""
+        return tf.maximum(prior - tf.reduce_sum(tf.square(self._A[0]), axis=0), 0.0)
 
 
 def bound_quadratic(

@@ -4,13 +4,14 @@ Read `base` first, then `gaussian` for Gaussian noise and `sites`, which puts th
 other likelihoods. `likelihood` has the terms of rows of the data and `posterior` the predictions,
 both by `conditionals`. `ordering` finds neighbours, `groups` says which outputs share them,
 `observed` subtracts the mean function, `evidence` is that of some rows or of all, `checks` refuses
-bad input.
+bad input. `mean_of_rows` keeps a mean of all rows, which `all_rows` solves for.
 """
 
 from .base import NNGP
 from .gaussian import GaussianNNGP
 from .likelihood import LeaveOneOut
+from .mean_of_rows import SolvedMean
 from .posterior import NeighboursPosterior
 from .sites import SiteNNGP
 
-__all__ = ["NNGP", "GaussianNNGP", "LeaveOneOut", "NeighboursPosterior", "SiteNNGP"]
+__all__ = ["NNGP", "GaussianNNGP", "LeaveOneOut", "NeighboursPosterior", "SiteNNGP", "SolvedMean"]

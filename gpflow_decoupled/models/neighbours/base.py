@@ -17,6 +17,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
+from ...errors import DataError, check_option
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...likelihoods.labels import index_columns
 from ..checks import (
@@ -33,6 +34,7 @@ from ..checks import (
 )
 from .checks import arrays_of, check_neighbours_kernel, check_new
 from .likelihood import LeaveOneOut
+from .mean_of_rows import MEANS, refuse_mean_of_sites
 from .posterior import NeighboursPosterior
 
 
@@ -52,10 +54,15 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
+    :param mean: "neighbours", or "data" for Gaussian noise: predictive means are those of all rows,
+        solved for by `solve_mean` at the first prediction and after changes of Parameters, at N^2 D
+        a product; variances stay those of neighbours. For smooth functions under large noise.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param seed: of the random order of the rows.
-    :raises DataError: for unusable data, and kernels that mix latent functions.
+    :raises UnknownOptionError: for another `mean`.
+    :raises DataError: for unusable data, kernels that mix latent functions, and the mean of all
+        rows for other likelihoods.
 
     Neighbours are nearest by distance in inputs divided by lengthscales for stationary kernels,
     else by prior correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the
@@ -79,12 +86,15 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         *,
         num_neighbours: int,
         prediction_neighbours: int | None = None,
+        mean: str = "neighbours",
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
         seed: int = 0,
     ) -> None:
+        check_option("mean", mean, MEANS)
         if not self.of_gaussian_noise:
             refuse_replicas(type(self).__name__)
+            refuse_mean_of_sites(mean, likelihood)
         likelihood = Gaussian() if likelihood is None else likelihood
         check_parts(kernel, likelihood)
         check_neighbours_kernel(kernel)
@@ -105,6 +115,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_mean_function(mean_function, X.shape[1], latents)
         warn_of_values(X, Y, likelihood)
         self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
+        self.mean = mean
         self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
 
     # `wraps` shows the constructor's signature; copies and files call this without arguments

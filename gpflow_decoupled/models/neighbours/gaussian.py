@@ -28,11 +28,12 @@ from .groups import (
     noise_variances,
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
+from .mean_of_rows import MeanOfRows
 from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
 
 
-class GaussianNNGP(EvidenceOfOwnData, NNGP):
+class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     """An `NNGP` for Gaussian noise: exact given the neighbours.
 
     The joint density of the observations is a product of conditionals in some order; each
@@ -178,7 +179,7 @@ class GaussianNNGP(EvidenceOfOwnData, NNGP):
     ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
-        Use it to compare kernels; as an objective it learns worse hyperparameters than (N2).
+        By neighbours, whatever `mean` is: compare means on held-out rows. Use it to compare kernels; as an objective it learns worse hyperparameters than (N2).
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
@@ -251,6 +252,7 @@ class GaussianNNGP(EvidenceOfOwnData, NNGP):
             self.data,
             self.prediction_neighbours,
             self.mean_function,
+            self.mean_coefficients if self.mean == "data" else None,
             precompute_cache=precompute_cache,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NeighboursPosterior"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -16,6 +16,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from ...covariances.indices import check_indices
 from ...covariances.neighbours import RowIndex, row_index
+from ...covariances.products import kernel_product
 from ...errors import DataError, NumericalError
 from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
@@ -39,7 +40,10 @@ class NeighboursPosterior(AbstractPosterior):
     :param data: X [N, D] and Y [N, P], with NaN for missing entries.
     :param num_neighbours: m, observations per prediction.
     :param mean_function: added to the mean; zero if not given.
-    :param precompute_cache: storage of residuals and noise: "tensor", "variable", or "nocache".
+    :param coefficients: returns a [N, P] at the present Parameters, for the means k(x, X) a of all
+        rows at N D a prediction; by default means are those of the neighbours.
+    :param precompute_cache: storage of residuals, noise and coefficients: "tensor",
+        "variable", or "nocache".
         Outside of `tf.function` the index of the rows is kept too.
 
     Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs share the
@@ -53,12 +57,13 @@ class NeighboursPosterior(AbstractPosterior):
         data: tuple[tf.Tensor, tf.Tensor],
         num_neighbours: int,
         mean_function: MeanFunction | None = None,
+        coefficients: Callable[[], tf.Tensor] | None = None,
         *,
         precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
     ) -> None:
         super().__init__(kernel, data[0], mean_function=mean_function)
         self.likelihood, self.num_neighbours = likelihood, num_neighbours
-        self._Y = data[1]
+        self._Y, self._coefficients = data[1], coefficients
         self._indexes: dict[object, RowIndex] = {}
         self.update_cache(precompute_cache)
 
@@ -106,7 +111,10 @@ class NeighboursPosterior(AbstractPosterior):
         residuals = residuals_of(self.mean_function, self.X_data, self._Y)
         rows = tf.range(tf.shape(self.X_data)[0])
         noise = noise_variances(self.likelihood, self.X_data, rows)
-        return tuple(PrecomputedValue(part, (False, False)) for part in (residuals, noise))
+        parts = [residuals, noise]
+        if self._coefficients is not None:
+            parts.append(self._coefficients())
+        return tuple(PrecomputedValue(part, (False, False)) for part in parts)
 
     @inherit_check_shapes
     def _conditional_with_precompute(
@@ -132,7 +140,7 @@ class NeighboursPosterior(AbstractPosterior):
         full_cov: bool,
         full_output_cov: bool,
     ) -> MeanAndVariance:
-        residuals, noise = cache
+        residuals, noise, *coefficients = cache
         means, covs = [], []
         for group in groups_of(self.kernel, self.likelihood, (self.X_data, self._Y)):
             mine = Observations(
@@ -144,6 +152,9 @@ class NeighboursPosterior(AbstractPosterior):
                 mine = mine.at(group.rows)
             predict = self._joint if full_cov else self._marginals
             mean, cov = predict(group, mine, Xnew)
+            if coefficients:
+                columns = tf.gather(coefficients[0], group.columns, axis=1)
+                mean = _mean_of_rows(group.kernel, Xnew, self.X_data, columns)
             means.append(mean)
             covs.extend([cov] * len(group.columns))
         mean, cov = tf.concat(means, axis=-1), tf.stack(covs, axis=-3 if full_cov else -1)
@@ -214,6 +225,12 @@ class NeighboursPosterior(AbstractPosterior):
         if key not in self._indexes:
             self._indexes[key] = row_index(group.kernel, X)
         return self._indexes[key]
+
+
+def _mean_of_rows(kernel: Kernel, Xnew: tf.Tensor, X: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
+    """k(x, X) a [..., N, Q] at inputs [..., N, D], in full precision."""
+    found = kernel_product(kernel, tf.reshape(Xnew, [-1, Xnew.shape[-1]]), X, a)
+    return tf.reshape(found, tf.concat([tf.shape(Xnew)[:-1], [a.shape[1]]], axis=0))
 
 
 def _check(ok: tf.Tensor) -> None:

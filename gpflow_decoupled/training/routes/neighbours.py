@@ -14,6 +14,7 @@ from ...models.neighbours import GaussianNNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, ROWS, Options
 from ..plan import Bound, Part, Plan
+from ..stages.mean_of_rows import closed, share_of_climbs
 from ..stages.neighbour_steps import NeighbourSteps
 from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
 from .lbfgs import BY_NAME as LBFGS
@@ -69,7 +70,7 @@ class NeighboursRoute(Route):
         return replace(options, steps=steps, on_all_rows=True)
 
     def plan(self, model: GaussianNNGP, data: Data, options: Options) -> Plan:
-        """Return climbs, of which each is a step, or minibatches."""
+        """Return climbs, of which each is a step, or minibatches; a mean of all rows ends both."""
         refuse_data(model, data, "model.update(data)")
         if not model.trainable_variables:
             raise DataError(
@@ -88,12 +89,12 @@ class NeighboursRoute(Route):
             bound = lambda X, Y: None  # noqa: E731
         batches = ArrayBatches(*model.data, None, seed)
         return Plan(
-            parts=[Part(stage)],
+            parts=[Part(stage, share_of_climbs(model, options.limits))],
             batches=batches,
             rates=rates_of(options, None),
             bound=bound,
             matrices=dict,
             whole=batches.whole,
-            closing=stage.closing,
+            closing=lambda clock: closed(stage.rounds, clock),
             objective="log likelihood of neighbours",
         )

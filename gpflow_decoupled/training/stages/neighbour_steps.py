@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from ...compilation import Compiled
 from ...models.neighbours import GaussianNNGP
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds
 from ..batches import Trackable
 from ..keras import KerasAscent, Optimizer
-from .neighbours import calibrated
-from .stage import Budget, Clock, Report, Stage, StepOutput, all_finite
+from .stage import Budget, Report, Stage, StepOutput, all_finite
 
 _PASSES = 4
 """Passes over a pool. A search costs as much as a few steps; after many, neighbours are old."""
@@ -96,11 +96,8 @@ class NeighbourSteps(Stage):
         self.ascent.set_rate(budget.sizes[0].learning_rate)
         rng = np.random.default_rng([self.seed, 2, budget.first])
         chosen = rng.choice(count, self.batch_size, replace=False)
-        return Report(self._step(tf.constant(chosen, tf.int32)))
-
-    def closing(self, clock: Clock) -> Report:
-        """Calibrate the variances by the leave-one-out errors."""
-        return calibrated(self.rounds)
+        over = budget.until < 1.0 and budget.clock.share >= budget.until
+        return Report(self._step(tf.constant(chosen, tf.int32)), TIME_IS_UP if over else "")
 
     def _draw(self, number: int) -> None:
         rows, weights = self.rounds.sample(self.rounds.rows, number)

@@ -85,10 +85,6 @@ class NeighbourClimbs(Stage):
             scores={"leave_one_out": outcome.judged.score},
         )
 
-    def closing(self, clock: Clock) -> Report:
-        """Calibrate the variances by the leave-one-out errors, and say where they were far off."""
-        return calibrated(self.rounds)
-
     def _climbed(self, number: int, deadline: float, clock: Clock) -> RoundOutcome:
         if number == 0:
             return self.rounds.start(deadline, clock.show, clock.shift)

@@ -1,0 +1,184 @@
+"""The mean of all rows of a model that owns its data, solved for when it is asked for."""
+
+# The coefficients belong to the Parameters and the data they were solved for, and nobody must ever
+# see them with others. So the values of all variables are kept beside them, and compared whenever
+# a mean is asked for: outside of a `tf.function` the mean is then solved for again, inside of one
+# the mean is NaN with an error, since a graph cannot solve.
+
+from __future__ import annotations
+
+__all__ = ["MEANS", "MeanOfRows", "SolvedMean"]
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import tensorflow as tf
+
+from ...errors import NumericalError
+from ...inputs import check_rate, check_whole
+from ...user_warnings import warn_user
+from .all_rows import RowsSettings, solve_rows
+from .evidence import observed_parts
+
+MEANS = ("neighbours", "data")
+_TOLERANCE, _MAX_PRODUCTS = 1e-3, 200
+"""Nats, summed over the rows, and products: fewer than thirty in all cases tried."""
+
+
+class SolvedMean(NamedTuple):
+    """The outcome of `NNGP.solve_mean`.
+
+    Example::
+
+        print(model.solve_mean().gap)
+    """
+
+    gap: float
+    """Nats between the mean and the solution: half the squared residual in units of K + D."""
+    products: int
+    """With the kernel matrix."""
+    converged: bool
+    """True if the gap is below the tolerance."""
+
+
+@dataclass
+class _Kept:
+    """A solution, and what it belongs to; no part of checkpoints, whose data may be others."""
+
+    coefficients: tf.Variable
+    """a [N, P], zero where Y is missing."""
+    values: tf.Variable
+    """[n], of all variables of kernel, likelihood and mean function."""
+    data: tuple[tf.Tensor, tf.Tensor]
+
+
+class MeanOfRows:
+    """A mean m_0(x) + k(x, X) a with (K + D) a = y - m_0 at all rows, a mixin."""
+
+    mean: str
+    data: tuple[tf.Tensor, tf.Tensor]
+    _kept: _Kept | None = None
+
+    def solve_mean(
+        self,
+        *,
+        tolerance: float = _TOLERANCE,
+        max_products: int = _MAX_PRODUCTS,
+        seconds: float | None = None,
+        show: Callable[[str], object] | None = None,
+    ) -> SolvedMean:
+        """Solve for the mean of all rows at the present Parameters, from the last solution.
+
+        Predictions do so if need be. Call it to continue a solve that was cut short, and after
+        changes of Parameters before calls of functions that were compiled.
+
+        :param tolerance: largest gap, in nats.
+        :param max_products: of the kernel matrix and a vector; a solve that ends there warns.
+        :param seconds: a limit of time, which cuts it short with a warning; none if not given.
+        :param show: shows a line of text after each product.
+        :raises DataError: for settings out of range.
+        :raises NumericalError: if a covariance cannot be factorised, or no product could be made.
+
+        Cost: N^2 (D + P) a product, some ten to thirty products, and N M^2 for M = 1,000 points or
+        N (m^3 / 3 + m^2 D) for m = 60 neighbours, as the noise suggests. Example::
+
+            model = NNGP((X, Y), kernel, num_neighbours=30, mean="data")
+            print(model.solve_mean())
+        """
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_products=max_products)
+        deadline = float("inf")
+        if seconds is not None:
+            check_rate(seconds=seconds)
+            deadline = time.perf_counter() + seconds
+        groups = cast(Any, self).groups
+        settings = RowsSettings(tolerance / len(groups), max_products, deadline, show)
+        a, gap, products = self._start(), 0.0, 0
+        for group, part in zip(groups, observed_parts(cast(Any, self), self.data, groups)):
+            rows = np.arange(len(a)) if group.rows is None else group.rows
+            place = np.ix_(rows, group.columns)
+            found = solve_rows(part, tf.constant(a[place]), settings)
+            a[place] = found.coefficients
+            gap, products = gap + found.gap, products + found.products
+        if products == 0 or not np.isfinite(gap):
+            raise NumericalError(
+                "The mean of all rows is not known: no product with the kernel matrix was made in"
+                " the time given, or the solve failed. Give model.solve_mean(seconds=...) more, or"
+                ' a larger noise variance, or use mean="neighbours".'
+            )
+        self._keep_mean(a)
+        if gap > tolerance:
+            warn_user(
+                f"The mean of all rows was cut short after {products} products, {gap:.2g} nats from"
+                " the solution: model.solve_mean(max_products=500) goes on. A larger noise variance"
+                ' takes fewer products, mean="neighbours" none.'
+            )
+        return SolvedMean(gap, products, gap <= tolerance)
+
+    def mean_coefficients(self) -> tf.Tensor:
+        """The coefficients a [N, P] at the present Parameters, zero where Y is missing.
+
+        Solves if they are not known. Inside a `tf.function` that happens when it is traced; if
+        Parameters change afterwards the result is NaN, with an error where XLA permits it, until
+        `solve_mean` is called. A constant in gradients.
+        """
+        with tf.init_scope():
+            if not self.mean_is_solved:
+                self.solve_mean()
+        kept = self._kept
+        assert kept is not None, "the mean is solved"
+        a = tf.convert_to_tensor(kept.coefficients)
+        if tf.executing_eagerly():
+            return a
+        fresh = tf.reduce_all(_values(self._sources) == kept.values)
+        check = tf.debugging.Assert(
+            fresh,
+            ["Parameters changed after the mean of all rows was solved for: call solve_mean()."],
+        )
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.where(fresh, a, tf.constant(np.nan, a.dtype))
+
+    @property
+    def mean_is_solved(self) -> bool:
+        """True if the coefficients belong to the present Parameters and data."""
+        kept = self._kept
+        if kept is None or any(ours is not then for ours, then in zip(self.data, kept.data)):
+            return False
+        return np.array_equal(_values(self._sources).numpy(), kept.values.numpy())
+
+    @property
+    def _sources(self) -> list[tf.Variable]:
+        """The variables that the mean depends on."""
+        model = cast(Any, self)
+        return [
+            *model.kernel.variables, *model.likelihood.variables, *model.mean_function.variables
+        ]  # fmt: skip
+
+    def _start(self) -> np.ndarray:
+        """The last coefficients [N, P], with zeros for new rows."""
+        Y = self.data[1]
+        a = np.zeros(Y.shape, Y.dtype.as_numpy_dtype)
+        if self._kept is not None:
+            last = self._kept.coefficients.numpy()[: len(a)]
+            a[: len(last)] = last
+        return a
+
+    def _keep_mean(self, a: np.ndarray) -> None:
+        """Store coefficients [N, P], in the same variables if they fit, for compiled functions."""
+        values, kept = _values(self._sources), self._kept
+        if kept is None or kept.coefficients.shape != a.shape or kept.values.shape != values.shape:
+            variables = (tf.Variable(part, trainable=False) for part in (a, values))
+            self._kept = _Kept(*variables, self.data)
+            return
+        kept.coefficients.assign(a)
+        kept.values.assign(values)
+        kept.data = self.data
+
+
+def _values(variables: list[tf.Variable]) -> tf.Tensor:
+    """All values in one vector [n]; also of variables that are whole numbers."""
+    flat = [tf.reshape(tf.cast(one, tf.float64), [-1]) for one in variables]
+    return tf.concat([tf.zeros([0], tf.float64), *flat], axis=0)

@@ -1,0 +1,66 @@
+"""The mean of all rows of a nearest-neighbour GP, solved for at the end of a run."""
+
+from __future__ import annotations
+
+__all__ = ["closed", "share_of_climbs"]
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from ...covariances.products import kernel_product
+from ...errors import NumericalError
+from ...models.neighbours import GaussianNNGP
+from ...optimizers.ascent import INTERRUPTED
+from ...optimizers.neighbours import NeighbourRounds
+from ..schedules import Limits
+from .neighbours import calibrated
+from .stage import Clock, Report
+
+_TIMED, _PRODUCTS = 4096, 20
+"""Rows of a timed product, and the usual number of products of a solve."""
+_MOST = 0.5
+"""Of the run, that a solve may be given: a mean at hyperparameters that nobody learned is none."""
+
+
+def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
+    """Calibrate the variances, then solve for the mean if the model has that of all rows.
+
+    A limit of seconds cuts the solve short, with a warning; an interrupt, and a limit that leaves
+    no time, leave it to the first prediction.
+    """
+    report, model = calibrated(rounds), rounds.model
+    if model.mean != "data":
+        return report
+    left = clock.deadline() - time.perf_counter()
+    if left <= 0.0:
+        return report
+    seconds = left if np.isfinite(left) else None
+    try:
+        model.solve_mean(seconds=seconds, show=clock.show)
+    except KeyboardInterrupt:
+        return report._replace(reason=INTERRUPTED)
+    except NumericalError:  # no time for a product; a prediction says so if it fails again
+        return report
+    return report
+
+
+def share_of_climbs(model: GaussianNNGP, limits: Limits) -> float:
+    """The share of a run after which the hyperparameters stay, so that the solve has time.
+
+    All of it where steps are limited too: they then tell the share.
+    """
+    seconds = limits.seconds
+    if model.mean != "data" or seconds is None or limits.steps is not None:
+        return 1.0
+    X, Y = model.data
+    few = X[:_TIMED]
+    columns = tf.ones([few.shape[0], Y.shape[1]], X.dtype)
+    for _ in range(2):  # the first one compiles
+        began = time.perf_counter()
+        for group in model.groups:
+            kernel_product(group.kernel, few, None, columns, dtype=tf.float32).numpy()
+        taken = time.perf_counter() - began
+    needed = _PRODUCTS * taken * (int(X.shape[0]) / int(few.shape[0])) ** 2
+    return 1.0 - min(_MOST, needed / seconds)
