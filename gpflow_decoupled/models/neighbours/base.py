@@ -17,7 +17,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import DataError, check_option
+from ...errors import check_option
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...likelihoods.labels import index_columns
 from ..checks import (

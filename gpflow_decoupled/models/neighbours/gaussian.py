@@ -179,7 +179,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
-        By neighbours, whatever `mean` is: compare means on held-out rows. Use it to compare kernels; as an objective it learns worse hyperparameters than (N2).
+        By neighbours, whatever `mean` is: compare means on held-out rows. Use it to compare
+        kernels; as an objective it learns worse hyperparameters than (N2).
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MEANS", "MeanOfRows", "SolvedMean"]
+__all__ = ["MEANS", "MeanOfRows", "SolvedMean", "refuse_mean_of_sites"]
 
 import time
 from collections.abc import Callable
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
+from gpflow.likelihoods import Likelihood
 
-from ...errors import NumericalError
+from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole
 from ...user_warnings import warn_user
 from .all_rows import RowsSettings, solve_rows
@@ -170,12 +171,21 @@ class MeanOfRows:
         """Store coefficients [N, P], in the same variables if they fit, for compiled functions."""
         values, kept = _values(self._sources), self._kept
         if kept is None or kept.coefficients.shape != a.shape or kept.values.shape != values.shape:
-            variables = (tf.Variable(part, trainable=False) for part in (a, values))
-            self._kept = _Kept(*variables, self.data)
+            first, second = (tf.Variable(part, trainable=False) for part in (a, values))
+            self._kept = _Kept(first, second, self.data)
             return
         kept.coefficients.assign(a)
         kept.values.assign(values)
         kept.data = self.data
+
+
+def refuse_mean_of_sites(mean: str, likelihood: Likelihood | None) -> None:
+    """Refuse the mean of all rows where observations are not Gaussian; raises `DataError`."""
+    if mean == "data":
+        raise DataError(
+            f'mean="data" is for Gaussian noise, and not for {type(likelihood).__name__}: use'
+            ' mean="neighbours", or models.ODVGP(kernel, likelihood, "data", Z).'
+        )
 
 
 def _values(variables: list[tf.Variable]) -> tf.Tensor:
