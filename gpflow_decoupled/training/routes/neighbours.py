@@ -87,9 +87,10 @@ class NeighboursRoute(Route):
             size = int(options.batch_size or BATCH_SIZE)
             stage = NeighbourSteps(model, options.optimizer, size, seed, compiled)
             bound = lambda X, Y: None  # noqa: E731
+        share = options.group.first(share_of_climbs(model, options.limits))
         batches = ArrayBatches(*model.data, None, seed)
         return Plan(
-            parts=[Part(stage, share_of_climbs(model, options.limits))],
+            parts=[Part(stage, share)],
             batches=batches,
             rates=rates_of(options, None),
             bound=bound,
