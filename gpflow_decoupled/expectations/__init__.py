@@ -1,6 +1,7 @@
 """Expectations under one Gaussian, a sum of independent variables, or one Gaussian per class.
 
-One Gaussian: `logit_integrals`, bounded by `piecewise`, and `peaked`. Classes: `softmax`,
+One Gaussian: `logit_integrals`, bounded by `piecewise`, `peaked`, and
+`log_means` of densities. Classes: `softmax`,
 `wide_softmax`, `log_sum_exp`. Sums: read `projections`, then `fourier`, the interface of
 `frequency_sum`, `spectral` and `lattice`, and `site_integrals`, how a model chooses.
 `axis_products` works in blocks; `decay` finds sums that end too early.
@@ -11,6 +12,7 @@ One Gaussian: `logit_integrals`, bounded by `piecewise`, and `peaked`. Classes: 
 # | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
 # | the same, bound by R best or convex pieces | `piecewise` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
 # | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
+# | log E p(y given f), f Gaussian, p bends or peaks once | `log_means` | 1e-8 | 384 nodes |
 # | E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |
 # | - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |
 # | - by the density of y | `spectral` | 1e-9, K = 1024 points | D K + K log K |

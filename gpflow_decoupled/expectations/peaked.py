@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-__all__ = ["peaked_rule"]
+__all__ = ["peaked_mean", "peaked_rule"]
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -69,3 +70,22 @@ def peaked_rule(
     sign = tf.where(spread < 0.0, -tf.ones_like(spread), tf.ones_like(spread))
     z, w = tf.where(narrow, z_narrow, z_wide), tf.where(narrow, w_narrow, w_wide)
     return tf.stop_gradient(sign * z), tf.stop_gradient(w)
+
+
+def peaked_mean(
+    function: Callable[[tf.Tensor], tf.Tensor],
+    mean: tf.Tensor,
+    spread: tf.Tensor,
+    centre: tf.Tensor,
+    width: tf.Tensor,
+    hermite: int = 40,
+) -> tf.Tensor:
+    """Return E g(f) [...], f ~ N(mean, spread^2), by `peaked_rule`, differentiable in both moments.
+
+    :param function: g, f [Q, ...] -> [Q, ...], finite everywhere and at most linear far out.
+    :param mean: of f [...]; `spread` the standard deviation [...].
+    :param centre: where g bends; `width` of the bend, both broadcast to [...].
+    """
+    like = tf.zeros_like(mean + spread + centre + width)
+    z, w = peaked_rule(mean + like, spread + like, centre + like, width + like, hermite)
+    return tf.reduce_sum(w * function(mean + spread * z), axis=0)
