@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "compare", "importance"]
+__all__ = ["Comparison", "columns_of_inputs", "compare", "importance"]
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,7 +101,7 @@ irrelevant; of the smoothest kind of part that reads it |
     check_whole(1, repeats=repeats)
     X, Y = (as_values(part, name) for part, name in zip(model.table.arrays(data), "XY"))
     X = X.astype(np.float64)
-    groups, rng = _groups(model, X.shape[1]), np.random.default_rng(seed)
+    groups, rng = columns_of_inputs(model, X.shape[1]), np.random.default_rng(seed)
     whole = float(np.mean(model.predict_log_density((X, Y))))
     inverse = _inverse_lengthscales(model.model.kernel, X.shape[1])
     rows = []
@@ -120,7 +120,7 @@ irrelevant; of the smoothest kind of part that reads it |
     return table.sort_values("permutation", ascending=False)
 
 
-def _groups(model: Standardized, columns: int) -> dict[str, list[int]]:
+def columns_of_inputs(model: Standardized, columns: int) -> dict[str, list[int]]:
     """The columns of X of each input, by its name."""
     if not model.table.columns:
         return {f"X[:, {column}]": [column] for column in range(columns)}

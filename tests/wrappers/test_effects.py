@@ -1,0 +1,81 @@
+"""Partial dependence with intervals, and shares of the parts of a sum."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, ModelError
+from gpflow_decoupled.wrappers import partial_dependence, sobol_shares
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0.0, 10.0, (60, 3))
+Y = 3.0 * np.sin(X[:, 0]) + 0.3 * X[:, 1] + 50.0 + 0.1 * RNG.normal(size=60)
+
+
+def _parts() -> gpflow.kernels.Kernel:
+    k = gpflow.kernels
+    first = k.Matern52(lengthscales=2.0, active_dims=[0])
+    rest = k.SquaredExponential(lengthscales=8.0, active_dims=[1])
+    return first + rest + k.SquaredExponential(lengthscales=8.0, active_dims=[2]) + k.Constant()
+
+
+@pytest.fixture(scope="module")
+def model() -> gd.Standardized:
+    made = gd.build(X, Y, kernel=_parts(), verbose=False)
+    gd.fit(made, steps=30, compile=False, progress=False)
+    return made
+
+
+def test_partial_dependence_is_the_mean_of_joint_predictions(model) -> None:
+    found = partial_dependence(model, X, 0, grid_resolution=7)
+    for value in found.index[[0, 3]]:
+        moved = X.copy()
+        moved[:, 0] = value
+        mean, cov = (np.asarray(part) for part in model.predict_f(moved, full_cov=True))
+        weights = np.full(60, 1.0 / 60.0)
+        assert found.loc[value, "mean"] == pytest.approx(weights @ mean[:, 0])
+        half = 1.959964 * np.sqrt(weights @ cov[0] @ weights)
+        assert found.loc[value, "high"] - found.loc[value, "mean"] == pytest.approx(half, rel=1e-5)
+    truth = 3.0 * np.sin(found.index.to_numpy()) + 0.3 * X[:, 1].mean() + 50.0
+    assert np.all(np.abs(found["mean"] - truth) < 0.5)
+    narrow = partial_dependence(model, X, 0, grid_resolution=7, level=0.5)
+    assert np.all(narrow["high"] < found["high"]) and np.all(narrow["low"] > found["low"])
+
+
+def test_partial_dependence_of_a_frame_has_each_category() -> None:
+    frame = pd.DataFrame({"x": X[:, 0], "town": np.where(X[:, 1] > 5.0, "a", "b"), "y": Y})
+    frame["y"] += 4.0 * (frame["town"] == "a")
+    made = gd.build(frame, "y", verbose=False)
+    gd.fit(made, steps=15, compile=False, progress=False)
+    found = partial_dependence(made, frame.drop(columns="y"), "town")
+    assert list(found.index) == ["a", "b"] and found.index.name == "town"
+    assert found.loc["a", "low"] > found.loc["b", "high"]
+
+
+def test_sobol_shares_are_those_of_the_parts(model) -> None:
+    found = sobol_shares(model, X)
+    assert list(found.index)[:2] == ["X[:, 0]", "X[:, 1]"] and len(found) == 3
+    variances = np.var(3.0 * np.sin(X[:, 0])), np.var(0.3 * X[:, 1])
+    assert found["share"].iloc[0] == pytest.approx(variances[0] / sum(variances), abs=0.05)
+    assert found["share"].sum() == pytest.approx(1.0)
+    assert np.all((found["low"] <= found["share"]) & (found["share"] <= found["high"]))
+
+
+def test_what_has_no_effects_is_refused(model) -> None:
+    with pytest.raises(ModelError, match="this is a CVIGP"):
+        partial_dependence(model.model, X, 0)
+    with pytest.raises(DataError, match="column=7 is none of X, which has"):
+        partial_dependence(model, X, 7)
+    with pytest.raises(DataError, match="X has no rows"):
+        sobol_shares(model, X[:0])
+    joined = gpflow.kernels.Matern52(active_dims=[0, 1]) + gpflow.kernels.Matern32()
+    made = gd.build(X, Y, kernel=joined, verbose=False)
+    with pytest.raises(ModelError, match="no sum of parts that read different inputs"):
+        sobol_shares(made, X)
+    two = gd.build(X, np.column_stack([Y, Y**2]), verbose=False)
+    with pytest.raises(ModelError, match="2 latent functions"):
+        partial_dependence(two, X, 0)
