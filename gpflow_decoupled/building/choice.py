@@ -27,6 +27,7 @@ from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
 from .kernels import choose_kernel
 from .likelihoods import (
     has_scale_by_name,
+    own_number,
     takes_classes,
     takes_gaps,
 )
@@ -53,6 +54,7 @@ def build(
     exposure: npt.ArrayLike | str | None = None,
     noise_variance: npt.ArrayLike | str | None = None,
     trials: npt.ArrayLike | str | None = None,
+    censored: npt.ArrayLike | str | None = None,
     outputs: str | None = None,
     rank: int = 2,
     num_inducing: int | None = None,
@@ -74,11 +76,11 @@ def build(
 
     X is standardised unless you pass a kernel, which is in units of X; indices, and columns of 0
     and 1 that stand for words, booleans and gaps, never are. Y is standardised if it is f plus
-    noise ("gaussian", "student_t", "laplace", "heteroskedastic"). Without inducing points
-    "gaussian" has a noise for each output. Predictions are in the units of X and Y, and
-    `model.model` is the model inside. If the mean of Y is exp(f) ("poisson", "negative_binomial",
-    "gamma", "exponential"), a constant mean function starts at its logarithm. Cost: N (M_beta +
-    M_gamma)^2, once, for the points.
+    noise ("gaussian", "student_t", "laplace", "quantile", "tobit", "heteroskedastic"). Without
+    inducing points "gaussian" has a noise for each output. Predictions are in the units of X and Y,
+    and `model.model` is the model inside. If the mean of Y is exp(f), as for counts, times and
+    amounts, a constant mean function starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once,
+    for the points.
 
     :param X: inputs [N, D] in their units; or a data frame, whose columns are encoded by the rules
         of `training.tables.Column`, printed, and remembered by name.
@@ -89,8 +91,11 @@ def build(
         and an entry of Y that is NaN is left out of all sums.
     :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic" (a second latent
         function for the logarithm of the noise), "bernoulli" (a logistic link), "probit",
-        "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
-        likelihood (copied) of standardised Y; functions of X in it take X in its units.
+        "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson", "hurdle_poisson",
+        "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial" and
+        "beta_binomial" (with `trials`), "tobit", "weibull" and "log_normal" (with `censored`),
+        "quantile" (the median), "tweedie", "gamma", "exponential", "beta", or a GPflow likelihood
+        (copied) of standardised Y; functions of X in it take X in its units.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
         `scale` says otherwise, and of standardised Y where Y is standardised. By default Matern 5/2
         with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, takes the
@@ -105,7 +110,10 @@ def build(
     :param exposure: of each row, above 0.
     :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
         one.
-    :param trials: of each row, where Y counts successes under a likelihood of labels.
+    :param trials: of each row, where Y counts successes: "binomial", "beta_binomial", or a
+        likelihood of labels; 1 where not given.
+    :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 where y was observed,
+        1 where the true value is above it, -1 where it is below; 0 where not given.
     :param outputs: "coregionalised" mixes P outputs of `rank` latent GPs, whose mixture starts at
         the principal components of Y; None learns each by itself with one kernel.
     :param rank: number of latent GPs.
@@ -128,16 +136,15 @@ def build(
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     _check_words(scale, outputs)
-    check_whole(0, seed=seed)
-    check_whole(1, rank=rank)
+    _check_numbers(seed, rank)
     _check_points(beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
     X, Y = Table.split(X, Y)
     arguments = {
         "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
-        "noise_variance": noise_variance, "trials": trials,
+        "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
-    X, of_rows, numbers = take_rows(X, arguments, np.shape(Y)[1] if np.ndim(Y) > 1 else 1)
+    X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
     table, *data = Table.learn(
         X, Y, labels=takes_classes(likelihood), gaps=takes_gaps(likelihood), numbers=of_rows
     )
@@ -191,6 +198,11 @@ def _in_units(kernel: object, likelihood: object) -> bool:
         isinstance(part, Function) for part in vars(likelihood).values()
     )
     return isinstance(kernel, Kernel) or callable(kernel) or reads
+
+
+def _check_numbers(seed: int, rank: int) -> None:
+    check_whole(0, seed=seed)
+    check_whole(1, rank=rank)
 
 
 def _check_words(scale: str | None, outputs: str | None) -> None:

@@ -8,6 +8,7 @@ __all__ = [
     "has_scale_by_name",
     "likelihood_for",
     "num_latents_of",
+    "own_number",
     "prior_mean",
     "takes_classes",
     "takes_gaps",
@@ -23,11 +24,23 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from ..diagnostics import has_scale
 from ..errors import DataError, check_option
 from ..likelihoods import (
+    AsymmetricLaplace,
     BernoulliLogit,
     BernoulliProbit,
+    BetaBinomial,
+    Binomial,
     CategoricalLogit,
+    CensoredNormal,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
     Laplace,
+    LogNormal,
     NegativeBinomial,
+    NumberedLikelihood,
+    Tweedie,
+    Weibull,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
     check_labels,
 )
 from ..models.checks import check_likelihood
@@ -38,11 +51,22 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "gaussian": lambda: gpflow.likelihoods.Gaussian(_NOISE),
     "student_t": lambda: gpflow.likelihoods.StudentT(scale=0.3, df=4.0),
     "laplace": lambda: Laplace(0.3),
+    "quantile": lambda: AsymmetricLaplace(0.5, 0.3),
+    "tobit": lambda: CensoredNormal(0.3),
     "heteroskedastic": gpflow.likelihoods.HeteroskedasticTFPConditional,
     "bernoulli": BernoulliLogit,
     "probit": BernoulliProbit,
     "poisson": gpflow.likelihoods.Poisson,
     "negative_binomial": NegativeBinomial,
+    "zero_inflated_poisson": ZeroInflatedPoisson,
+    "zero_inflated_negative_binomial": ZeroInflatedNegativeBinomial,
+    "hurdle_poisson": HurdlePoisson,
+    "hurdle_negative_binomial": HurdleNegativeBinomial,
+    "binomial": Binomial,
+    "beta_binomial": BetaBinomial,
+    "weibull": Weibull,
+    "log_normal": LogNormal,
+    "tweedie": Tweedie,
     "gamma": gpflow.likelihoods.Gamma,
     "exponential": gpflow.likelihoods.Exponential,
     "beta": gpflow.likelihoods.Beta,
@@ -54,8 +78,12 @@ _OF_CLASSES = (
     gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax,
 )  # fmt: skip
 
-_LOG_LINKS = ("poisson", "negative_binomial", "gamma", "exponential")
-"""Names of likelihoods with mean exp(f), which may have any size."""
+_LOG_LINKS = (
+    "poisson", "negative_binomial", "zero_inflated_poisson", "zero_inflated_negative_binomial",
+    "hurdle_poisson", "hurdle_negative_binomial", "weibull", "log_normal", "tweedie", "gamma",
+    "exponential",
+)  # fmt: skip
+"""Names of likelihoods whose f is the logarithm of a mean, which may have any size."""
 
 
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
@@ -94,6 +122,17 @@ def takes_gaps(likelihood: str | Likelihood) -> bool:
     )
 
 
+def own_number(likelihood: str | Likelihood) -> str | None:
+    """The name of the number that a `NumberedLikelihood` has for each row, or None.
+
+    :param likelihood: a likelihood, or its name.
+    """
+    if isinstance(likelihood, str):
+        check_option("likelihood", likelihood, (*NAMES, "multiclass"))
+        likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
+    return likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
+
+
 def likelihood_for(
     likelihood: str | Likelihood, Y: np.ndarray, each: bool = False, rows: bool = False
 ) -> Likelihood:
@@ -128,7 +167,8 @@ def prior_mean(
 ) -> MeanFunction | None:
     """A constant mean function at the log of the mean of Y [N, P], or None where f is near 0.
 
-    :param likelihood: a name; a mean exp(f) is known for `_LOG_LINKS` only.
+    :param likelihood: a name; a mean of the size of exp(f) is known for
+        `_LOG_LINKS` only.
     :param numbers: of the rows, by name, [N, 1]; a mean is per unit of exposure.
     """
     if likelihood not in _LOG_LINKS:

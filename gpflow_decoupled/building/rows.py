@@ -1,4 +1,4 @@
-"""Arguments of `build` with a number for each row: weights, exposure, known noise, trials."""
+"""Arguments of `build` with a number for each row: weights, exposure, noise, trials, codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
-from ..likelihoods import RowLikelihood
+from ..likelihoods import NumberedLikelihood, RowLikelihood
+from ..likelihoods.row_likelihood import NEUTRAL
 from ..training.row_numbers import RowNumbers, number_columns
 from ..training.tables.table import is_frame
 
@@ -19,24 +20,28 @@ RowArguments = Mapping[str, Any]  # arrays, or names of columns
 """By the name of the argument."""
 _NAMES = {
     "sample_weight": "weight", "offset": "offset", "exposure": "offset", "noise_variance": "noise",
-    "trials": "trials",
+    "trials": "trials", "censored": "censored",
 }  # fmt: skip
 
 
 def take_rows(
-    X: Any, arguments: RowArguments, outputs: int
+    X: Any, arguments: RowArguments, Y: Any, own: str | None = None
 ) -> tuple[Any, np.ndarray | None, RowNumbers | None]:
     """X without the columns that are numbers of rows, these numbers [N, k], and what they are.
 
     :param X: a data frame, or a matrix.
     :param arguments: None where nothing is given; arrays [N] or [N, P], or names of columns of X.
-    :param outputs: P.
+    :param Y: observations [N, P] or [N].
+    :param own: the argument that the likelihood needs; without it rows are like any other.
     :raises DataError: for names that are no columns, other lengths, and exposures that are not
         positive.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
+    if own is not None:
+        given.setdefault(own, np.full(len(X), NEUTRAL[own]))
     if "offset" in given and "exposure" in given:
         raise DataError("offset and exposure are both given, and exposure is exp(offset): pass one")
+    outputs = np.shape(Y)[1] if np.ndim(Y) > 1 else 1
     blocks, names, columns = [], list[str](), list[tuple[str, Hashable]]()
     for argument, value in given.items():
         if isinstance(value, str):
@@ -55,7 +60,9 @@ def take_rows(
 
 
 def with_rows(likelihood: Likelihood, numbers: RowNumbers | None, gaps: bool) -> Likelihood:
-    """The likelihood of rows with numbers, or gaps; itself without either."""
-    if numbers is None and not gaps:
+    """The likelihood of rows with numbers, or gaps; itself without either, or with its number."""
+    names = () if numbers is None else numbers.names
+    own = (likelihood.number,) if isinstance(likelihood, NumberedLikelihood) else ()
+    if names == own and not gaps:
         return likelihood
-    return RowLikelihood(likelihood, () if numbers is None else numbers.names)
+    return RowLikelihood(likelihood, names)

@@ -15,7 +15,7 @@ from gpflow.models import GPModel
 from ..covariances.latents import prior_variance
 from ..errors import DataError
 from ..inducing.weights import Weights
-from ..likelihoods import Laplace, RowLikelihood
+from ..likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, LogNormal, RowLikelihood
 from ..likelihoods.labels import index_columns
 from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
@@ -34,7 +34,9 @@ defaults, intervals of 95 % cover 95 % after 1,000 steps at a ratio of 3.5, 82 %
 """
 _MEDIAN = 0.455
 """Of the square of a standard normal variable."""
-_PLUS_NOISE = (Gaussian, StudentT, Laplace, HeteroskedasticTFPConditional)
+_PLUS_NOISE = (
+    Gaussian, StudentT, Laplace, AsymmetricLaplace, HeteroskedasticTFPConditional,
+)  # fmt: skip
 _REMEDY = (
     "Training may not find its way from there: standardise the data, as"
     " gpflow_decoupled.Standardized(build, (X, Y)) does, which predicts in their own units; or"
@@ -77,11 +79,12 @@ def check_digits(model: GPModel, X: tf.Tensor) -> None:
 
 
 def has_scale(likelihood: Likelihood) -> bool:
-    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise, and
-    noise whose scale is a latent function.
+    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise, for
+    quantiles, censored normal noise, and noise whose scale is a latent function.
     """
     base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-    return isinstance(base, _PLUS_NOISE)
+    censored = isinstance(base, CensoredNormal) and not isinstance(base, LogNormal)
+    return censored or isinstance(base, _PLUS_NOISE)
 
 
 def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from gpflow import likelihoods as gl
 
 from ..errors import DataError
 from .categorical_logit import CategoricalLogit
+from .numbered import NumberedLikelihood
 from .row_likelihood import RowLikelihood
 from .sites.registry import site_description
 from .support import BINARY, classes
@@ -45,7 +46,7 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     if np.any(outside):
         row, column = np.argwhere(outside)[0]
         signs = support is BINARY and np.all(np.abs(Y) == 1)
-        fix = "recode Y by (Y > 0).astype(float)" if signs else "recode Y"
+        fix = "recode Y by (Y > 0).astype(float)" if signs else support.fix
         raise DataError(
             f"Y[{row}, {column}] = {Y[row, column]:g} is outside the support of"
             f" {type(likelihood).__name__}, which takes {support.words}; {fix}"
@@ -71,6 +72,11 @@ def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
                 f"{name} of row {row} is {values[row, 0]:g}; pass a finite number"
                 + ("." if least == -np.inf else f" of at least {least:g}.")
             )
+    base = likelihood.likelihood
+    if isinstance(base, NumberedLikelihood):
+        whole = np.where(np.isnan(y), _first_there(y), y)
+        check_labels(base, np.hstack([whole, numbers[base.number]]))
+        return
     if "trials" in numbers:
         outside = ~np.isnan(y) & ~((y >= 0) & (y <= numbers["trials"]) & (y == np.round(y)))
         if np.any(outside):
@@ -80,7 +86,7 @@ def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
                 f" {numbers['trials'][row, 0]:g} trials."
             )
         return
-    check_labels(likelihood.likelihood, np.where(np.isnan(y), _first_there(y), y))
+    check_labels(base, np.where(np.isnan(y), _first_there(y), y))
 
 
 def _first_there(y: np.ndarray) -> np.ndarray:
@@ -90,12 +96,12 @@ def _first_there(y: np.ndarray) -> np.ndarray:
 
 
 def index_columns(likelihood: gl.Likelihood) -> int:
-    """Count the columns at the end of Y that are no outputs: one for a `SwitchedLikelihood`, the
-    numbers of rows for a `RowLikelihood`.
+    """Count the columns at the end of Y that are no outputs: one for a `SwitchedLikelihood` and a
+    `NumberedLikelihood`, the numbers of rows for a `RowLikelihood`.
     """
     if isinstance(likelihood, RowLikelihood):
         return len(likelihood.numbers)
-    return int(isinstance(likelihood, gl.SwitchedLikelihood))
+    return int(isinstance(likelihood, (gl.SwitchedLikelihood, NumberedLikelihood)))
 
 
 def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
@@ -107,9 +113,10 @@ def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | No
         observation_columns(likelihood, num_outputs=3)  # 1, the class
     """
     if isinstance(likelihood, RowLikelihood):
-        own = observation_columns(likelihood.likelihood, num_outputs)
-        return None if own is None else own + len(likelihood.numbers)
-    if isinstance(likelihood, gl.SwitchedLikelihood):
+        base = likelihood.likelihood
+        own = observation_columns(base, num_outputs)
+        return None if own is None else own - index_columns(base) + len(likelihood.numbers)
+    if isinstance(likelihood, (gl.SwitchedLikelihood, NumberedLikelihood)):
         return num_outputs + index_columns(likelihood)
     if likelihood.observation_dim is not None:
         return int(likelihood.observation_dim)

@@ -10,11 +10,13 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from .categorical_logit import CategoricalLogit
+from .counts import HurdlePoisson
+from .labels import index_columns
 from .ordinal import Ordinal
 from .sites.registry import site_description
 
-_WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal)
-"""Log-concave likelihoods whose sites have no loss, or none for a noise function of the inputs."""
+_WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal, HurdlePoisson)
+"""Log-concave likelihoods whose sites have no loss, or none for some labels or noise."""
 
 
 def is_log_concave(likelihood: Likelihood) -> bool:
@@ -28,5 +30,5 @@ def is_log_concave(likelihood: Likelihood) -> bool:
     loss = site_description(likelihood).loss
     if loss is None:
         return False
-    label = tf.ones([1, 1], default_float())  # valid for all of them
+    label = tf.ones([1, 1 + index_columns(likelihood)], default_float())  # valid for all of them
     return not np.any(np.asarray(loss(likelihood, label).curvature) > 0.0)

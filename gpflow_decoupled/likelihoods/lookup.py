@@ -17,6 +17,7 @@ from ..expectations.peaked import peaked_rule
 from ..expectations.projections import Site
 from .categorical_logit import CategoricalLogit
 from .labels import check_labels
+from .numbered import NumberedLikelihood
 from .sites.description import SiteLossBuilder, check_one_latent
 from .sites.logit_site import LOGIT
 from .sites.registry import declare_site, site_description
@@ -76,7 +77,7 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
 
     :param likelihood: with one latent function per observation. Logit, Laplace, Student-t and
         Gaussian have closed Fourier transforms, for the route "frequency_sum".
-    :param Y: labels [N].
+    :param Y: labels [N] or [N, 1]; [N, 2] for a `NumberedLikelihood`.
     :raises DataError: for several latents, and Parameters that are functions of the inputs.
 
     Example::
@@ -86,7 +87,10 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
         site.smooth(f[:, None], *(part[:, None] for part in site.parameters))
     """
     check_one_latent(likelihood)
-    return site_description(likelihood).density(likelihood, tf.convert_to_tensor(Y))
+    labels = tf.convert_to_tensor(Y)
+    if labels.shape.rank == 2 and not isinstance(likelihood, NumberedLikelihood):
+        labels = labels[:, 0]
+    return site_description(likelihood).density(likelihood, labels)
 
 
 def expected_log_densities(

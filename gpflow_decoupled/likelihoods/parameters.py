@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = [
     "constant_parameter", "extreme_parameters", "noise_variance_at", "parameter_per_site",
-    "positive_parameter", "single_noise_variance",
+    "positive_parameter", "share_parameter", "single_noise_variance",
 ]  # fmt: skip
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
@@ -66,6 +67,21 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={short_repr(value)} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))
+
+
+def share_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
+    """Return a Parameter [...] between 0 and 1, both excluded; one that is passed is shared."""
+    if isinstance(value, Parameter):
+        return value
+    try:
+        numbers = np.asarray(value, float)
+    except (TypeError, ValueError):
+        numbers = np.array(np.nan)
+    if not np.all((numbers > 0.0) & (numbers < 1.0)):
+        raise DataError(
+            f"{name}={short_repr(value)} must be a number above 0 and below 1, for example 0.5."
+        )
+    return Parameter(value, transform=tfp.bijectors.Sigmoid())
 
 
 def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:

@@ -1,4 +1,4 @@
-"""A likelihood whose rows differ by numbers that are known: weights, offsets, noise, trials."""
+"""A likelihood whose rows differ by known numbers: weights, offsets, noise, trials, codes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from gpflow.quadrature import NDiagGHQuadrature
 from ..errors import DataError, check_option
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
+from .counts.binomial import log_choices
+from .numbered import NumberedLikelihood
 
-NEUTRAL: Mapping[str, float] = {"weight": 1.0, "offset": 0.0, "noise": 0.0, "trials": 1.0}
+NEUTRAL: Mapping[str, float] = {
+    "weight": 1.0, "offset": 0.0, "noise": 0.0, "trials": 1.0, "censored": 0.0,
+}  # fmt: skip
 """Numbers of a row, and their values for a row like any other."""
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 _FILL = 0.5
@@ -37,13 +41,13 @@ class RowLikelihood(Likelihood):
         w sum_p E log p(y_p | f_p + o)
 
     over the observed entries. s2 is added to the variance of a `Gaussian`; under a likelihood of
-    labels y counts successes in t trials. Predictions are for weight 1, offset 0, no known noise
-    and one trial.
+    labels y counts successes in t trials. The number of a `NumberedLikelihood` is one of them.
+    Predictions are for weight 1, offset 0, no known noise and one trial.
 
     :param likelihood: of each column of y; with weights alone also of several latents, such as
         `CategoricalLogit`.
-    :param numbers: "weight", "offset", "trials", one column each; "noise", a column per output, or
-        P times. By default none, for gaps alone.
+    :param numbers: "weight", "offset", "trials", "censored", one column each; "noise", a column per
+        output, or P times. By default none, for gaps alone.
     :raises DataError: for another likelihood, or one that cannot use a number.
 
     Example::
@@ -71,7 +75,13 @@ class RowLikelihood(Likelihood):
             raise DataError(
                 f"known noise is for a Gaussian likelihood, and this is {type(likelihood).__name__}"
             )
-        if "trials" in numbers and not isinstance(likelihood, _BINARY):
+        self.own = likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
+        if self.own is not None and self.own not in numbers:
+            raise DataError(
+                f"{type(likelihood).__name__} has a number of {self.own} for each row; name"
+                f' "{self.own}" among the numbers, with its column in Y.'
+            )
+        if "trials" in numbers and not (self.own == "trials" or isinstance(likelihood, _BINARY)):
             raise DataError(
                 "trials are for labels, such as a BernoulliLogit likelihood, and this is"
                 f" {type(likelihood).__name__}; for counts without an end pass an exposure."
@@ -104,10 +114,11 @@ class RowLikelihood(Likelihood):
         if type(self.likelihood) is Gaussian:
             variance = self.likelihood._variance(X) + numbers.get("noise", 0.0)
             values = _normal(y, mean, variance) - 0.5 * Fvar / variance
-        elif "trials" in numbers:
+        elif "trials" in numbers and self.own is None:
             values = self._of_trials(X, mean, Fvar, y, numbers["trials"])
         else:
-            values = _by_entry(self.likelihood.variational_expectations, X, mean, Fvar, y)
+            rule, own = self.likelihood.variational_expectations, numbers.get(self.own or "")
+            values = _by_entry(rule, X, mean, Fvar, y, own)
         return tf.reduce_sum(_kept(values, y) * weight, axis=-1)
 
     def _of_trials(
@@ -121,7 +132,7 @@ class RowLikelihood(Likelihood):
             for c in (tf.ones([], mean.dtype), tf.zeros([], mean.dtype))
         )
         seen = _filled(y)
-        return _log_choices(t, seen) + seen * successes + (t - seen) * failures
+        return log_choices(t, seen) + seen * successes + (t - seen) * failures
 
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         if not self.by_entry:
@@ -151,10 +162,11 @@ class RowLikelihood(Likelihood):
         if type(self.likelihood) is Gaussian:
             variance = Fvar + self.likelihood._variance(X) + numbers.get("noise", 0.0)
             values = _normal(y, mean, variance)
-        elif "trials" in numbers:
+        elif "trials" in numbers and self.own is None:
             values = self._log_density_of_trials(X, mean, Fvar, y, numbers["trials"])
         else:
-            values = _by_entry(self.likelihood.predict_log_density, X, mean, Fvar, y)
+            rule, own = self.likelihood.predict_log_density, numbers.get(self.own or "")
+            values = _by_entry(rule, X, mean, Fvar, y, own)
         return tf.reduce_sum(_kept(values, y), axis=-1)
 
     def _log_density_of_trials(
@@ -169,7 +181,7 @@ class RowLikelihood(Likelihood):
             one, none = (
                 self.likelihood._scalar_log_prob(x, F, c) for c in (ones(F), tf.zeros_like(F))
             )
-            return _log_choices(n, s) + s * one + (n - s) * none
+            return log_choices(n, s) + s * one + (n - s) * none
 
         flat = (tf.reshape(part, [-1, 1]) for part in (mean, variance, seen, trials))
         m, v, s, n = flat
@@ -177,12 +189,19 @@ class RowLikelihood(Likelihood):
 
 
 def _by_entry(
-    rule: Rule, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType
+    rule: Rule,
+    X: TensorType,
+    mean: TensorType,
+    variance: TensorType,
+    y: TensorType,
+    number: TensorType | None = None,
 ) -> tf.Tensor:
-    """A rule for rows of one output, at each entry of y [..., P]."""
+    """A rule for rows of one output, at each entry of y [..., P] with its row's number [..., 1]."""
     outputs = y.shape[-1]
     rows = tf.reshape(tf.repeat(X, outputs, axis=-2), [-1, X.shape[-1]])
     parts = [tf.reshape(part, [-1, 1]) for part in (mean, variance, _filled(y))]
+    if number is not None:
+        parts[2] = tf.concat([parts[2], tf.reshape(number + tf.zeros_like(y), [-1, 1])], axis=1)
     return tf.reshape(rule(rows, *parts), tf.shape(y))
 
 
@@ -200,8 +219,3 @@ def _filled(y: TensorType) -> tf.Tensor:
 def _kept(values: TensorType, y: TensorType) -> tf.Tensor:
     """Values [..., P] where y is there, else zero."""
     return tf.where(tf.math.is_nan(y), tf.zeros_like(values), values)
-
-
-def _log_choices(t: TensorType, y: TensorType) -> tf.Tensor:
-    """Log of the binomial coefficient."""
-    return tf.math.lgamma(t + 1.0) - tf.math.lgamma(y + 1.0) - tf.math.lgamma(t - y + 1.0)

@@ -23,6 +23,8 @@ class Support(NamedTuple):
     """The set in words, as it follows "which takes" in an error message."""
     accepts: Callable[[np.ndarray], np.ndarray]
     """labels of any shape -> booleans of the same shape."""
+    fix: str = "recode Y"
+    """What a user can do, as it ends an error message."""
 
 
 def classes(number: int) -> Support:

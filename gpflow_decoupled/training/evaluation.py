@@ -15,7 +15,7 @@ from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
-from ..likelihoods import RowLikelihood
+from ..likelihoods import NumberedLikelihood, RowLikelihood
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..summaries import one_line
@@ -158,12 +158,21 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
         # the last column of y is the task, and the means of all tasks stand side by side
         tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
         return tasks[np.arange(len(y)), y[:, -1].astype(int)] - y[:, :-1]
-    if isinstance(likelihood, RowLikelihood):
-        errors = predicted - y[:, : predicted.shape[1]]
+    if isinstance(likelihood, (RowLikelihood, NumberedLikelihood)):
+        errors = predicted - _shares(likelihood, y[:, : predicted.shape[1]], y)
         return np.where(np.isnan(errors), 0.0, errors)
     if predicted.shape[1] > y.shape[1]:
         return predicted - (np.arange(predicted.shape[1]) == y)
     return predicted - y
+
+
+def _shares(likelihood: Likelihood, y: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Outputs y [N, P] of rows Y, successes as shares of their trials."""
+    if isinstance(likelihood, RowLikelihood):
+        trials = likelihood.split(Y)[1].get("trials", 1.0)
+    else:
+        trials = Y[:, -1:] if likelihood.number == "trials" else 1.0
+    return y / trials
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:

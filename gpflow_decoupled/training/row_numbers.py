@@ -22,7 +22,8 @@ from .standardization import Standardization
 def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.ndarray:
     """The columns of one argument of `build`, [N, 1]; known noise [N, P]; logs of exposures.
 
-    :param argument: "sample_weight", "offset", "exposure", "noise_variance" or "trials".
+    :param argument: "sample_weight", "offset", "exposure", "noise_variance", "trials" or
+        "censored".
     :param value: [N], or [N, 1], or [N, P].
     :param rows: N.
     :param outputs: P.
@@ -89,6 +90,13 @@ class RowNumbers:
         """The numbers [N, 1] of Y [N, P + k], the first column of each name."""
         places = {name: self.names.index(name) for name in self.names}
         return {name: Y[:, [self.outputs + place]] for name, place in places.items()}
+
+    def measured(self, Y: TensorType) -> TensorType:
+        """[..., 1], False where Y [..., P + k] is a limit: the mass beyond it has no units."""
+        if "censored" not in self.names:
+            return np.array([True])
+        place = self.outputs + self.names.index("censored")
+        return Y[..., place : place + 1] == 0.0
 
     def transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
         """Y [..., P + k] with standardised outputs and, in their units, noise variances."""

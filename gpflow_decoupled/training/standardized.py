@@ -123,6 +123,7 @@ class Standardized(PredictionsInUnits):
         self._X, self._Y = inside, used
         seen = ~np.isnan(np.asarray(used[:, :width], np.float64))
         weights = {} if numbers is None else numbers.by_name(used)
+        seen &= True if numbers is None else numbers.measured(used)
         self._seen_share = np.mean(seen * weights.get("weight", 1.0), axis=0)
         self.usual_options: dict[str, object] = {}
 

@@ -216,13 +216,15 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         exposure: npt.ArrayLike | str | None = None,
         noise_variance: npt.ArrayLike | str | None = None,
         trials: npt.ArrayLike | str | None = None,
+        censored: npt.ArrayLike | str | None = None,
     ) -> DecoupledGPRegressor:
         """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
         :param sample_weight: of each row, [N]; this and the next ones as in `build`.
         :param exposure: of each row, for counts.
         :param noise_variance: known noise of each row.
-        :param trials: of each row, for counts of successes and a likelihood of labels.
+        :param trials: of each row, for counts of successes.
+        :param censored: codes of rows, 1 where the true value is above y and -1 where it is below.
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
         filled, missing = without_gaps(y)
@@ -237,7 +239,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         self._single_target = observed.ndim == 1
         numbers: dict[str, Any] = {
             "sample_weight": sample_weight, "exposure": exposure, "noise_variance": noise_variance,
-            "trials": trials,
+            "trials": trials, "censored": censored,
         }  # fmt: skip
         self._train(inputs, targets, self.likelihood or "gaussian", numbers)
         return self

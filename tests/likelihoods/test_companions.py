@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.likelihoods import observation_moments
+from tests.likelihoods.observed_cases import CASES as OBSERVED
 from tests.models.builders import LIKELIHOODS
 
 MAKERS = {
@@ -20,6 +21,7 @@ MAKERS = {
     "Hinge": (own.Hinge, 1),
     "Laplace": (own.Laplace, 1),
     "NegativeBinomial": (own.NegativeBinomial, 1),
+    **{type(case.make()).__name__: (case.make, 1) for case in OBSERVED.values()},
 }
 SAMPLED = ("Softmax",)
 """GPflow's own draws differ from call to call."""
@@ -40,7 +42,9 @@ def test_every_likelihood_is_here() -> None:
         and issubclass(getattr(own, name), gpflow.likelihoods.Likelihood)
     }
     # made of another one, whose rows do not depend on each other
-    assert ours - {"RowLikelihood"} <= {type(make()).__name__ for make, _ in MAKERS.values()}
+    assert ours - {"RowLikelihood", "NumberedLikelihood", "CensoredLikelihood"} <= {
+        type(make()).__name__ for make, _ in MAKERS.values()
+    }
 
 
 @pytest.mark.costly(keep=8)
@@ -48,7 +52,8 @@ def test_every_likelihood_is_here() -> None:
 def test_a_row_alone_and_beside_another(name: str) -> None:
     make, latents = MAKERS[name]
     likelihood = make()
-    columns = 2 if name == "Switched" else likelihood.observation_dim or 1
+    numbered = isinstance(likelihood, own.NumberedLikelihood)
+    columns = 2 if name == "Switched" or numbered else likelihood.observation_dim or 1
     X, Y = np.zeros((2, 2)), np.ones((2, columns))
     if name == "Beta":
         Y = 0.5 * Y

@@ -10,6 +10,7 @@ from gpflow import likelihoods as gl
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.likelihoods.sites.registry import site_description
+from tests.likelihoods.observed_cases import CASES as OBSERVED
 from tests.likelihoods.sites.site_cases import CASES as SITES
 from tests.likelihoods.test_likelihoods import CASES
 
@@ -17,6 +18,8 @@ Kind = type[gl.Likelihood]
 ELSEWHERE: dict[Kind, str] = {
     own.Hinge: "test_hinge.py: it is no normalised density",
     own.RowLikelihood: "test_row_likelihood.py: it is made of another one",
+    own.NumberedLikelihood: "test_observed.py: it is abstract",
+    own.CensoredLikelihood: "test_observed.py: it is abstract",
     own.CategoricalLogit: "test_categorical_logit.py: a latent function for each class",
 }
 """Classes with tests in a file for them alone, and why the shared table cannot hold them."""
@@ -43,19 +46,21 @@ def test_every_likelihood_is_registered() -> None:
     kinds = likelihoods_of_the_package()
     assert len(kinds) >= 7
     covered = [make() for make, *_ in CASES.values()]
+    covered += [case.make() for case in OBSERVED.values()]
     assert missing(kinds - set(ELSEWHERE), covered) == [], (
-        "add it to CASES of tests/likelihoods/test_likelihoods.py"
+        "add it to CASES of tests/likelihoods/test_likelihoods.py or observed_cases.py"
     )
 
 
 def test_every_site_loss_is_registered() -> None:
     made = [*(make() for make, *_ in CASES.values()), own.Hinge()]
+    made += [case.make() for case in OBSERVED.values()]
     with_loss = {type(one) for one in made if site_description(one).loss is not None}
     # its loss is defined by 40 nodes: tests/optimizers/lagrangian/test_classes.py
     with_loss -= {own.Ordinal}
-    assert missing(with_loss, [case.make() for case in SITES.values()]) == [], (
-        "add it to CASES of tests/likelihoods/sites/site_cases.py"
-    )
+    assert (
+        missing(with_loss, [case.make() for case in (*SITES.values(), *OBSERVED.values())]) == []
+    ), "add it to CASES of tests/likelihoods/sites/site_cases.py"
 
 
 def test_the_guard_names_a_likelihood_that_is_not_registered() -> None:

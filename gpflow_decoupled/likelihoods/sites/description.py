@@ -29,7 +29,7 @@ from .site_loss import SiteLoss
 SiteLossBuilder = Callable[[Any, TensorType], SiteLoss]
 """(likelihood, Y [N, L]) -> its loss."""
 DensityBuilder = Callable[[Any, tf.Tensor], Site]
-"""(likelihood, Y [N] of one latent function) -> its log density."""
+"""(likelihood, Y [N] of one latent function, or [N, 2] with a number) -> its log density."""
 
 
 def check_one_latent(likelihood: gl.Likelihood) -> None:
@@ -47,24 +47,28 @@ def check_one_latent(likelihood: gl.Likelihood) -> None:
 def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
     """Return the site of any likelihood at labels Y [N], from its log density.
 
-    Without a Fourier transform. Scalar Parameters become columns [N], so that gradients reach them.
+    Y of a `NumberedLikelihood` is [N, 2]. Without a Fourier transform. Scalar Parameters become
+    columns [N], so that gradients reach them.
     """
     found = {
         name: value for name, value in vars(likelihood).items() if isinstance(value, Parameter)
     }
     scalars = {name: value for name, value in found.items() if int(np.prod(value.shape)) == 1}
 
-    def smooth(f: tf.Tensor, label: tf.Tensor, *columns: tf.Tensor) -> tf.Tensor:
+    labels = (Y,) if len(Y.shape) == 1 else tuple(tf.unstack(Y, num=2, axis=1))
+
+    def smooth(f: tf.Tensor, *columns: tf.Tensor) -> tf.Tensor:
         substituted = copy.copy(likelihood)
-        for name, column in zip(scalars, columns):
+        for name, column in zip(scalars, columns[len(labels) :]):
             object.__setattr__(substituted, name, column)  # past the tracking of tf.Module
+        label = columns[0] if len(labels) == 1 else tf.concat(columns[:2], axis=-1)
         return substituted._scalar_log_prob(None, f, label)
 
     rows = tuple(
-        tf.reshape(tf.convert_to_tensor(value), [-1]) + tf.zeros_like(Y)
+        tf.reshape(tf.convert_to_tensor(value), [-1]) + tf.zeros_like(labels[0])
         for value in scalars.values()
     )
-    return Site(smooth=smooth, parameters=(Y, *rows))
+    return Site(smooth=smooth, parameters=(*labels, *rows))
 
 
 class SiteDescription(NamedTuple):

@@ -1,8 +1,8 @@
-"""Sites with rate or scale e^f: Poisson, exponential, gamma."""
+"""Sites with rate or scale e^f: Poisson, exponential, gamma, Tweedie."""
 
 from __future__ import annotations
 
-__all__ = ["LogLinearLoss", "exponential_sites", "gamma_sites", "poisson_sites"]
+__all__ = ["TWEEDIE", "LogLinearLoss", "exponential_sites", "gamma_sites", "poisson_sites"]
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,9 @@ from gpflow.base import TensorType
 from ...errors import DataError
 from ..parameters import constant_parameter
 from ..support import COUNTS, NOT_NEGATIVE, POSITIVE, Support
+from ..tweedie import Tweedie
 from .description import SiteDescription, SiteLossBuilder
+from .expected_loss import ExpectedLoss
 from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
 
 _TINY = 1e-30
@@ -174,3 +176,27 @@ def _described(
     likelihood: gl.Poisson | gl.Exponential | gl.Gamma, loss: SiteLossBuilder, support: Support
 ) -> SiteDescription:
     return SiteDescription(loss=loss if likelihood.invlink is tf.exp else None, support=support)
+
+
+def _tweedie_loss(likelihood: Tweedie, Y: TensorType) -> ExpectedLoss:
+    """Log-concave loss with slope (m^(2 - p) - y m^(1 - p)) / phi, m = e^eta."""
+    y = site_labels(Y)
+    constant_parameter(likelihood.dispersion, "The dispersion", positive=True)
+
+    def ends() -> tuple[tf.Tensor, tf.Tensor]:
+        infinite = tf.fill(tf.shape(y), tf.constant(np.inf, y.dtype))
+        return tf.where(y > 0.0, -infinite, tf.zeros_like(y)), infinite
+
+    def start(alpha: tf.Tensor) -> tf.Tensor:
+        """At y = 0 the solution, else one Newton step from the mode, in logarithms."""
+        p, phi = tf.convert_to_tensor(likelihood.power), tf.convert_to_tensor(likelihood.dispersion)
+        none = tf.math.log(tf.maximum(phi * alpha, _TINY)) / (2.0 - p)
+        some = tf.where(y > 0.0, y, tf.ones_like(y))
+        return tf.where(
+            y > 0.0, tf.math.log(some) + tf.asinh(phi * alpha * some ** (p - 2.0)), none
+        )
+
+    return ExpectedLoss(likelihood, y, y, ends, start)
+
+
+TWEEDIE = SiteDescription(loss=_tweedie_loss, support=NOT_NEGATIVE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["JITTERED_PROBIT", "PROBIT", "bernoulli_sites"]
+__all__ = ["JITTERED_PROBIT", "PROBIT", "bernoulli_sites", "inverse_of_mills"]
 
 from collections.abc import Callable
 from functools import cache
@@ -44,24 +44,28 @@ def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLo
         return -t * r, tf.where(u < -_FAR, 1.0 - 1.0 / tf.square(far), r * (r + u))
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        """Solve phi(u) / Phi(u) = m by three Newton steps in logarithms."""
-        m = tf.maximum(-t * alpha, 1e-30)
-        right = tf.sqrt(tf.maximum(-2.0 * tf.math.log(m * np.sqrt(2.0 * np.pi)), 0.0))
-        u = tf.where(m < 0.8, right, 1.0 / m - m)
-        for _ in range(3):
-            r = inverse_mills(u)
-            u += tf.clip_by_value(
-                (tf.math.log(tf.maximum(r, 1e-35)) - tf.math.log(m)) / tf.maximum(r + u, 1e-6),
-                -1.0,
-                1.0,
-            )
-        return t * u
+        return t * inverse_of_mills(-t * alpha)
 
     zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)
     lower, upper = tf.where(t > 0.0, -infinite, zero), tf.where(t > 0.0, zero, infinite)
     return QuadratureLoss(
         likelihood, y, lower, upper, slopes=slopes, start=start, width=_WIDTH, centre=-_PLACE * t
     )
+
+
+def inverse_of_mills(ratio: tf.Tensor) -> tf.Tensor:
+    """The u [...] with phi(u) / Phi(u) = `ratio` [...], by three Newton steps in logarithms."""
+    m = tf.maximum(ratio, 1e-30)
+    right = tf.sqrt(tf.maximum(-2.0 * tf.math.log(m * np.sqrt(2.0 * np.pi)), 0.0))
+    u = tf.where(m < 0.8, right, 1.0 / m - m)
+    for _ in range(3):
+        r = inverse_mills(u)
+        u += tf.clip_by_value(
+            (tf.math.log(tf.maximum(r, 1e-35)) - tf.math.log(m)) / tf.maximum(r + u, 1e-6),
+            -1.0,
+            1.0,
+        )
+    return u
 
 
 def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> QuadratureLoss:

@@ -11,29 +11,45 @@ from gpflow import likelihoods as gl
 
 from ...errors import DataError
 from ...summaries import short_repr
+from ..asymmetric_laplace import AsymmetricLaplace
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
 from ..categorical_logit import CategoricalLogit
+from ..counts import (
+    BetaBinomial,
+    Binomial,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 from ..hinge import Hinge
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
 from ..ordinal import Ordinal
-from ..support import Support, classes
+from ..support import COUNTS, Support, classes
+from ..survival import CensoredNormal, LogNormal, Weibull
+from ..tweedie import Tweedie
 from .beta_site import beta_sites
+from .binomial_site import BETA_BINOMIAL, BINOMIAL
 from .categorical_site import categorical_sites
+from .censored_site import CENSORED_NORMAL, LOG_NORMAL, WEIBULL
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian_site import GAUSSIAN
 from .laplace_site import HINGE, LAPLACE
-from .log_linear_site import exponential_sites, gamma_sites, poisson_sites
+from .log_linear_site import TWEEDIE, exponential_sites, gamma_sites, poisson_sites
 from .logit_site import logit_sites
 from .negative_binomial_site import NEGATIVE_BINOMIAL
 from .ordinal_site import ordinal_sites
 from .probit_site import PROBIT, bernoulli_sites
+from .quantile_site import QUANTILE
 from .student_t_site import STUDENT_T
 
 # Any for the reason that `description.SiteLossBuilder` has
 Describe = Callable[[Any], SiteDescription]
 """likelihood -> description, since options such as its inverse link matter."""
+_COUNTS = SiteDescription(support=COUNTS)
+"""Without a loss: not log-concave, or with zeros that say nothing of f."""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Gaussian: lambda _: GAUSSIAN,
@@ -46,13 +62,24 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Ordinal: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_bins))),
     gl.MultiClass: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
+    AsymmetricLaplace: lambda _: QUANTILE,
     BernoulliLogit: logit_sites,
     BernoulliProbit: lambda _: PROBIT,
+    BetaBinomial: lambda _: BETA_BINOMIAL,
+    Binomial: lambda _: BINOMIAL,
     CategoricalLogit: categorical_sites,
+    CensoredNormal: lambda _: CENSORED_NORMAL,
     Hinge: lambda _: HINGE,
+    HurdleNegativeBinomial: lambda _: _COUNTS,
+    HurdlePoisson: lambda _: _COUNTS,
     Laplace: lambda _: LAPLACE,
+    LogNormal: lambda _: LOG_NORMAL,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
     Ordinal: ordinal_sites,
+    Tweedie: lambda _: TWEEDIE,
+    Weibull: lambda _: WEIBULL,
+    ZeroInflatedNegativeBinomial: lambda _: _COUNTS,
+    ZeroInflatedPoisson: lambda _: _COUNTS,
 }
 
 

@@ -176,7 +176,7 @@ class AffineIndependentGP(FullGP):
         """Sites at the present kernel and likelihood, of data and of non-Gaussian priors."""
         state = self.basis.factor(self.kernel, with_kl=False) if state is None else state
         X, Y = self.data
-        site = likelihood_site(self.likelihood, Y[:, 0])
+        site = likelihood_site(self.likelihood, Y)
         if self._full:
             group = SiteGroup(site, state.chol[0], self._mean(X))
         else:
@@ -246,13 +246,13 @@ class AffineIndependentGP(FullGP):
         self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
     ) -> tf.Tensor:
         """E log p(y_n | f_n) [N] in nats, see `BasisGP.expected_log_densities`."""
-        site = likelihood_site(self.likelihood, self._observations(data)[1][:, 0])
+        site = likelihood_site(self.likelihood, self._observations(data)[1])
         return expected_log_densities(self.basis.base, site, moments, self.integration, doublings)
 
     @property
     def resolution(self) -> Resolution:
         """The number of frequencies, or of points of the grid."""
-        site = likelihood_site(self.likelihood, self.data[1][:, 0])
+        site = likelihood_site(self.likelihood, self.data[1])
         return resolution_of(self.basis.base, site, self.integration)
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
@@ -316,7 +316,7 @@ class AffineIndependentGP(FullGP):
                 "predict_log_density gives the marginals of single labels only: leave out full_cov."
             )
         X, Y = self.checked(data)
-        site = likelihood_site(self.likelihood, Y[:, 0])
+        site = likelihood_site(self.likelihood, Y)
         columns = [part[:, None] for part in site.parameters]
 
         def density(f: tf.Tensor) -> tf.Tensor:

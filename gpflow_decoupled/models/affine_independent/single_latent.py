@@ -11,6 +11,7 @@ from gpflow.likelihoods import Likelihood
 
 from ...errors import DataError
 from ...inputs import as_array, as_pair, as_values, check_finite_entries, float_type
+from ...likelihoods.labels import index_columns
 from ..checks import check_parts
 
 
@@ -23,7 +24,9 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
             f"{type(likelihood).__name__} has {latents} latent functions per observation, and here"
             " log p(y | f) must be a function of one: use CVIGP."
         )
-    if isinstance(kernel, MultioutputKernel) or (Y.ndim == 2 and Y.shape[1] != 1):
+    if isinstance(kernel, MultioutputKernel) or (
+        Y.ndim == 2 and Y.shape[1] - index_columns(likelihood) != 1
+    ):
         what = (
             type(kernel).__name__
             if isinstance(kernel, MultioutputKernel)

@@ -18,7 +18,7 @@ from gpflow.kernels import (
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 
 from ...errors import ModelError
-from ...likelihoods import Laplace, RowLikelihood
+from ...likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
 from ..normal_scores import NormalScores
 from ..standardization import Standardization
 from .views import ParameterView, view_of
@@ -101,7 +101,9 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     name = "scale"
     if type(likelihood) is Gaussian and likelihood.variance is not None:
         name, scale = "variance", np.square(scale)
-    elif not isinstance(likelihood, (Gaussian, StudentT, Laplace)):
+    elif not isinstance(
+        likelihood, (Gaussian, StudentT, Laplace, AsymmetricLaplace, CensoredNormal)
+    ):
         raise ModelError(f"A {type(likelihood).__name__} is not known in other units{_INSIDE}")
     old = getattr(likelihood, name)
     if not isinstance(old, gpflow.Parameter):

@@ -81,13 +81,18 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     def predict_log_density(
         self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P]."""
+        """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P].
+
+        Of a censored row it is the log probability of the values beyond its limit.
+        """
         inside = self._standardised(data)
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
         )
         width = None if self.numbers is None else self.numbers.outputs
         seen = ~tf.math.is_nan(tf.cast(inside[1], density.dtype)[..., :width])
+        if self.numbers is not None:
+            seen = tf.logical_and(seen, self.numbers.measured(inside[1]))
         return density - self._log_scale(density.dtype, tf.cast(seen, density.dtype))
 
     def predict_f_samples(
