@@ -13,7 +13,7 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import check_labels, site_loss
 from gpflow_decoupled.likelihoods.log_concave import is_log_concave
 from gpflow_decoupled.likelihoods.sites.registry import site_description
-from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, AffineIndependentGP, NeighbourCVIGP
+from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, ODVGP, AffineIndependentGP
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 from tests.likelihoods.observed_cases import CASES
 from tests.reference import observed as ref
@@ -197,7 +197,7 @@ def test_models_agree_on_the_bound(name):
     gpflow.set_trainable(full.kernel, False)
     gpflow.set_trainable(full.likelihood, False)
     best = gd.fit(full, steps=60, **EAGER).elbo
-    near = NeighbourCVIGP((X, Y), kernel, case.make(), num_neighbours=23)
+    near = NNGP((X, Y), kernel, case.make(), num_neighbours=23)
     gpflow.set_trainable(near.kernel, False)
     gpflow.set_trainable(near.likelihood, False)
     gd.fit(near, steps=20, **EAGER)
