@@ -22,6 +22,7 @@ from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
 from gpflow_decoupled.diagnostics.fall import warn_of_fall
+from gpflow_decoupled.diagnostics.rise import warn_of_rise
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
 from gpflow_decoupled.pathwise import pathwise_samples
@@ -139,6 +140,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: warn_of_fall([0.0], -1e3, 12, True),
         lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),
     ],
+    "diagnostics/rise.py": [lambda _: warn_of_rise(np.linspace(-1e3, 0.0, 200), 12, "Go on.")],
     "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],
     "inducing/checks.py": [

@@ -2,19 +2,20 @@
 
 Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel. During:
 `failure` explains a failed step, `unusable_observation` finds the row that makes a bound infinite.
-After: `fall` warns of a fallen bound, `accuracy` of inaccurate expectations, by `integrals`;
-`final_evidence` is the log evidence where cheap.
+After: `fall` warns of a fallen bound, `rise` of one that still rises, `accuracy` of inaccurate
+expectations, by `integrals`; `final_evidence` is the log evidence where cheap.
 """
 
 from .accuracy import warn_of_quadrature
 from .failure import explain, restored
 from .fall import warn_of_fall
 from .final_evidence import final_evidence
+from .rise import warn_of_rise
 from .scales import check_digits, has_scale, noise_variance, warn_of_scales
 from .unusable_observation import naming_observation, unusable_observation
 
 __all__ = [
     "check_digits", "explain", "final_evidence", "has_scale", "naming_observation",
     "noise_variance", "restored", "unusable_observation", "warn_of_fall", "warn_of_quadrature",
-    "warn_of_scales",
+    "warn_of_rise", "warn_of_scales",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from ..diagnostics import (
     unusable_observation,
     warn_of_fall,
     warn_of_quadrature,
+    warn_of_rise,
 )
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..interrupts import noted, raise_swallowed
@@ -39,6 +40,12 @@ from .stages.stage import Clock, Report, Stage
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
 
+_LIMITS = ("steps done", "time is up")
+"""Reasons for which a run ends although a stage may have more to do."""
+_REMEDY = (
+    "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
+    " itself."
+)
 SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 
@@ -173,7 +180,7 @@ class Run:
         if self.limits.share(done, self.totals.seconds) < 1.0:
             return None
         steps = self.limits.steps
-        return "steps done" if steps is not None and done >= steps else "time is up"
+        return _LIMITS[0] if steps is not None and done >= steps else _LIMITS[1]
 
     @property
     def _out_of_patience(self) -> bool:
@@ -322,6 +329,9 @@ class Run:
         warn_of_quadrature(self.model, result.elbo, batch)
         rising = self._report is None or not self._report.is_long
         warn_of_fall(bounds, result.elbo, num_data, is_exact, rising, self.plan.sampled_rows)
+        # patience and tolerances judge for themselves, an interrupt is no choice
+        if rising and result.reason in _LIMITS:
+            warn_of_rise(bounds, num_data, _REMEDY)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals
