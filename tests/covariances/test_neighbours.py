@@ -98,6 +98,17 @@ def test_rows_before_and_rows_beside_itself(name, rng):
     _same(index.nearest(tf.gather(inputs, places), M, itself=tf.constant(places)).numpy(), others)
 
 
+def test_trees_are_for_data_that_few_columns_spread(rng):
+    """Ten columns of which one decides are as good as one, and ten equal ones are too many."""
+    X = rng.normal(size=(N, 10))
+    for scales, few in ((np.ones(10), False), (3.0 ** np.arange(10), True)):
+        index = row_index(gk.Matern32(lengthscales=scales), tf.constant(X))
+        assert (index._tree is not None) == few
+        scaled = X / scales
+        far = np.linalg.norm(scaled[:B, None] - scaled, axis=-1)
+        _same(index.nearest(tf.constant(X[:B]), M).numpy(), far)
+
+
 def test_rows_that_single_precision_cannot_tell_apart_are_ranked(rng):
     X = 1e3 * rng.normal(size=(200, 3))
     X[:20] = 3e3 + 0.1 * rng.normal(size=(20, 3))  # squares of 1e7 are rounded by 0.5

@@ -13,11 +13,14 @@ from gpflow.kernels import IsotropicStationary, Kernel
 from scipy.spatial import cKDTree
 
 from ...linalg.blocks import map_rows
+from ..blocks import number_of_threads
 
 _TREE_COLUMNS = 8
-"""Most columns for a k-d tree, counted by their spread. In 8 columns of independent normals it is
-as fast as products at 36,000 rows, twice as fast at 200,000 and ten times at 10^6; in 20 such
-columns a tenth as fast, but six times as fast where lengthscales leave the spread of four."""
+"""Most columns for a k-d tree, see `_columns`. In 8 columns of independent normals it is as fast as
+products at 36,000 rows, twice as fast at 200,000 and ten times at 10^6; in 20 of them a tenth as
+fast, but six times as fast where lengthscales leave the spread of four."""
+_SPREAD_ROWS = 10_000
+"""Rows whose covariance is looked at."""
 _TREE_ROWS = 1_000
 """Fewest rows for a k-d tree; below, a product takes no time."""
 _BLOCK = 64
@@ -176,12 +179,13 @@ def _by_blocks(
 
 
 def _columns(points: np.ndarray) -> float:
-    """Number of columns of equal spread that are as hard to search as points [N, D].
+    """Number of independent columns of equal spread that are as hard to search as points [N, D].
 
-    (sum v)^2 / sum v^2 for variances v: D for equal ones, 1 if one column decides.
+    (tr C)^2 / tr C^2 for the covariance C: D for such columns, 1 if one direction decides.
     """
-    variances = np.var(points, axis=0)
-    return float(np.sum(variances) ** 2 / max(np.sum(np.square(variances)), np.finfo(float).tiny))
+    some = points[:: max(1, len(points) // _SPREAD_ROWS)]
+    C = np.atleast_2d(np.cov(some, rowvar=False))
+    return float(np.trace(C) ** 2 / max(np.sum(np.square(C)), np.finfo(float).tiny))
 
 
 class _Tree:
@@ -213,7 +217,8 @@ class _Tree:
 
     def _query(self, queries: np.ndarray, count: int) -> np.ndarray:
         """[B, m]; SciPy drops the last axis for m = 1 unless given a list."""
-        return self._rows[self._tree.query(queries, range(1, count + 1))[1]]
+        _, places = self._tree.query(queries, range(1, count + 1), workers=number_of_threads())
+        return self._rows[places]
 
 
 def _without(found: tf.Tensor, itself: tf.Tensor, count: int) -> tf.Tensor:
