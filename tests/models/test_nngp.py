@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import gpflow
 import numpy as np
@@ -12,7 +13,9 @@ from gpflow import kernels as gk
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
 
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.models.neighbours import posterior
 from tests.reference import neighbours as ref
 
 N, NOISE, JITTER = 40, 0.05, 1e-6
@@ -163,6 +166,20 @@ def test_order_of_rows_changes_no_prediction():
     ours, shuffled = model(m=FEW), model(m=FEW, X=X[order], Y=Y[order])
     for mine, theirs in zip(ours.predict_y(XNEW), shuffled.predict_y(XNEW)):
         assert_allclose(mine, theirs, rtol=1e-10)
+
+
+def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
+    ours = model(m=FEW)
+    expected = ours.predict_f(XNEW)
+    monkeypatch.setattr(posterior, "_ENTRIES", 2 * (FEW + 1) ** 2)  # blocks of two rows
+    ours = ours.posterior()
+    with mock.patch.object(posterior, "Compiled", wraps=posterior.Compiled) as compiled:
+        for blocks, whole in zip(ours.predict_f(XNEW[:7]), expected):
+            assert_allclose(blocks, whole[:7], rtol=1e-12)
+    assert compiled.call_count == 1
+    ours.kernel.variance.unconstrained_variable.assign(np.nan)
+    with pytest.raises(NumericalError, match="of an input's neighbours is not positive definite"):
+        ours.predict_f(XNEW)
 
 
 @pytest.mark.parametrize("size", [N, 1500])

@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
+from ...compilation import Compiled
 from ...covariances.indices import check_indices
 from ...covariances.neighbours import RowIndex, row_index
 from ...covariances.products import kernel_product
@@ -28,6 +29,8 @@ from .observed import residuals_of
 
 _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of inputs, 32 MB in double precision."""
+_COMPILED = 3
+"""Blocks from which on a graph pays: it takes 0.2 s to trace, and half the time of a block."""
 _JOINT_ROWS = 20_000
 """Most observations that inputs are conditioned on jointly: their covariance takes 3.2 GB."""
 
@@ -173,15 +176,14 @@ class NeighboursPosterior(AbstractPosterior):
         neighbours = index.nearest(flat, count)
 
         def of_block(inputs: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mean, variance, ok = new_given_neighbours(
-                group.kernel, inputs, data.at(near), near >= 0
-            )
-            _check(ok)
-            return mean, variance
+            found = new_given_neighbours(group.kernel, inputs, data.at(near), near >= 0)
+            return found[:2]
 
-        size = max(1, _ENTRIES // (count + 1) ** 2)
-        kind = Xnew.dtype
-        mean, variance = map_rows(of_block, (flat, neighbours), size, (kind, kind))
+        size, run, kind = max(1, _ENTRIES // (count + 1) ** 2), of_block, Xnew.dtype
+        if tf.executing_eagerly() and flat.shape[0] >= _COMPILED * size:
+            run = Compiled(of_block)
+        mean, variance = map_rows(run, (flat, neighbours), size, (kind, kind))
+        _check(tf.reduce_all(tf.math.is_finite(mean)) & tf.reduce_all(tf.math.is_finite(variance)))
         shape = tf.shape(Xnew)[:-1]
         mean = tf.reshape(mean, tf.concat([shape, [len(group.columns)]], axis=0))
         return mean, tf.reshape(variance, shape)
