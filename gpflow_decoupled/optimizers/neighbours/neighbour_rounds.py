@@ -188,7 +188,7 @@ class NeighbourRounds:
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
         :param deadline: no iteration begins after this value of `time.perf_counter`.
-        :param show: shows a line after each iteration.
+        :param show: shows a line before the search and after each iteration.
         :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
         :param shift: nats by which shown values are less, for data in other units.
         :return: the outcome. An interrupt ends the climb with its best point.
@@ -201,6 +201,8 @@ class NeighbourRounds:
             neighbours *= FINE_NEIGHBOURS
         chosen, weights = self.sample(count, number)
         before, start = self._values, self._coordinates.pack()
+        if show is not None:
+            show(f"neighbours of round {number + 1}, {len(chosen)} rows among {self._num_data}")
         climbed = climb_logarithms(
             self._densities.near(chosen, weights, neighbours),
             self._coordinates,

@@ -324,7 +324,7 @@ def test_an_interrupt_keeps_the_best_values():
 
     def show(line: str) -> None:
         shown.append(line)
-        if len(shown) == 3:
+        if len(shown) == 4:
             raise KeyboardInterrupt
 
     outcome = NeighbourRounds(one, rows=100).run(0, show=show)
