@@ -6,8 +6,10 @@ another environment. Journals hold no machine names, so only join those of one m
     python -m benchmarks.overview benchmarks/results/regression.jsonl --budget 60 \\
         --models neighbours-30-auto trees-1000
     python -m benchmarks.overview benchmarks/results/regression.jsonl --tasks kin40k houses \\
-        --models neighbours-30-auto gpflow-300 --picture docs/pictures/neighbours.png
-"""
+        --models neighbours-30-auto gpflow-300 --split 0 --picture docs/pictures/neighbours.png
+
+Splits differ in how hard they are. Where some models have one split only, `--split` compares all
+on that one, and bars still tell how much a result varies over the splits that there are."""
 
 from __future__ import annotations
 
@@ -34,6 +36,7 @@ class Point(NamedTuple):
 
     task: str
     model: str
+    library: str
     budget: float
     seconds: float
     means: dict[str, float]
@@ -42,13 +45,14 @@ class Point(NamedTuple):
     splits: int
 
 
-def points(journals: Iterable[str], seed: int = 0) -> list[Point]:
+def points(journals: Iterable[str], seed: int = 0, split: int | None = None) -> list[Point]:
     """The ends of all runs with metrics, by task, model and budget.
 
     :param journals: texts of journals. Of two lines of one split the later counts.
     :param seed: that of the lines to take.
+    :param split: the one whose metrics stand for the means; standard errors stay.
     """
-    found: dict[tuple[str, str, float], dict[int, Snapshot]] = {}
+    found: dict[tuple[str, str, str, float], dict[int, Snapshot]] = {}
     for line in (line for text in journals for line in text.splitlines()):
         entry = json.loads(line)
         if entry["setting"]["seed"] != seed:
@@ -59,19 +63,27 @@ def points(journals: Iterable[str], seed: int = 0) -> list[Point]:
             run = Run(**fields)
             for budget in entry["setting"]["budgets"]:
                 if run.at(budget).metrics:
-                    found.setdefault((run.task, run.model, budget), {})[run.split] = run.at(budget)
-    return [_mean(key, list(splits.values())) for key, splits in sorted(found.items())]
+                    key = (run.task, run.model, run.library, budget)
+                    found.setdefault(key, {})[run.split] = run.at(budget)
+    return [
+        _point(key, ends, list(ends) if split is None else [split])
+        for key, ends in sorted(found.items())
+        if split is None or split in ends
+    ]
 
 
-def _mean(key: tuple[str, str, float], ends: Sequence[Snapshot]) -> Point:
+def _point(
+    key: tuple[str, str, str, float], ends: dict[int, Snapshot], shown: Sequence[int]
+) -> Point:
     values = {
-        name: [end.metrics[name] for end in ends] for name in ("rmse", "log_density", "coverage")
+        name: {split: end.metrics[name] for split, end in ends.items()}
+        for name in ("rmse", "log_density", "coverage")
     }
     return Point(
         *key,
-        float(np.mean([end.seconds for end in ends])),
-        {name: float(np.mean(column)) for name, column in values.items()},
-        {name: standard_error(column) for name, column in values.items()},
+        float(np.mean([ends[split].seconds for split in shown])),
+        {name: float(np.mean([of[split] for split in shown])) for name, of in values.items()},
+        {name: standard_error(list(of.values())) for name, of in values.items()},
         len(ends),
     )
 
@@ -115,10 +127,10 @@ def picture(found: Sequence[Point], tasks: Sequence[str], models: Sequence[str])
             METRICS[name].label,
             [
                 Series(
-                    model,
+                    f"{model} ({here[0].library})",
                     [one.seconds for one in here],
                     [one.means[name] for one in here],
-                    rise=[one.errors[name] for one in here],
+                    rise=[one.errors[name] if one.splits > 1 else np.nan for one in here],
                 )
                 for model in models
                 if (here := [one for one in found if (one.task, one.model) == (task, model)])
@@ -128,7 +140,7 @@ def picture(found: Sequence[Point], tasks: Sequence[str], models: Sequence[str])
         for task in tasks
         for name in _SHOWN
     ]
-    return Figure("", "", panels, columns=len(_SHOWN), marker="o")
+    return Figure("", "", panels, columns=len(_SHOWN), marker="o", dpi=120)
 
 
 def main() -> None:
@@ -139,9 +151,11 @@ def main() -> None:
     parser.add_argument("--models", nargs="+")
     parser.add_argument("--budget", type=float, help="default: the largest of each model")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--split", type=int, help="show its metrics in the place of means")
     parser.add_argument("--picture", type=Path, help="PNG to write; without it, print a table")
     options = parser.parse_args()
-    found = points([path.read_text(encoding="utf-8") for path in options.journals], options.seed)
+    journals = [path.read_text(encoding="utf-8") for path in options.journals]
+    found = points(journals, options.seed, options.split)
     tasks = options.tasks or list(dict.fromkeys(one.task for one in found))
     models = options.models or list(dict.fromkeys(one.model for one in found))
     if options.picture:

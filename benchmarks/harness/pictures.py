@@ -71,13 +71,14 @@ class Figure(NamedTuple):
     columns: int = 3
     marker: str = ""
     """the one marker of all series, as Matplotlib names it; empty: each has another"""
+    dpi: int = 150
 
 
 def draw(figure: Figure, folder: Path) -> Path:
     """Write a figure as PNG, with one legend for all panels below them, and return its path."""
     rows = -(-len(figure.panels) // figure.columns)
     columns = min(len(figure.panels), figure.columns)
-    canvas = Canvas(figsize=(4.4 * columns, 3.4 * rows + 0.7), layout="constrained", dpi=150)
+    canvas = Canvas(figsize=(4.4 * columns, 3.4 * rows + 0.7), layout="constrained", dpi=figure.dpi)
     grid = canvas.subplots(rows, columns, squeeze=False)
     labels = list(dict.fromkeys(series.label for panel in figure.panels for series in panel.series))
     handles: dict[str, Line2D] = {}

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.harness.pictures import draw
@@ -39,6 +40,9 @@ def test_means_over_splits_of_one_seed() -> None:
     assert both.means["rmse"] == pytest.approx(0.35) and both.seconds == 61.0 and both.splits == 2
     assert both.errors["rmse"] == pytest.approx(0.05)  # a half of the difference of two
     assert found["trees-9", 60.0].errors["rmse"] == 0.0
+    alone = [one for one in points(JOURNALS, split=1) if one.model == "ours-3"]
+    assert [one.budget for one in alone] == [60.0]
+    assert alone[0].means["rmse"] == 0.4 and alone[0].errors == both.errors
 
 
 def test_the_table_and_the_picture(tmp_path: Path) -> None:
@@ -51,5 +55,6 @@ def test_the_table_and_the_picture(tmp_path: Path) -> None:
     assert "0.500 / -0.500 (0.950), 21 s" in table(found, ["kin40k"], ["ours-3"], 20.0)
     figure = picture(found, ["kin40k"], ["ours-3", "trees-9"])
     (ours, trees) = figure.panels[0].series
-    assert list(ours.x) == [21.0, 61.0] and list(ours.rise or []) == pytest.approx([0.0, 0.05])
+    assert ours.label == "ours-3 (any)" and list(ours.x) == [21.0, 61.0] and ours.rise
+    assert np.isnan(ours.rise[0]) and ours.rise[1] == pytest.approx(0.05)
     assert list(trees.y) == [0.6] and draw(figure._replace(name="f"), tmp_path).exists()
