@@ -89,6 +89,10 @@ def test_separate_kernels_missing_entries_and_known_noise():
     ours = solved(likelihood=Gaussian(noise[:, None]))
     expected = exact_mean(ours.kernel, Y[:, 0], noise=noise)
     assert_allclose(ours.predict_f(XNEW)[0][:, 0], expected, rtol=1e-5, atol=1e-6)
+    ours = solved(likelihood=Gaussian(np.array([0.1, 0.4])))
+    for p, variance in enumerate((0.1, 0.4)):
+        expected = exact_mean(ours.kernel, Y[:, p], noise=np.full(len(X), variance))
+        assert_allclose(ours.predict_f(XNEW)[0][:, p], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_mean_is_never_stale():

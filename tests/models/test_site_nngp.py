@@ -228,3 +228,20 @@ def test_sites_and_rounds_refuse_the_other_class():
         SiteSweeps(NNGP((X, LABELS), kernel(), num_neighbours=3))
     with pytest.raises(ModelError, match=r"NeighbourRounds takes .* GaussianNNGP"):
         NeighbourRounds(model())
+
+
+def test_classes_share_neighbours():
+    Y = LIKELIHOODS["CategoricalLogit"][1]
+    ours = NNGP((X, Y), kernel(), CategoricalLogit(18), num_neighbours=8)
+    assert ours.neighbours_of(np.arange(N)).shape == (1, N, 8)
+
+
+def test_joint_predictions_of_classes_have_their_own_covariances():
+    Y = LIKELIHOODS["CategoricalLogit"][1]
+    ours = NNGP((X, Y), kernel(), CategoricalLogit(3), num_neighbours=8, prediction_neighbours=N)
+    SiteSweeps(ours, batch_size=13, compile=False).run(1)
+    mean, cov = ours.predict_f(XNEW, full_cov=True)
+    assert cov.shape == (3, 6, 6)
+    for of_joint, of_each in zip((mean, tf.linalg.diag_part(cov)), ours.predict_f(XNEW)):
+        expected = of_each if of_joint is mean else tf.transpose(of_each)
+        assert_allclose(of_joint, expected, rtol=1e-6, atol=1e-6)

@@ -12,7 +12,7 @@ from gpflow.kernels import Kernel
 
 from ...covariances.neighbours import neighbourhood_grams
 from ...linalg.cholesky import cholesky
-from ...linalg.neighbours import Conditional, conditional, vacuous_noise
+from ...linalg.neighbours import conditional, vacuous_noise
 from .groups import relative_jitter
 
 
@@ -24,7 +24,7 @@ class Observations(NamedTuple):
     residuals: tf.Tensor
     """[..., Q]: the outputs less the mean function; zero where they are missing."""
     noise: tf.Tensor
-    """[...]: the variances of the noise, without jitter."""
+    """[..., Q]: the variances of the noise, without jitter; or [..., 1], the same for all."""
 
     def at(self, rows: tf.Tensor) -> Observations:
         """Some of the rows [N, ...], by number [B, n]; negative numbers give any row."""
@@ -32,19 +32,22 @@ class Observations(NamedTuple):
         return Observations(*(tf.gather(part, rows) for part in self))
 
 
-def rows_given_neighbours(kernel: Kernel, joint: Observations, there: tf.Tensor) -> Conditional:
+def rows_given_neighbours(
+    kernel: Kernel, joint: Observations, there: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Moments of observations given their neighbours, (N1), less the mean function.
 
     :param kernel: of one latent function.
     :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
     :param there: [B, m], bool: which neighbours exist.
-    :return: means [B, Q] and variances [B], noise included. Cost: B (m^3 / 3 + m^2 D).
+    :return: means and variances [B, Q], noise included, and whether the factorisations succeeded
+        []. Cost: B (m^3 / 3 + m^2 D), and B m^3 / 3 for each further output if noises differ.
     """
     K = neighbourhood_grams(kernel, joint.X)
     prior = tf.linalg.diag_part(K)
-    noise = joint.noise + relative_jitter(K.dtype) * prior
+    noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
     there = tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
-    return conditional(_with_noise(K, prior, noise, there), joint.residuals[:, :-1])
+    return _conditional(K, noise, there, joint.residuals[:, :-1])
 
 
 def new_given_neighbours(
@@ -56,7 +59,8 @@ def new_given_neighbours(
     :param Xnew: [B, D].
     :param near: their neighbours [B, m, ...].
     :param there: [B, m], bool: which of them exist.
-    :return: means [B, Q], variances [B], and whether the factorisations succeeded [].
+    :return: means and variances [B, Q], and whether the factorisations succeeded []. Cost as of
+        `rows_given_neighbours`.
     """
     K = neighbourhood_grams(kernel, tf.concat([near.X, Xnew[:, None]], axis=1))
     prior = tf.linalg.diag_part(K)
@@ -65,10 +69,11 @@ def new_given_neighbours(
     # cannot make the last pivot negative
     tiny = tf.constant(np.finfo(K.dtype.as_numpy_dtype).tiny, K.dtype)
     lift = jitter * tf.reduce_max(prior, axis=1) + tiny
-    noise = tf.concat([near.noise + jitter * prior[:, :-1], lift[:, None]], axis=1)
+    noise = near.noise + jitter * prior[:, :-1, None]
+    own = tf.repeat(lift[:, None, None], noise.shape[-1], axis=2)
     there = tf.concat([there, tf.fill(tf.shape(there[:, :1]), True)], axis=1)
-    mean, variance, ok = conditional(_with_noise(K, prior, noise, there), near.residuals)
-    return mean, tf.maximum(variance - lift, 0.0), ok
+    mean, variance, ok = _conditional(K, tf.concat([noise, own], axis=1), there, near.residuals)
+    return mean, tf.maximum(variance - lift[:, None], 0.0), ok
 
 
 def joint_given_rows(
@@ -78,13 +83,13 @@ def joint_given_rows(
 
     :param kernel: of one latent function.
     :param Xnew: [B, D].
-    :param rows: U observations, the same for all inputs.
+    :param rows: U observations, the same for all inputs, with the same noise for all outputs.
     :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost: U^3
         / 3 + U^2 B.
     """
     K = kernel(rows.X)
     prior = tf.linalg.diag_part(K)
-    K = tf.linalg.set_diag(K, prior + rows.noise + relative_jitter(K.dtype) * prior)
+    K = tf.linalg.set_diag(K, prior + rows.noise[:, 0] + relative_jitter(K.dtype) * prior)
     chol, ok = cholesky(K)
     A = tf.linalg.triangular_solve(chol, kernel(rows.X, Xnew))
     whitened = tf.linalg.triangular_solve(chol, rows.residuals)
@@ -92,7 +97,22 @@ def joint_given_rows(
     return tf.matmul(A, whitened, transpose_a=True), covariance, ok
 
 
-def _with_noise(K: tf.Tensor, prior: tf.Tensor, noise: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """Add noise [B, n] to the diagonal of K [B, n, n]; absent rows carry no information."""
+def _conditional(
+    K: tf.Tensor, noise: tf.Tensor, there: tf.Tensor, values: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Means and variances [B, Q] of the last variable of K [B, n, n], and the status.
+
+    :param noise: [B, n, Q], or [B, n, 1] for one factorisation for all Q columns.
+    :param there: [B, n], bool: absent rows carry no information.
+    :param values: [B, n - 1, Q].
+    """
+    prior = tf.linalg.diag_part(K)[..., None]
     nothing = vacuous_noise(K.dtype) * tf.reduce_max(prior, axis=1, keepdims=True)
-    return tf.linalg.set_diag(K, prior + tf.where(there, noise, noise + nothing))
+    diagonal = prior + tf.where(there[..., None], noise, noise + nothing)
+    if noise.shape[-1] == 1:
+        found = conditional(tf.linalg.set_diag(K, diagonal[..., 0]), values)
+        return found.mean, found.variance[:, None] + tf.zeros_like(found.mean), found.ok
+    each = tf.repeat(K[:, None], noise.shape[-1], axis=1)
+    each = tf.linalg.set_diag(each, tf.linalg.matrix_transpose(diagonal))
+    mean, variance, ok = conditional(each, tf.linalg.matrix_transpose(values)[..., None])
+    return mean[..., 0], variance, ok

@@ -15,7 +15,7 @@ from gpflow.models import GPModel
 
 from ...errors import ModelError
 from ..evidence import Evidence, EvidenceSettings, Observed, evidence_interval
-from .groups import Group, groups_of, noise_variances, relative_jitter
+from .groups import Group, by_noise, groups_of, noise_of_group, noise_variances, relative_jitter
 from .observed import residuals_of
 
 
@@ -68,7 +68,7 @@ def evidence_of(
     :raises ModelError: for another likelihood, and for mixed outputs.
     """
     _check(model)
-    groups = groups_of(model.kernel, model.likelihood, data)
+    groups = by_noise(groups_of(model.kernel, data[1]), model.likelihood, data[0])
     return evidence_interval(observed_parts(model, data, groups), settings)
 
 
@@ -82,7 +82,7 @@ def observed_parts(
 
     :param model: with Gaussian noise; its own jitter, if it has one, counts as noise.
     :param data: X [N, D] and Y [N, P], NaN where it is missing.
-    :param groups: of the outputs, see `groups_of`.
+    :param groups: of outputs with one covariance matrix, see `by_noise`.
     :param rows: row numbers [B]; all rows if not given.
     """
     rows = np.arange(int(data[0].shape[0])) if rows is None else rows
@@ -94,7 +94,7 @@ def observed_parts(
         X, Y = (tf.gather(array, chosen) for array in data)
         residuals = tf.gather(residuals_of(model.mean_function, X, Y), group.columns, axis=1)
         noise = noise_variances(model.likelihood, X, tf.constant(chosen, tf.int32))
-        noise = noise[:, group.columns[0] if noise.shape[-1] > 1 else 0]
+        noise = noise_of_group(noise, group)[:, 0]
         if getattr(model, "jitter_is_noise", False):
             noise += relative_jitter(X.dtype) * group.kernel(X, full_cov=False)
         parts.append(Observed(group.kernel, X, residuals, noise))
@@ -108,7 +108,7 @@ def log_evidence_of(model: GPModel, data: tuple[tf.Tensor, tf.Tensor]) -> Callab
     :param data: X [N, D] and Y [N, P].
     :return: a function that returns nats [], NaN where it cannot be computed; N^3 / 3 a group.
     """
-    groups = groups_of(model.kernel, model.likelihood, data)
+    groups = by_noise(groups_of(model.kernel, data[1]), model.likelihood, data[0])
     return lambda: tf.add_n([p.log_density() for p in observed_parts(model, data, groups)])
 
 

@@ -21,6 +21,7 @@ from .checks import arrays_of, check_noise, check_rows
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
+    by_noise,
     groups_of,
     jitter_variances,
     noise_at_floor,
@@ -92,8 +93,13 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
 
     @property
     def groups(self) -> list[Group]:
-        """The outputs in groups that share kernel, noise, observed rows, and so neighbours."""
-        return groups_of(self.kernel, self.likelihood, self.data)
+        """The outputs in groups that share kernel, observed rows, and so neighbours."""
+        return groups_of(self.kernel, self.data[1])
+
+    @property
+    def matrices(self) -> list[Group]:
+        """The outputs in groups that share a covariance matrix: `groups`, by noise."""
+        return by_noise(self.groups, self.likelihood, self.data[0])
 
     def neighbours_of(
         self, rows: np.ndarray, *, before: bool = True, num_neighbours: int | None = None
@@ -153,7 +159,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             print(model.exact_log_likelihood(np.arange(500)))
         """
         rows = check_rows(rows, int(self.data[0].shape[0]))
-        parts = observed_parts(self, self.data, self.groups, rows)
+        parts = observed_parts(self, self.data, self.matrices, rows)
         return tf.add_n([tf.zeros([], self.data[1].dtype), *(part.log_density() for part in parts)])
 
     def refresh_neighbours(self) -> None:

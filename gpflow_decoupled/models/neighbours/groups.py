@@ -1,10 +1,10 @@
-"""Outputs that share covariance matrices, and the noise of their observations."""
+"""Outputs that share neighbours, and the noise of their observations."""
 
 from __future__ import annotations
 
 __all__ = [
-    "Group", "groups_of", "jitter_variances", "noise_at_floor", "noise_rows", "noise_variances",
-    "relative_jitter",
+    "Group", "by_noise", "groups_of", "jitter_variances", "noise_at_floor", "noise_of_group",
+    "noise_rows", "noise_variances", "relative_jitter",
 ]  # fmt: skip
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ duplicated rows is singular to round-off."""
 
 
 class Group(NamedTuple):
-    """Outputs with the same kernel, noise and observed rows: one covariance matrix."""
+    """Outputs with the same kernel and observed rows, and so the same neighbours."""
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -33,21 +33,17 @@ class Group(NamedTuple):
     """The rows [N_g] that are observed in these columns, in their order; None for all."""
 
 
-def groups_of(
-    kernel: Kernel, likelihood: Gaussian, data: tuple[tf.Tensor, tf.Tensor]
-) -> list[Group]:
-    """Return the P outputs in groups: one if they share kernel and noise and none is missing.
+def groups_of(kernel: Kernel, Y: tf.Tensor) -> list[Group]:
+    """Return the P outputs in groups: one if they share a kernel and none is missing.
 
     :param kernel: a kernel for all outputs, `SharedIndependent` or `SeparateIndependent`.
-    :param likelihood: the noise.
-    :param data: X [N, D] and Y [N, P], with NaN for missing entries.
+    :param Y: [N, P], with NaN for missing entries.
     """
-    X, Y = data
     columns = tuple(range(int(Y.shape[1])))
     kernels = list(kernel.latent_kernels) if isinstance(kernel, MultioutputKernel) else [kernel]
     with tf.init_scope():  # Y may be a variable, which has no value inside of a graph
         missing = np.isnan(Y.numpy())
-    if len(kernels) == 1 and not missing.any() and _noise_columns(likelihood, X) == 1:
+    if len(kernels) == 1 and not missing.any():
         return [Group(kernels[0], columns, None)]
     return [
         Group(
@@ -57,6 +53,17 @@ def groups_of(
         )
         for column in columns
     ]
+
+
+def by_noise(groups: list[Group], likelihood: Gaussian, X: tf.Tensor) -> list[Group]:
+    """Split groups into outputs with one covariance matrix: the same noise, too.
+
+    :param X: inputs [N, D] of the data.
+    """
+    rows = tf.zeros([1], tf.int32)
+    if noise_variances(likelihood, X[:1], rows).shape[-1] == 1:
+        return groups
+    return [group._replace(columns=(one,)) for group in groups for one in group.columns]
 
 
 def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
@@ -87,6 +94,11 @@ def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) 
             shape = tf.concat([tf.shape(X)[:-1], [columns]], axis=0)
             values = tf.broadcast_to(tf.reshape(values, [-1]), shape)
     return tf.square(values) if squared else values
+
+
+def noise_of_group(noise: tf.Tensor, group: Group) -> tf.Tensor:
+    """The noise [..., n, 1] of all outputs, or [..., n, Q] of the group's from [..., n, P]."""
+    return noise if noise.shape[-1] == 1 else tf.gather(noise, group.columns, axis=-1)
 
 
 def noise_rows(likelihood: Gaussian) -> int | None:
@@ -125,8 +137,3 @@ def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, boo
     if likelihood.variance is None:
         return likelihood.scale, likelihood.scale_lower_bound, True
     return likelihood.variance, likelihood.variance_lower_bound, False
-
-
-def _noise_columns(likelihood: Gaussian, X: tf.Tensor) -> int:
-    rows = tf.zeros([1], tf.int32)
-    return int(noise_variances(likelihood, X[:1], rows).shape[-1])

@@ -15,7 +15,7 @@ from gpflow.likelihoods import Gaussian
 from ...linalg.blocks import map_rows
 from ...linalg.neighbours import log_densities
 from .conditionals import Observations, rows_given_neighbours
-from .groups import Group, noise_variances
+from .groups import Group, noise_of_group, noise_variances
 from .observed import mean_values, residuals_of
 
 _ENTRIES = 8_000_000
@@ -128,11 +128,10 @@ def _of_group(
     joint = tf.maximum(joint, 0)
     X, Y = (tf.gather(array, joint) for array in data)
     residuals = tf.gather(residuals_of(mean_function, X, Y), group.columns, axis=-1)
-    noise = noise_variances(likelihood, X, joint)
-    noise = noise[..., group.columns[0] if noise.shape[-1] > 1 else 0]
+    noise = noise_of_group(noise_variances(likelihood, X, joint), group)
     mean, variance, _ = rows_given_neighbours(
         group.kernel, Observations(X, residuals, noise), there
     )
     observed = tf.gather(Y[:, -1], group.columns, axis=-1)
     residual = tf.where(tf.math.is_nan(observed), observed, residuals[:, -1])
-    return residual, mean, variance[:, None] + tf.zeros_like(mean)
+    return residual, mean, variance

@@ -95,7 +95,7 @@ class MeanOfRows:
         if seconds is not None:
             check_rate(seconds=seconds)
             deadline = time.perf_counter() + seconds
-        groups = cast(Any, self).groups
+        groups = cast(Any, self).matrices
         settings = RowsSettings(tolerance / len(groups), max_products, deadline, show)
         a, gap, products = self._start(), 0.0, 0
         for group, part in zip(groups, observed_parts(cast(Any, self), self.data, groups)):

@@ -24,7 +24,7 @@ from ...linalg.blocks import map_rows
 from ...posteriors import cache_type, mix_outputs
 from ...summaries import kernel_name, one_line
 from .conditionals import Observations, joint_given_rows, new_given_neighbours
-from .groups import Group, groups_of, noise_variances
+from .groups import Group, groups_of, noise_of_group, noise_variances
 from .observed import residuals_of
 
 _ENTRIES = 4_000_000
@@ -145,11 +145,11 @@ class NeighboursPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         residuals, noise, *coefficients = cache
         means, covs = [], []
-        for group in groups_of(self.kernel, self.likelihood, (self.X_data, self._Y)):
+        for group in groups_of(self.kernel, self._Y):
             mine = Observations(
                 self.X_data,
                 tf.gather(residuals, group.columns, axis=1),
-                noise[:, group.columns[0] if noise.shape[1] > 1 else 0],
+                noise_of_group(noise, group),
             )
             if group.rows is not None:
                 mine = mine.at(group.rows)
@@ -159,18 +159,18 @@ class NeighboursPosterior(AbstractPosterior):
                 columns = tf.gather(coefficients[0], group.columns, axis=1)
                 mean = _mean_of_rows(group.kernel, Xnew, self.X_data, columns)
             means.append(mean)
-            covs.extend([cov] * len(group.columns))
-        mean, cov = tf.concat(means, axis=-1), tf.stack(covs, axis=-3 if full_cov else -1)
+            covs.append(cov)
+        mean, cov = tf.concat(means, axis=-1), tf.concat(covs, axis=-3 if full_cov else -1)
         return mix_outputs(self.kernel, mean, cov, full_cov, full_output_cov)
 
     def _marginals(
         self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means [..., N, Q] and variances [..., N]."""
+        """Means and variances [..., N, Q]."""
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
         if Xnew.shape.num_elements() == 0:
-            shape = Xnew.shape[:-1]
-            return tf.zeros([*shape, len(group.columns)], Xnew.dtype), tf.zeros(shape, Xnew.dtype)
+            nothing = tf.zeros([*Xnew.shape[:-1], len(group.columns)], Xnew.dtype)
+            return nothing, nothing
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
         neighbours = index.nearest(flat, count)
@@ -179,19 +179,19 @@ class NeighboursPosterior(AbstractPosterior):
             found = new_given_neighbours(group.kernel, inputs, data.at(near), near >= 0)
             return found[:2]
 
-        size, run, kind = max(1, _ENTRIES // (count + 1) ** 2), of_block, Xnew.dtype
+        size = max(1, _ENTRIES // (int(data.noise.shape[1]) * (count + 1) ** 2))
+        run, kind = of_block, Xnew.dtype
         if tf.executing_eagerly() and flat.shape[0] >= _COMPILED * size:
             run = Compiled(of_block)
         mean, variance = map_rows(run, (flat, neighbours), size, (kind, kind))
         _check(tf.reduce_all(tf.math.is_finite(mean)) & tf.reduce_all(tf.math.is_finite(variance)))
-        shape = tf.shape(Xnew)[:-1]
-        mean = tf.reshape(mean, tf.concat([shape, [len(group.columns)]], axis=0))
-        return mean, tf.reshape(variance, shape)
+        shape = tf.concat([tf.shape(Xnew)[:-1], [len(group.columns)]], axis=0)
+        return tf.reshape(mean, shape), tf.reshape(variance, shape)
 
     def _joint(
         self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means [..., N, Q], covariances [..., N, N], given the union of all neighbours."""
+        """Means [..., N, Q], covariances [..., Q, N, N], given the union of all neighbours."""
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
 
@@ -203,9 +203,16 @@ class NeighboursPosterior(AbstractPosterior):
                     f" {near.shape[0]} observations, at most {_JOINT_ROWS}: pass fewer inputs at a"
                     " time, or use full_cov=False."
                 )
-            mean, cov, ok = joint_given_rows(group.kernel, inputs, data.at(near))
-            _check(ok)
-            return mean, cov
+            rows, found = data.at(near), []
+            shared = data.noise.shape[1] == 1
+            splits = [rows.residuals] if shared else tf.split(rows.residuals, len(group.columns), 1)
+            for k, values in enumerate(splits):
+                some = rows._replace(residuals=values, noise=rows.noise[:, k : k + 1])
+                mean, cov, ok = joint_given_rows(group.kernel, inputs, some)
+                _check(ok)
+                found.append((mean, tf.repeat(cov[None], values.shape[1], axis=0)))
+            means, covs = zip(*found)
+            return tf.concat(means, axis=1), tf.concat(covs, axis=0)
 
         if Xnew.shape.rank == 2:
             return of_matrix(Xnew)
@@ -217,7 +224,7 @@ class NeighboursPosterior(AbstractPosterior):
             (Xnew.dtype, Xnew.dtype),
         )
         mean = tf.reshape(mean, tf.concat([leading, [N, len(group.columns)]], axis=0))
-        return mean, tf.reshape(cov, tf.concat([leading, [N, N]], axis=0))
+        return mean, tf.reshape(cov, tf.concat([leading, [len(group.columns), N, N]], axis=0))
 
     def _index(self, group: Group, X: tf.Tensor) -> RowIndex:
         """The index of the group's rows; kept between calls outside of a `tf.function`."""

@@ -111,7 +111,7 @@ class SiteNNGP(NNGP):
         """Moments of f at rows of the data given the sites of their neighbours, (N9).
 
         :param rows: row numbers [B].
-        :param neighbours: row numbers [L, B, m] from `neighbours_of`.
+        :param neighbours: row numbers [G, B, m] from `neighbours_of`, for each kernel.
         :return: mean and variance [B, L], the mean function added. Cost: B L (m^3 / 3 + m^2 D).
         """
         X, values = self.data[0], self.gaussian.data[1]
@@ -119,19 +119,19 @@ class SiteNNGP(NNGP):
         noise = tf.convert_to_tensor(self.gaussian.likelihood.variance)
 
         def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            found = [
-                new_given_neighbours(
-                    group.kernel,
-                    tf.gather(X, rows),
-                    Observations(X, residuals[:, k : k + 1], noise[:, k]).at(near[:, k]),
-                    near[:, k] >= 0,
-                )[:2]
-                for k, group in enumerate(self.gaussian.groups)
-            ]
+            found = []
+            for k, (kernel, columns, _) in enumerate(groups):
+                parts = (tf.gather(part, columns, axis=1) for part in (residuals, noise))
+                nearest = Observations(X, *parts).at(near[:, k])
+                found.append(
+                    new_given_neighbours(kernel, tf.gather(X, rows), nearest, near[:, k] >= 0)[:2]
+                )
             means, variances = zip(*found)
-            return tf.concat(means, axis=1), tf.stack(variances, axis=1)
+            return tf.concat(means, axis=1), tf.concat(variances, axis=1)
 
-        size = max(1, _ENTRIES // (int(neighbours.shape[-1]) + 1) ** 2)
+        groups = self.gaussian.groups
+        each = max(len(group.columns) for group in groups)
+        size = max(1, _ENTRIES // (each * (int(neighbours.shape[-1]) + 1) ** 2))
         near = tf.transpose(neighbours, [1, 0, 2])
         rows = tf.cast(rows, tf.int32)
         mean, variance = map_rows(of_block, (rows, near), size, (X.dtype, X.dtype))
@@ -158,7 +158,7 @@ class SiteNNGP(NNGP):
         Their sum over B random rows, times N / B, is an unbiased estimate.
 
         :param rows: row numbers [B].
-        :param neighbours: row numbers [L, B, m] from `gaussian.neighbours_of`.
+        :param neighbours: row numbers [G, B, m] from `gaussian.neighbours_of`.
         """
         nu, precision = (tf.gather(part, rows) for part in self.sites)
         # t_i(f) is a Gaussian density of f times this factor

@@ -59,7 +59,7 @@ def share_of_climbs(model: GaussianNNGP, limits: Limits) -> float:
     columns = tf.ones([few.shape[0], Y.shape[1]], X.dtype)
     for _ in range(2):  # the first one compiles
         began = time.perf_counter()
-        for group in model.groups:
+        for group in model.matrices:
             kernel_product(group.kernel, few, None, columns, dtype=tf.float32).numpy()
         taken = time.perf_counter() - began
     needed = _PRODUCTS * taken * (int(X.shape[0]) / int(few.shape[0])) ** 2
