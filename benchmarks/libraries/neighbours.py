@@ -19,14 +19,16 @@ from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.training import Standardized
 
 from ..harness.data import Data
-from ..harness.metrics import gaussian_scores
+from ..harness.metrics import evaluate_classes, gaussian_scores
 from ..harness.records import Record, Snapshot
-from .models import Settings, Spec, precision
+from .models import Settings, Spec, kernel_and_likelihood, precision
 
 _NOISE = 0.1
 """The first noise variance, that of `choose_kernel`."""
 _CHOICE = 0.5
 """Share of a budget for the choice of a kernel: at 60 seconds it tries all candidates."""
+_OF_FEW, _OF_MANY, _MANY = 128, 64, 8
+"""Neighbours of a prediction for few classes, and for 8 or more, which cost a matrix each."""
 _LEAST_SECONDS = 0.1
 """For `fit` where the choice of a kernel took the whole budget: it only calibrates then."""
 
@@ -58,7 +60,8 @@ def train_neighbours(
 def _run(spec: Spec, data: Data, budget: float, settings: Settings) -> _Run:
     wall, processor = time.perf_counter(), time.process_time()
     in_seconds = settings.unit == "seconds"
-    model, chosen = _build(spec, data, settings, _CHOICE * budget if in_seconds else None)
+    build = _of_classes if data.num_classes else _build
+    model, chosen = build(spec, data, settings, _CHOICE * budget if in_seconds else None)
     left = max(_LEAST_SECONDS, budget - (time.perf_counter() - wall)) if in_seconds else None
     steps = None if in_seconds else int(budget)
     notes = [chosen] if chosen else []
@@ -72,11 +75,34 @@ def _run(spec: Spec, data: Data, budget: float, settings: Settings) -> _Run:
     snapshot = Snapshot(budget, seconds, cpu, result.steps, final=True)
     if not failed:
         before = time.perf_counter()
-        mean, variance = map(np.asarray, model.predict_y(data.X_test))
-        took, rows = time.perf_counter() - before, model.model.prediction_neighbours
+        if isinstance(model, NNGP):
+            snapshot.metrics = evaluate_classes(model, data)
+        else:
+            mean, variance = map(np.asarray, model.predict_y(data.X_test))
+            snapshot.metrics = gaussian_scores(mean, variance, data.Y_test)
+        took, rows = time.perf_counter() - before, _inside(model).prediction_neighbours
         notes.append(f"{len(data.X_test)} predictions from {rows} rows in {took:.1f} s")
-        snapshot.metrics = gaussian_scores(mean, variance, data.Y_test)
     return _Run(snapshot, "; ".join(notes))
+
+
+def _inside(model: Standardized | NNGP) -> NNGP:
+    return model if isinstance(model, NNGP) else model.model
+
+
+def _of_classes(
+    spec: Spec, data: Data, settings: Settings, seconds: float | None
+) -> tuple[NNGP, str]:
+    """A model of labels with sites, whose kernel nobody chooses."""
+    kernel, likelihood = kernel_and_likelihood(data, settings)
+    model = NNGP(
+        (data.X_train, data.Y_train),
+        kernel,
+        likelihood,
+        num_neighbours=spec.num_beta,
+        prediction_neighbours=_OF_FEW if data.num_classes < _MANY else _OF_MANY,
+        seed=settings.seed,
+    )
+    return model, ""
 
 
 def _build(

@@ -17,13 +17,14 @@ import tensorflow_probability as tfp
 from scipy.special import logsumexp
 
 from gpflow_decoupled.likelihoods import BernoulliLogit
-from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.models import CVIGP, LCLGP, NNGP
 from gpflow_decoupled.optimizers import (
     ConjugateComputation,
     ExpectationPropagation,
     LaplaceApproximation,
     LinearlyConstrainedLagrangian,
     OpperArchambeau,
+    SiteSweeps,
 )
 
 from ...harness.machine import clock
@@ -33,7 +34,9 @@ from ...harness.report import Section, Table
 from ...harness.runner import Part
 from .problems import coal, labels
 
+_Model = CVIGP | LCLGP | NNGP
 _JITTER = 1e-6
+_NEIGHBOURS = {f"{count} neighbours": count for count in (10, 20, 40)}
 _IMPORTANCE = 100_000
 """Draws of q(f) whose weights estimate the evidence."""
 
@@ -73,10 +76,10 @@ class _Setting(NamedTuple):
     log_labels: Callable[[tf.Tensor], tf.Tensor]
     mean: float = 0.0
 
-    def model(self, kind: type[CVIGP] | type[LCLGP]) -> CVIGP | LCLGP:
+    def model(self, kind: type[_Model], **options: int) -> _Model:
         """A model of its own for each method."""
         mean = gpflow.functions.Constant(self.mean)
-        return kind((self.X, self.Y), self.kernel, self.likelihood, mean_function=mean)
+        return kind((self.X, self.Y), self.kernel, self.likelihood, mean_function=mean, **options)
 
 
 def _settings(options: argparse.Namespace, name: str) -> _Setting:
@@ -111,7 +114,7 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, name: str) -> list[Marginals]:
     setting, methods = (
         _settings(options, name),
-        ("CVI", "LCL", "Opper", "EP", "EP, power 1/2", "Laplace"),
+        ("CVI", "LCL", "Opper", "EP", "EP, power 1/2", "Laplace", *_NEIGHBOURS),
     )
     began = clock()
     f = _nuts(setting, options)
@@ -146,13 +149,19 @@ def _measure(options: argparse.Namespace, name: str) -> list[Marginals]:
 
 class _Fitted(NamedTuple):
     seconds: float
-    model: CVIGP | LCLGP
+    model: _Model
     elbo: float
     estimate: float | None
 
 
 def _fitted(setting: _Setting, method: str) -> _Fitted:
     began = clock()
+    if method in _NEIGHBOURS:
+        model = setting.model(NNGP, num_neighbours=_NEIGHBOURS[method])
+        SiteSweeps(model).run()
+        return _Fitted(
+            clock() - began, model, float(model.maximum_log_likelihood_objective()), None
+        )
     if method in ("LCL", "Opper"):
         model = setting.model(LCLGP)
         (
