@@ -1,7 +1,7 @@
 """Bases: parametrisations of q(f), the approximate posterior process.
 
 Read the contracts `base` and `inducing_basis` first; then `coupled`, `decoupled`, `hybrid`,
-`orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`, `dual` and
+`orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`, `state_space`, `dual` and
 `affine_independent` (with `affine_map`) are for models that own their data. `parts` has shared
 pieces, `parameters` other parameters of the same q(f).
 """
@@ -19,11 +19,12 @@ from .orthogonal import OrthogonalBasis
 from .parts.optimum import OptimalParameters, Regression
 from .site import SiteBasis
 from .solve import SolveBasis
+from .state_space import StateSpaceBasis
 
 __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features",
     "Gaussian", "HybridBasis", "InducingBasis", "MeanOnDataBasis", "OptimalParameters",
-    "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis", "parameters",
+    "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis", "StateSpaceBasis", "parameters",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..covariances.latents import gram_to_data, positive_gram
+from ..covariances.latents import gram_to_data, positive_gram, prior_variance
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
@@ -99,6 +99,19 @@ class SiteBasis(Basis):
     def prior(self, kernel: Kernel) -> tf.Tensor:
         """K [G, N, N] at the observations, with variances above 0."""
         return positive_gram(kernel, self.points)
+
+    def prior_of(self, kernel: Kernel, rows: tf.Tensor) -> tf.Tensor:
+        """K [G, n, n] at some of the observations, rows [n]."""
+        return prior_variance(kernel, tf.gather(self.X, rows), full_cov=True)
+
+    def prior_variances(self, prior: tf.Tensor) -> tf.Tensor:
+        """Variances of f at the observations under the prior K [G, N, N], [N, L]."""
+        variance = tf.transpose(tf.linalg.diag_part(prior))
+        return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_latent_gps])
+
+    def exists(self, prior: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
+        """Whether K^-1 + diag(tau) is positive definite for K [G, n, n], tau [n, L]; [] bool."""
+        return site_posterior(prior, tf.zeros_like(tau), tau).ok
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """I + W^1/2 K W^1/2 of the sites with positive precision."""

@@ -6,6 +6,7 @@
 | `ODVGP`, `HDVGP`, `DVGP`, `SOLVEGP` | a `BasisGP` with that basis | as `BasisGP` |
 | `SparseCVIGP` | prior on inducing variables times one site | `fit`; `sweep` (q alone) |
 | `CVIGP` | prior times a site per observation | `fit`; `ConjugateComputation` (q alone) |
+| `StateSpaceGP` | the same on one input, at linear cost | as `CVIGP` |
 | `LCLGP` | the same, by multipliers | `fit`; `LinearlyConstrainedLagrangian` (q alone) |
 | `NNGP` | exact given the nearest neighbours (Gaussian noise) | `fit` |
 | | other likelihoods: sites, given the nearest neighbours | `fit`; `SiteSweeps` (q alone) |
@@ -17,11 +18,11 @@
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
 them, as `gpflow.models.VGP`. Read `basis_gp`, `full_gp` and `conjugate` first. Inducing points:
-`decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data: `lcl`, `affine_independent`,
-`neighbours`. Others: `linear` (with `linear_parts`), `gmrf`, `factor_graph` (with `factors`).
-Shared: `checks` of data, the data term by `expectations` or `monte_carlo`, a tighter one by
-`residual_bound`, `basis_predictions`, the interval `evidence`, and `families`, errors for the wrong
-model.
+`decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data: `state_space`, `lcl`,
+`affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`), `gmrf`, `factor_graph`
+(with `factors`). Shared: `checks` of data, the data term by `expectations` or `monte_carlo`, a
+tighter one by `residual_bound`, `basis_predictions`, the interval `evidence`, and `families`,
+errors for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP
@@ -42,14 +43,15 @@ from .linear.weights_posterior import WeightsPosterior
 from .monte_carlo import MonteCarlo
 from .neighbours import NNGP, LeaveOneOut, SolvedMean
 from .sparse_conjugate import SparseCVIGP
+from .state_space import StateSpaceGP
 from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
     "Evidence", "Factor", "FactorGraph", "FullGP", "GMRF", "HDVGP", "LCLGLM", "LCLGP",
     "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SolvedMean",
-    "SparseCVIGP", "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor",
-    "weights_posterior",
+    "SparseCVIGP", "StateSpaceGP", "StreamMemory", "StreamUpdate", "WeightsPosterior",
+    "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ..bases import SiteBasis
+from ..bases import SiteBasis, StateSpaceBasis
 from .expectations import Moments, moments_of_sites
 from .full_gp import FullGP
 
@@ -55,7 +55,7 @@ class CVIGP(FullGP):
         super().__init__(
             data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
         )
-        self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
+        self.basis = self._basis_at(self.data[0].numpy())
 
     def elbo(self) -> tf.Tensor:
         """The ELBO in nats, a scalar: sum_n E_n - KL; 4/3 N^3 per latent."""
@@ -92,5 +92,9 @@ class CVIGP(FullGP):
         )
         X = np.concatenate([self.data[0].numpy(), X])
         Y = np.concatenate([self.data[1].numpy(), Y])
-        self.basis = SiteBasis(X, L, nu=nu, tau=tau)
+        self.basis = self._basis_at(X, nu=nu, tau=tau)
         self.data = self._as_tensors(X, Y)
+
+    def _basis_at(self, X: np.ndarray, **sites: np.ndarray) -> SiteBasis | StateSpaceBasis:
+        """The basis on inputs [N, D], its sites nu and tau [N, L] zero by default."""
+        return SiteBasis(X, self.num_latent_gps, **sites)

@@ -14,7 +14,7 @@ from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel, InternalDataTrainingLossMixin
 
-from ..bases import Basis, DualBasis, SiteBasis
+from ..bases import Basis, DualBasis, SiteBasis, StateSpaceBasis
 from ..errors import ModelError
 from ..inputs import as_array, as_pair, as_values, float_type, of_known_rank
 from ..likelihoods.labels import index_columns
@@ -163,7 +163,11 @@ def _refuse_untouched_sites(model: GPModel) -> None:
         )
 
 
-_SITES: dict[type, tuple[str, ...]] = {SiteBasis: ("nu", "tau"), DualBasis: ("alpha", "lam")}
+_SITES: dict[type, tuple[str, ...]] = {
+    SiteBasis: ("nu", "tau"),
+    StateSpaceBasis: ("nu", "tau"),
+    DualBasis: ("alpha", "lam"),
+}
 """Parameters that are zero while q is the prior."""
 
 

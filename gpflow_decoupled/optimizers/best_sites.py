@@ -1,8 +1,11 @@
-"""The best sites of a full GP for a given prior covariance, by LAPACK."""
+"""The best sites of a full GP at a given prior."""
 
 from __future__ import annotations
 
-__all__ = ["BestSites", "Expectation", "Past", "best_sites"]
+__all__ = [
+    "BestSites", "Expectation", "Past", "Posterior", "SiteMoments", "best_sites",
+    "dense_posterior",
+]  # fmt: skip
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -17,6 +20,22 @@ Expectation: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndar
 Past: TypeAlias = list[tuple[np.ndarray, np.ndarray]]
 """Sites [2, N, L], nu and tau, and full steps from there."""
 
+
+class SiteMoments(NamedTuple):
+    """The prior times some sites."""
+
+    mean: np.ndarray
+    """Of f less its prior mean, [N, L]."""
+    variance: np.ndarray
+    """Of f, [N, L]."""
+    divergence: float
+    """KL from the prior in nats."""
+    latents: list[DenseSites] | None = None
+    """The posterior of each latent, if it is dense."""
+
+
+Posterior: TypeAlias = Callable[[np.ndarray, np.ndarray], "SiteMoments | None"]
+"""nu and tau [N, L] -> the posterior; None where it does not exist."""
 _MOST, _HALVINGS = 100, 12
 """Steps of a run, and halvings of a step; a log-concave likelihood takes some 5, and none."""
 _DEPTH, _RANK = 6, 1e-10
@@ -35,26 +54,40 @@ class BestSites(NamedTuple):
     """[N, L]"""
     elbo: float
     """Nats."""
-    latents: list[DenseSites]
-    """The posterior of each latent."""
+    at: SiteMoments
+    """The posterior."""
     g: np.ndarray
     """dE/dmean [N, L] there."""
     h: np.ndarray
     """dE/dvariance [N, L] there."""
 
-    @property
-    def mean(self) -> np.ndarray:
-        """Of f less its prior mean, [N, L]."""
-        return np.stack([one.mean for one in self.latents], axis=1)
 
-    @property
-    def variance(self) -> np.ndarray:
-        """Of f, [N, L]."""
-        return np.stack([one.variance for one in self.latents], axis=1)
+def dense_posterior(K: np.ndarray) -> Posterior:
+    """The posterior under a prior K [G, N, N], one for all L latents or one for each; by LAPACK.
+
+    Cost: 2/3 N^3 per latent and call.
+    """
+
+    def posterior(nu: np.ndarray, tau: np.ndarray) -> SiteMoments | None:
+        latents = []
+        for latent in range(nu.shape[1]):
+            gram = K[min(latent, len(K) - 1)]
+            found = dense_sites(gram, nu[:, latent], tau[:, latent])
+            if found is None or np.any(found.variance <= 0.0):
+                return None
+            latents.append(found)
+        mean, variance = (
+            np.stack([getattr(one, name) for one in latents], axis=1)
+            for name in ("mean", "variance")
+        )
+        divergence = sum(one.divergence(tau[:, latent]) for latent, one in enumerate(latents))
+        return SiteMoments(mean, variance, divergence, latents)
+
+    return posterior
 
 
 def best_sites(
-    K: np.ndarray,
+    posterior: Posterior,
     expected: Expectation,
     start: tuple[np.ndarray, np.ndarray],
     tolerance: float,
@@ -65,25 +98,25 @@ def best_sites(
 
     The optimum has nu = g - 2 h u and tau = -2 h (Khan & Lin 2017).
 
-    :param K: [G, N, N], one for all L latents or one for each.
+    :param posterior: of sites, say `dense_posterior(K)`.
     :param expected: sum_n E_q log p(y_n | f_n).
     :param start: nu and tau [N, L], replaced by zeros if they have no posterior.
     :param tolerance: the run ends after a step that gained less, in nats.
-    :return: None if the bound is not finite at the start, or K is indefinite.
+    :return: None if the bound is not finite at the start, or the prior is indefinite.
 
-    Cost: 2/3 N^3 per latent and step. Example::
+    Example::
 
-        found = best_sites(K, expected, (zeros, zeros), 1e-6)
+        found = best_sites(dense_posterior(K), expected, (zeros, zeros), 1e-6)
     """
-    now = _at(K, expected, *start)
+    now = _at(posterior, expected, *start)
     if now is None:
         zeros = np.zeros_like(start[0])
-        now = _at(K, expected, zeros, zeros)
+        now = _at(posterior, expected, zeros, zeros)
     if now is None:
         return None
     past: Past = []
     for _ in range(_MOST):
-        then = _step(K, expected, now, past)
+        then = _step(posterior, expected, now, past)
         if then is None:
             return now
         gain, now = then.elbo - now.elbo, then
@@ -92,21 +125,23 @@ def best_sites(
     return now
 
 
-def _step(K: np.ndarray, expected: Expectation, now: BestSites, past: Past) -> BestSites | None:
+def _step(
+    posterior: Posterior, expected: Expectation, now: BestSites, past: Past
+) -> BestSites | None:
     """The first of an extrapolated step, a full one and its halves that does not lower the bound;
     None for none.
     """
     sites = np.stack([now.nu, now.tau])
-    step = np.stack([now.g - 2.0 * now.h * now.mean, -2.0 * now.h]) - sites  # (C13)
+    step = np.stack([now.g - 2.0 * now.h * now.at.mean, -2.0 * now.h]) - sites  # (C13)
     past[:] = [*past, (sites, step)][-_DEPTH:]
     least, share = now.elbo - _ROUND_OFF * abs(now.elbo), 1.0
     if len(past) > 1:
-        then = _at(K, expected, *_extrapolated(past))
+        then = _at(posterior, expected, *_extrapolated(past))
         if then is not None and then.elbo >= least:
             return then
         past.clear()
     for _ in range(_HALVINGS):
-        then = _at(K, expected, *(sites + share * step))
+        then = _at(posterior, expected, *(sites + share * step))
         if then is not None and then.elbo >= least:
             return then
         share *= 0.5
@@ -122,16 +157,13 @@ def _extrapolated(past: Past) -> np.ndarray:
     return sites[-1] + steps[-1] - (share @ (moved + changed)).reshape(steps[-1].shape)
 
 
-def _at(K: np.ndarray, expected: Expectation, nu: np.ndarray, tau: np.ndarray) -> BestSites | None:
+def _at(
+    posterior: Posterior, expected: Expectation, nu: np.ndarray, tau: np.ndarray
+) -> BestSites | None:
     """The bound and its posterior at sites; None where it does not exist or is not finite."""
-    latents = []
-    for latent in range(nu.shape[1]):
-        gram = K[min(latent, len(K) - 1)]
-        found = dense_sites(gram, nu[:, latent], tau[:, latent])
-        if found is None or np.any(found.variance <= 0.0):
-            return None
-        latents.append(found)
-    at = BestSites(nu, tau, 0.0, latents, nu, tau)
+    at = posterior(nu, tau)
+    if at is None:
+        return None
     value, g, h = expected(at.mean, at.variance)
-    elbo = value - sum(one.divergence(tau[:, latent]) for latent, one in enumerate(latents))
-    return at._replace(elbo=elbo, g=g, h=h) if np.isfinite(elbo) else None
+    elbo = value - at.divergence
+    return BestSites(nu, tau, elbo, at, g, h) if np.isfinite(elbo) else None

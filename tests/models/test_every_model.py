@@ -47,6 +47,7 @@ def _basis_model(name: str) -> Callable[[], Any]:
 MODELS: dict[str, Callable[[], Any]] = {
     **{name: _basis_model(name) for name in BASIS_MODELS},
     "CVIGP": _on_data(models.CVIGP),
+    "StateSpaceGP": lambda: models.StateSpaceGP((X[:, :1], Y), _kernel(), _gaussian()),
     "LCLGP": _on_data(models.LCLGP),
     "AffineIndependentGP": _on_data(functools.partial(models.AffineIndependentGP, base="normal")),
     "NNGP": lambda: models.NNGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
@@ -60,7 +61,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 def test_every_verb(name: str, rng: np.random.Generator) -> None:
     """Predictions of y and its density are those of f with the noise; q is Gaussian here."""
     model = MODELS[name]()
-    Xnew = rng.normal(size=(3, X.shape[1]))
+    Xnew = rng.normal(size=(3, model.num_dims or X.shape[1]))
     mean, variance = model.predict_f(Xnew)
     Ynew = rng.normal(size=mean.shape)
     for left, right in zip(model.posterior().predict_f(Xnew), (mean, variance)):

@@ -25,6 +25,10 @@ def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
     kernel = gpflow.kernels.Matern52()
     if kind == "labels":
         return gd.models.CVIGP((X, LABELS), kernel, BernoulliLogit())
+    if kind == "chain":
+        mean = gpflow.functions.Constant(0.3)
+        kernel = gpflow.kernels.Matern12() + gpflow.kernels.Matern32()
+        return gd.models.StateSpaceGP((X, LABELS), kernel, BernoulliLogit(), mean_function=mean)
     if kind == "multipliers":
         return gd.models.LCLGP((X, LABELS), kernel, BernoulliLogit())
     if kind == "counts with a mean and a prior":
@@ -47,7 +51,7 @@ def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
 
 
 KINDS = [
-    "labels", "classes", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed",
+    "labels", "chain", "classes", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed",
 ]  # fmt: skip
 
 

@@ -18,7 +18,6 @@ import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from scipy.special import log_expit
 
-from ...covariances.latents import gram
 from ...errors import DataError
 from ...inputs import check_rate, check_whole
 from ...likelihoods.lookup import is_logit
@@ -135,7 +134,7 @@ class _Sites:
 
     def __init__(self, model: CVIGP) -> None:
         self.basis = model.basis
-        self.K = gram(model.kernel, self.basis.points)
+        self.K = self.basis.prior(model.kernel)
         shape = model.data[1].shape
         self.offset = tf.broadcast_to(model.mean_function(model.data[0]), shape).numpy()
 

@@ -22,10 +22,10 @@ from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
-from ...errors import DataError, NumericalError
+from ...errors import DataError, ModelError, NumericalError
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
-from ...models import CVIGP
+from ...models import CVIGP, StateSpaceGP
 from ...models.families import require_model
 from ...summaries import settings_line
 from ..ascent import STUCK, ascend, has_fallen, round_off
@@ -95,6 +95,11 @@ class LaplaceApproximation:
             finite there; the sites do not change.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
+        if isinstance(model, StateSpaceGP):
+            raise ModelError(
+                "LaplaceApproximation climbs in K^-1 f, and a StateSpaceGP has no K: use"
+                " ConjugateComputation or ExpectationPropagation, or a CVIGP with the same data."
+            )
         densities = Densities(model, "LaplaceApproximation")
         bar = tqdm(range(self.max_steps), disable=not progress, desc="LaplaceApproximation")
         _check_curvature(model, densities)

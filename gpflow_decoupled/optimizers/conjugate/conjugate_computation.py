@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = ["ConjugateComputation"]
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy.typing as npt
@@ -17,13 +18,12 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...bases.site import SiteState
+from ...bases.state_space import Chain, StateSpaceState
 from ...compilation import Compiled
-from ...covariances.latents import prior_variance
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
-from ...linalg.sites import site_posterior
 from ...models import CVIGP, GMRF
 from ...models.families import require_model
 from ...posteriors import mix_outputs
@@ -68,9 +68,9 @@ class _Visited(NamedTuple):
     """Their indices [n]."""
     places: tf.Tensor
     """Places of the minibatch among them [B]."""
-    K: tf.Tensor
-    """Their prior covariance [G, n, n]."""
-    state: SiteState
+    K: tf.Tensor | Chain
+    """Their prior, covariances [G, n, n] or a chain."""
+    state: SiteState | StateSpaceState
     """Posterior of the n observations."""
 
 
@@ -220,10 +220,8 @@ class ConjugateComputation(tf.Module):
         K = basis.prior(model.kernel)
 
         def of_prior(tau: tf.Tensor) -> _AtSites:
-            variance = tf.broadcast_to(tf.transpose(tf.linalg.diag_part(K)), tf.shape(tau))
-            return _AtSites(
-                tf.zeros_like(tau), variance, tf.zeros([], tau.dtype), tf.constant(True)
-            )
+            variance, none = basis.prior_variances(K), tf.zeros([], tau.dtype)
+            return _AtSites(tf.zeros_like(tau), variance, none, tf.constant(True))
 
         def of_sites(nu: tf.Tensor, tau: tf.Tensor) -> _AtSites:
             state = basis.state_at(K, nu, tau)
@@ -254,26 +252,29 @@ class ConjugateComputation(tf.Module):
         return g - 2.0 * h * u, -2.0 * h, clipped  # (C13)
 
     def feasible(
-        self, K: tf.Tensor, old: tf.Tensor, goal: tf.Tensor, step_size: tf.Tensor
+        self,
+        exists: Callable[[tf.Tensor], tf.Tensor],
+        old: tf.Tensor,
+        goal: tf.Tensor,
+        step_size: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a step that keeps K^-1 + diag(tau) positive definite, and whether there is one, []
-        bool.
+        """Return a step that keeps the posterior, and whether there is one, [] bool.
 
-        K is [G, n, n]; the precisions `old` and their targets `goal` are [n, L]. Only "damp"
-        halves.
+        Only "damp" halves.
+
+        :param exists: precisions tau [n, L] -> whether the prior times such sites has a posterior.
+        :param old: precisions [n, L], and their targets `goal`.
         """
 
-        def exists(step: tf.Tensor) -> tf.Tensor:
+        def holds(step: tf.Tensor) -> tf.Tensor:
             tau = (1.0 - step) * old + step * goal
             # then the posterior exists, and nothing need be factorised
             positive = tf.reduce_all(tau >= 0.0)
-            return tf.cond(
-                positive, lambda: positive, lambda: site_posterior(K, tf.zeros_like(tau), tau).ok
-            )
+            return tf.cond(positive, lambda: positive, lambda: exists(tau))
 
         if self.negative_precision != "damp":
-            return step_size, exists(step_size)
-        return largest_feasible_step(exists, step_size)
+            return step_size, holds(step_size)
+        return largest_feasible_step(holds, step_size)
 
     def _expectations(
         self,
@@ -294,7 +295,7 @@ class ConjugateComputation(tf.Module):
         found = self._expectations(model, state.mean, state.variance, model.data, seed)
         *target, clipped = self.targets(found.g, found.h, state.mean)
         old = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        step, ok = self.feasible(K, old[1], target[1], step_size)
+        step, ok = self.feasible(partial(basis.exists, K), old[1], target[1], step_size)
         new = [(1.0 - step) * was + step * goal for was, goal in zip(old, target)]  # (C13)
         ok = state.ok & ok & all_finite(found.value)
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
@@ -314,7 +315,8 @@ class ConjugateComputation(tf.Module):
         *target, clipped = self.targets(found.g, found.h, u)
         # 3) the step of all N sites
         goals = [self._spread(goal, old, rows) for goal, old in zip(target, (nu, tau))]
-        step, ok = self.feasible(K, tf.gather(tau, known), tf.gather(goals[1], known), step_size)
+        before, after = (tf.gather(part, known) for part in (tau, goals[1]))
+        step, ok = self.feasible(partial(basis.exists, K), before, after, step_size)
         new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
         ok = state.ok & ok & all_finite(found.value)
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
@@ -327,7 +329,7 @@ class ConjugateComputation(tf.Module):
         visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
         known = tf.where(visited)[:, 0]
         places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)
-        K = prior_variance(model.kernel, tf.gather(basis.X, known), full_cov=True)
+        K = basis.prior_of(model.kernel, known)
         return _Visited(
             known, places, K, basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known))
         )  # (C21)
@@ -355,7 +357,7 @@ class ConjugateComputation(tf.Module):
 def _check_kernel(model: CVIGP) -> None:
     """Refuse a kernel that is not positive semi-definite, by a negative variance of q(f)."""
     variance = model.basis.factor(model.kernel).variance
-    prior = tf.linalg.diag_part(model.basis.prior(model.kernel))
+    prior = model.basis.prior_variances(model.basis.prior(model.kernel))
     least = float(tf.reduce_min(variance))
     if least < -_NEGATIVE * float(tf.reduce_max(tf.abs(prior))):
         raise NumericalError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import DataError, UnknownOptionError
-from ...models import CVIGP, LCLGP
+from ...models import CVIGP, LCLGP, StateSpaceGP
 from ...optimizers import ConjugateComputation
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, OF_OPTIMIZER, Options
@@ -25,10 +25,10 @@ _MOST = 2000
 
 
 class SitesRoute(Route):
-    """`CVIGP`, also returned by `CVIGLM` for more weights than observations."""
+    """`CVIGP`, also returned by `CVIGLM` for more weights than observations, and `StateSpaceGP`."""
 
     name = "sites"
-    models = ("CVIGP",)
+    models = ("CVIGP", "StateSpaceGP")
     takes = (
         EVERY
         | OF_OPTIMIZER
@@ -84,17 +84,24 @@ def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
 def with_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were asked for, with `optimizer="lbfgs"` as a climb on all rows.
 
+    A `StateSpaceGP` climbs unless options of steps are asked for: a step would cost it as much as
+    an evaluation.
+
     :raises UnknownOptionError: where q has no optimum that can be computed, and with options of
         steps, which have no use.
     """
+    idle = {"natural_gradient", "hold", "negative_precision", "learning_rate"} & set(asked)
+    can_climb = has_evidence(model) or has_best_sites(model)
+    asked = dict(asked)
+    if isinstance(model, StateSpaceGP) and can_climb and not idle:
+        asked.setdefault("optimizer", LBFGS)
     if not isinstance(asked.get("optimizer"), str) or asked["optimizer"] != LBFGS:
-        return dict(asked)
-    if not (has_evidence(model) or has_best_sites(model)):
+        return asked
+    if not can_climb:
         raise UnknownOptionError(
             f"optimizer={LBFGS!r} climbs the bound at the best sites, whose expectations must be no"
             f" samples, and latents no weights; this is {model!r}. Leave `optimizer` out."
         )
-    idle = {"natural_gradient", "hold", "negative_precision", "learning_rate"} & set(asked)
     if idle:
         raise UnknownOptionError(
             f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: the sites are the best"

@@ -3,7 +3,7 @@
 Read the contract `stage`, then `sites`. Inducing points: `minibatches` (with `several` small steps
 in a call), `collapsed_climb`, `rounds`, `solve_mean`. Models that own their data: `evidence_climb`,
 `multipliers`, `affine_ascent`, `neighbours` (L-BFGS), `neighbour_steps` (minibatches),
-`mean_of_rows`, `neighbour_sites`, `sites_climb`, `messages`.
+`mean_of_rows`, `neighbour_sites`, `sites_climb` (with `site_priors`), `messages`.
 """
 
 __all__: list[str] = []

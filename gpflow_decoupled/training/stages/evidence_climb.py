@@ -14,7 +14,7 @@ from ...errors import NumericalError
 from ...lbfgs import CONVERGED
 from ...likelihoods.parameters import noise_variance_at
 from ...linalg.cholesky import unsound
-from ...models import CVIGP
+from ...models import CVIGP, StateSpaceGP
 from ...models.neighbours.evidence import log_evidence_of
 from ...optimizers.array_evidence import array_evidence
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
@@ -37,17 +37,18 @@ class EvidenceClimb(Stage):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
     One turn and one step, however many evaluations it takes. Each costs N^3 per latent, for a
-    factorisation and an inverse. Usual kernels and means are evaluated as arrays, others as a
-    graph. Noise may be a function of the inputs.
+    factorisation and an inverse; of a `StateSpaceGP` two loops over the rows. Usual kernels and
+    means are evaluated as arrays, others as a graph. Noise may be a function of the inputs.
 
     :param compile: False evaluates kernel and mean function eagerly.
     """
 
     def __init__(self, model: CVIGP, evaluations: int, compile: bool = True) -> None:
         self.model, self.evaluations = model, evaluations
-        density = log_evidence_of(model, model.data)
+        chain = isinstance(model, StateSpaceGP)
+        density = model.log_evidence if chain else log_evidence_of(model, model.data)
         self.objective = LogObjective.of_model(model, hyperparameters_of(model), density, compile)
-        self.on_arrays = array_evidence(model, self.objective.coordinates)
+        self.on_arrays = None if chain else array_evidence(model, self.objective.coordinates)
 
     @property
     def variables(self) -> list[tf.Variable]:

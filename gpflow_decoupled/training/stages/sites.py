@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Sites"]
 
 from collections.abc import Sequence
+from functools import partial
 
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
@@ -109,7 +110,7 @@ class Sites(Stage):
         if self.rule is not None:
             *goal, clipped = self.rule.targets(g, h, mean)
             rho = tf.constant(self.rule.step_size_at(0), K.dtype)
-            step, feasible = self.rule.feasible(K, tau, goal[1], rho)
+            step, feasible = self.rule.feasible(partial(basis.exists, K), tau, goal[1], rho)
             surely = tf.reduce_all(h <= 0.0) | tf.constant(
                 isinstance(model.likelihood, MonteCarloLikelihood)
             )

@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import MultioutputKernel
 from gpflow.likelihoods import MonteCarloLikelihood
 
-from ...bases import SiteBasis
 from ...bases.dual.function_space import FunctionSpace
 from ...compilation import Compiled
-from ...covariances.array_grams import array_gram
-from ...covariances.latents import positive_gram
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import NumericalError
 from ...lbfgs import CONVERGED
@@ -27,6 +23,7 @@ from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.log_climb import climb_logarithms
 from ...optimizers.log_coordinates import LogCoordinates
 from ..keras import hyperparameters_of
+from .site_priors import prior_of_sites
 from .stage import Budget, Report, Stage, StepOutput
 
 _SETTLED, _WINDOW = 1e-6, 3
@@ -34,8 +31,6 @@ _SETTLED, _WINDOW = 1e-6, 3
 _SITES, _LAST_SITES = 1e-8, 1e-11
 """Gain in nats per row below which the sites have converged, in the climb and after it. What is
 left is smaller still, and the gradient by hyperparameters is in error by its root."""
-_LEAST = 1e-20
-"""Prior variance, relative to the largest, of a row where the kernel has none."""
 
 
 def has_best_sites(model: object) -> bool:
@@ -49,9 +44,9 @@ def has_best_sites(model: object) -> bool:
 class SitesClimb(Stage):
     """L-BFGS on max_q ELBO(q, theta), with the sites of the best q found at each theta.
 
-    Each evaluation finds the sites, from the last ones: some 3 steps, 2/3 N^3 per latent each.
-    Their optimum makes the gradient simple, 1/2 (alpha alpha^T - (K + W^-1)^-1) by K. One turn and
-    one step.
+    Each evaluation finds the sites, from the last ones, in some 3 steps of 2/3 N^3 per latent, or
+    of two loops over the rows for a `StateSpaceGP`. Their optimum makes the gradient simple: see
+    `site_priors`. One turn and one step.
 
     :param compile: False evaluates expectations and kernel eagerly.
     """
@@ -62,13 +57,12 @@ class SitesClimb(Stage):
         self.coordinates = LogCoordinates(
             p for p in model.trainable_parameters if p.unconstrained_variable.ref() in moved
         )
-        single = not isinstance(model.kernel, MultioutputKernel) and self.coordinates.is_closed
-        self.gram = array_gram(model.kernel, model.data[0].numpy()) if single else None
+        self.prior = prior_of_sites(model, self.coordinates, compile)
         own = {variable.ref() for variable in model.kernel.trainable_variables}
         priors = any(p.prior is not None for p in model.trainable_parameters)
-        self.kernel_alone = self.gram is not None and moved <= own and not priors
+        self.kernel_alone = self.prior.is_closed and moved <= own and not priors
         use: Callable[[Any], Any] = Compiled if compile else _eager
-        self._expect, self._covary, self._back = map(use, (self._sums, self._prior, self._pulled))
+        self._expect, self._back = map(use, (self._sums, self._pulled))
         shape = (model.basis.num_data, model.num_latent_gps)
         self._start = np.zeros(shape), np.zeros(shape)
 
@@ -76,7 +70,7 @@ class SitesClimb(Stage):
     def variables(self) -> list[tf.Variable]:
         """Hyperparameters and sites."""
         basis = self.model.basis
-        own = (basis.nu, basis.tau) if isinstance(basis, SiteBasis) else (basis.alpha, basis.lam)
+        own = (basis.nu, basis.tau) if isinstance(self.model, CVIGP) else (basis.alpha, basis.lam)
         return [*self.coordinates.variables, *(one.unconstrained_variable for one in own)]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -124,38 +118,21 @@ class SitesClimb(Stage):
         found = self._found(_SITES)
         if found is None:
             return np.nan, np.zeros_like(x)
-        of_K = np.stack([one.of_covariance() for one in found.latents])
-        gradient, log_prior = np.zeros_like(x), 0.0
-        if self.gram is not None:
-            by_variable = {id(v): np.zeros(v.shape) for v in self.coordinates.variables}
-            for parameter, part in self.gram(self._value)[1](np.sum(of_K, axis=0)):
-                if (key := id(parameter.unconstrained_variable)) in by_variable:
-                    by_variable[key] = by_variable[key] + part
-            gradient += self.coordinates.gradient_by_values(x, list(by_variable.values()))
+        gradient, log_prior = self.prior.gradient(x, found), 0.0
         if not self.kernel_alone:
-            log_prior, rest = self._back(*map(self._tensor, (of_K, found.mean, found.variance)))
+            weights = tuple(map(self._tensor, self.prior.weights(found)))
+            moments = map(self._tensor, (found.at.mean, found.at.variance))
+            log_prior, rest = self._back(weights, *moments)
             gradient += self.coordinates.gradient(rest)
         return found.elbo + float(log_prior), gradient
 
     def _found(self, tolerance: float) -> BestSites | None:
         """The best sites at the present hyperparameters, from those found last."""
         rows = self.model.basis.num_data
-        found = best_sites(self._K(), self._expected, self._start, tolerance * rows)
+        posterior = self.prior.posterior()
+        found = best_sites(posterior, self._expected, self._start, tolerance * rows)
         self._start = self._start if found is None else (found.nu, found.tau)
         return found
-
-    def _K(self) -> np.ndarray:
-        """The prior covariance [G, N, N]."""
-        if self.gram is None:
-            return np.asarray(self._covary(), np.float64)
-        K, _ = self.gram(self._value)
-        diagonal = np.diag(K)
-        K[np.diag_indices_from(K)] = np.maximum(diagonal, _LEAST * np.max(diagonal))
-        return np.asarray(K, np.float64)[None]
-
-    @staticmethod
-    def _value(parameter: tf.Module) -> np.ndarray:
-        return parameter.numpy()
 
     def _expected(
         self, mean: np.ndarray, variance: np.ndarray
@@ -180,21 +157,16 @@ class SitesClimb(Stage):
             value = self._log_density(mean, variance)
         return value, *tape.gradient(value, [mean, variance])
 
-    def _prior(self) -> tf.Tensor:
-        return positive_gram(self.model.kernel, self.model.basis.points)
-
     def _pulled(
-        self, of_K: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+        self, weights: tuple[tf.Tensor, ...], mean: tf.Tensor, variance: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The log prior density, and gradients of the variables; of K too where it is a graph."""
+        """The log prior density, and gradients of the variables; see `SitePrior.term`."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.coordinates.variables)
             values = [self._log_density(mean, variance), self.model.log_prior_density()]
             log_prior = values[1]
-            if self.gram is None:
-                K = self._prior()
-                of_K = of_K if K.shape[0] == of_K.shape[0] else tf.reduce_sum(of_K, 0, True)
-                values.append(tf.reduce_sum(K * of_K))
+            if not self.prior.is_closed:
+                values.append(self.prior.term(*weights))
             total = tf.add_n([tf.cast(value, mean.dtype) for value in values])
         gradients = tape.gradient(
             total,
@@ -208,11 +180,12 @@ class SitesClimb(Stage):
         if found is None:
             return
         basis = self.model.basis
-        if isinstance(basis, SiteBasis):
+        if isinstance(self.model, CVIGP):
             basis.nu.assign(found.nu)
             basis.tau.assign(found.tau)
         else:
-            basis.alpha.assign(-np.stack([one.alpha for one in found.latents], axis=1))
+            latents = found.at.latents or ()
+            basis.alpha.assign(-np.stack([one.alpha for one in latents], axis=1))
             basis.lam.assign(found.tau)
 
 
