@@ -93,7 +93,7 @@ def assert_equal_models(ours: StateSpaceGP, dense: CVIGP, Xnew: np.ndarray, atol
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["Gaussian", "Bernoulli", "Poisson", "StudentT"])
 def test_it_is_the_dense_model(name):
     make, labels = CASES[name]
     trend = gpflow.functions.Constant(np.full(1, 0.2))
@@ -121,6 +121,14 @@ def test_two_thousand_rows(name):
     ConjugateComputation().run(ours)
     forecasts = rng.uniform(-5.0, 110.0, (50, 1))
     assert_equal_models(ours, dense_of(ours), forecasts, 1e-8)
+
+
+@pytest.mark.exhaustive
+def test_several_latents_of_a_label():
+    likelihood, labels = CASES["CategoricalLogit"]
+    ours = StateSpaceGP((X, labels), kernel(), likelihood())
+    ConjugateComputation().run(ours)
+    assert_equal_models(ours, dense_of(ours), XNEW, 1e-9)
 
 
 @pytest.mark.exhaustive
@@ -155,6 +163,7 @@ def test_log_evidence():
         model().evidence()
 
 
+@pytest.mark.exhaustive
 def test_order_of_rows_does_not_matter():
     ours = model(Gaussian(0.1), Y)
     order = RNG.permutation(N)
@@ -180,6 +189,7 @@ def test_far_from_the_data_the_prior_returns():
     assert_allclose(variance, kernel()(np.zeros((1, 1)), full_cov=False)[0], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_batches_of_inputs_and_samples():
     ours, batch = solved(), np.stack([XNEW[:4], XNEW[4:8]])
     together = ours.predict_f(batch, full_cov=True)
@@ -191,6 +201,7 @@ def test_batches_of_inputs_and_samples():
     assert_allclose(np.cov(samples[..., 0].numpy().T), covariance, atol=0.1)
 
 
+@pytest.mark.exhaustive
 def test_gradients_of_predictions():
     ours, dense = solved(), dense_of(_solved())
     found = []

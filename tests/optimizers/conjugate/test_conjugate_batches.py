@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import site
+from gpflow_decoupled.bases import site as site_basis
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
@@ -67,13 +67,13 @@ def test_a_step_is_that_of_the_reference(update, visited):
 
 
 def test_only_visited_observations_are_looked_at(monkeypatch):
-    sizes, original = [], site.prior_variance
+    sizes, original = [], site_basis.prior_variance
 
     def recorded(kernel, inputs, full_cov):
         sizes.append(len(inputs))
         return original(kernel, inputs, full_cov=full_cov)
 
-    monkeypatch.setattr(site, "prior_variance", recorded)
+    monkeypatch.setattr(site_basis, "prior_variance", recorded)
     model, optimizer = conjugate_model(gl.Poisson()), ConjugateComputation(0.5)
     for rows in ([1, 2], [2, 3, 4], [0], [1]):
         optimizer.minimize(model, rows)
