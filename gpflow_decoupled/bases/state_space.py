@@ -111,7 +111,7 @@ class StateSpaceBasis(Basis):
         if self.X.shape[1] != 1:
             raise DataError(
                 f"X has {self.X.shape[1]} columns, and a state space has one input: use a CVIGP or,"
-                " for more than some thousand rows, an NNGP or a NeighbourCVIGP."
+                " for more than some thousand rows, an NNGP."
             )
         check_whole(1, harmonics=harmonics)
         self.num_latent_gps, self.harmonics = num_latent_gps, harmonics

@@ -51,7 +51,8 @@ def _model(kind: str) -> gd.models.CVIGP | gd.models.LCLGP:
 
 
 KINDS = [
-    "labels", "chain", "classes", "multipliers", "counts with a mean and a prior", "heavy tails", "mixed",
+    "labels", "chain", "classes", "multipliers", "counts with a mean and a prior", "heavy tails",
+    "mixed",
 ]  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def refuse_kernel(kernel: Kernel) -> None:
     name = kind.__name__ if not periodic_of else f"Periodic({periodic_of.__name__})"
     raise DataError(
         f"The kernel {name} has no state space: use {KERNELS}; or, for up to some thousand rows, a"
-        " CVIGP, and for more an NNGP (Gaussian noise) or a NeighbourCVIGP, which take any kernel."
+        " CVIGP, and for more an NNGP, which take any kernel."
     )
 
 
