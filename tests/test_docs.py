@@ -44,6 +44,7 @@ OPTIONAL = ("pyarrow",)
 SMALLER = {
     "first-steps.md": ("(3000, 1)", "(2100, 1)"),
     "howto/many-rows.md": ("100_000", "3_200"),
+    "howto/long-series.md": ("(3000, 1)", "(300, 1)"),
     "howto/bayesian-optimisation.md": ("range(12)", "range(2)"),
     "howto/own.md": ('"maxiter": 100', '"maxiter": 2'),
 }

@@ -20,7 +20,7 @@ from ...harness.runner import Part, Suite
 from .. import SUITES
 
 TINY = {
-    "rows": "--sizes 40 60",
+    "rows": "--sizes 40 60 --series-sizes 60",
     "steps": (
         "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.05 --tasks synthetic --mean-points 100"
         " 200 --num-beta 20 --num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2"

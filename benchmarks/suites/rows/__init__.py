@@ -21,6 +21,7 @@ from ...harness.pictures import Figure, Panel, Series
 from ...harness.processes import in_a_process
 from ...harness.report import Section, Table
 from ...harness.runner import Part, Suite
+from . import series
 from .libraries import LIBRARIES, Fitted
 
 COLUMNS = 4
@@ -129,12 +130,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=[300, 1000, 2000, 10_000, 100_000, 1_000_000]
     )
+    parser.add_argument(
+        "--series-sizes", nargs="+", type=int, default=[1000, 2000, 10_000, 100_000, 1_000_000]
+    )
+    parser.add_argument("--most-sites", type=int, default=100_000, help="rows of labels and counts")
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
 
 
 SUITE = Suite(
     "Few rows and many, by `build`",
-    {"rows": Part(Row, _pieces, _measure, _section)},
+    {"rows": Part(Row, _pieces, _measure, _section), "series": series.PART},
     _add_arguments,
     selecting=("sizes", "libraries"),
 )
