@@ -88,7 +88,7 @@ def test_extrapolation_saves_steps_and_finds_the_same_sites(
         counts.append(calls)
     assert counts[1] < 0.7 * counts[0]
     assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-7)
-    np.testing.assert_allclose(found[1].mean, found[0].mean, atol=1e-4)
+    np.testing.assert_allclose(found[1].at.mean, found[0].at.mean, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["labels", "multipliers"])

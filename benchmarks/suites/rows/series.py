@@ -1,4 +1,4 @@
-"""One input: exact posteriors of long series by filter and smoother, beside dense and local ones."""
+"""One input: exact posteriors of series by filter and smoother, beside dense and local ones."""
 
 from __future__ import annotations
 
