@@ -37,20 +37,24 @@ _TIMED = 2_048
 
 
 def final_evidence(
-    model: GPModel | FactorGraph, data: RegressionData | None, seconds: float
+    model: GPModel | FactorGraph,
+    data: RegressionData | None,
+    seconds: float,
+    left: float = float("inf"),
 ) -> Evidence | None:
     """Return `model.evidence` of the training data if it is affordable.
 
     :param model: after training.
     :param data: X [N, D] and Y [N, P] if they are in memory; a model's own data come first.
     :param seconds: of the run; the evidence may take a tenth of them.
+    :param left: seconds until the limit of the run, which the evidence keeps.
     :return: None for other likelihoods, mixed outputs, data not in memory, too many rows for the
         time, and a covariance that cannot be factorised.
     """
     if not isinstance(model, (BasisGP, FullGP, GaussianNNGP)) or not has_evidence(model):
         return None
     data = data if isinstance(model, BasisGP) else model.data
-    if data is None or _seconds(model, data[0]) > max(_UNNOTICED, _SHARE * seconds):
+    if data is None or _seconds(model, data[0]) > max(_UNNOTICED, min(_SHARE * seconds, left)):
         return None
     tolerance = max(0.1, _LOOSE * len(data[0]))
     try:

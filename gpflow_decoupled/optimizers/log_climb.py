@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["SETTLED", "climb_logarithms"]
 
 import itertools
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -25,6 +26,7 @@ def climb_logarithms(
     num_data: int,
     *,
     evaluations: int,
+    rise: np.ndarray | float = np.inf,
     deadline: float = float("inf"),
     show: Callable[[str], object] | None = None,
     name: str = "L-BFGS",
@@ -42,7 +44,8 @@ def climb_logarithms(
     :param num_data: N. L-BFGS sees nats per row, so its first step is as long as the gradient then.
         With 1 it sees nats.
     :param evaluations: approximate limit.
-    :param deadline: no iteration begins after this value of `time.perf_counter`.
+    :param rise: most that entries of the vector rise, one number or [n].
+    :param deadline: a value of `time.perf_counter`: no iteration begins that would end later.
     :param show: shows a line after each iteration.
     :param name: of the climb, in that line.
     :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
@@ -57,8 +60,12 @@ def climb_logarithms(
     start, reach = coordinates.pack(), np.where(coordinates.is_log, _FAR, np.inf)
     has_settled, total = settled(tolerance, window), itertools.count()
 
+    last = [0.0]  # seconds of the last evaluation
+
     def per_row(x: np.ndarray) -> tuple[float, np.ndarray]:
+        began = time.perf_counter()
         value, gradient = objective(x)
+        last[0] = time.perf_counter() - began
         return value / num_data, gradient / num_data
 
     def report(value: float, _: int) -> None:
@@ -68,10 +75,10 @@ def climb_logarithms(
     run = lbfgs_ascent(
         per_row,
         start,
-        lambda values: has_settled(values) or workers.is_over(deadline),
+        lambda values: has_settled(values) or workers.is_over(deadline - last[0]),
         evaluations,
         low=start - reach,
-        high=start + reach,
+        high=start + np.minimum(reach, rise),
         record=report,
         keep=keep,
         advice="standardise X and Y, or start from a larger noise variance.",

@@ -291,7 +291,8 @@ class Run:
         if reason != INTERRUPTED and self.group.strategy is None:
             batches, spent = self.plan.batches, result.seconds + result.compile_seconds
             data = (batches.X, batches.Y) if isinstance(batches, ArrayBatches) else None
-            result.evidence = final_evidence(self.model, data, spent)
+            limit = float("inf") if self.limits.seconds is None else self.limits.seconds
+            result.evidence = final_evidence(self.model, data, spent, limit - spent)
         self._warn(result, exact is not None)
         return result
 

@@ -90,6 +90,7 @@ def test_many_rows_have_an_interval_if_there_is_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys.modules[PLACE], "EXACT_ROWS", 10)
     monkeypatch.setattr("gpflow_decoupled.models.evidence.bounds.EXACT_ROWS", 10)
     assert final_evidence(model, None, 1e-3) is None
+    assert final_evidence(model, None, 1e3, left=-1.0) is None  # the limit of the run is over
     found = final_evidence(model, None, 1e3)
     assert isinstance(found, Evidence) and not found.certain
     exact = _dense(model.kernel, 0.1)

@@ -200,7 +200,7 @@ def test_several_outputs_missing_entries_and_single_precision():
         ({"natural_gradient": 0.1}, "closed form"),
         ({"optimizer": "lbfgs"}, "L-BFGS climbs"),
         ({"mean_solver": "adam"}, "does not use"),
-        ({"initialize": "auto"}, "exact density of 500 rows"),
+        ({"initialize": "auto"}, "exact density of random rows"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(options, message):

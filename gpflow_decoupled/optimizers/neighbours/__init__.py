@@ -2,7 +2,8 @@
 
 Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
 finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
-corrects variances by them. `site_rounds` and `site_sweeps` are for other than Gaussian noise.
+corrects variances by them, `pace` keeps limits of time. `site_rounds` and `site_sweeps` are for
+other than Gaussian noise.
 """
 
 from .calibration import Calibration

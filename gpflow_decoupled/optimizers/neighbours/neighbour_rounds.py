@@ -15,6 +15,7 @@ from __future__ import annotations
 
 __all__ = ["NeighbourRounds", "RoundOutcome"]
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -33,11 +34,15 @@ from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
 from .contradictions import contradictions
 from .judgement import Judged, judge
+from .pace import Pace
 from .row_densities import RowDensities
 
-FIRST_ROWS = 500
-"""Rows of the first climb, B^3 / 3 an evaluation: a second of one core for forty evaluations. With
-1,000 rows it took three seconds more, and found nothing better on the sets tried."""
+FIRST_ROWS, FIRST_ROWS_OF_INPUT, MOST_FIRST_ROWS = 500, 32, 1000
+"""Rows of the first climb, at least, for each input, and at most: B^3 / 3 an evaluation, so forty
+evaluations take one second of a core to four. With few inputs 1,000 rows found nothing better. With
+32, of which 28 are irrelevant, 500 rows fit some of these, and what followed depended on the seed:
+the score after the climb was -0.05, 0.02 and 0.00 for three seeds, with 1,000 rows 0.05, 0.08 and
+0.05."""
 FIRST_EVALUATIONS = 40
 ROWS, EVALUATIONS = 6000, 25
 """Of the first round. With 2,000 rows the noise learned on one set ranged from 8e-4 to 4e-2 over
@@ -57,6 +62,10 @@ JUDGING_NEIGHBOURS = 128
 _LONGEST = 2.0
 """Largest log lengthscale after the first climb, in units of sqrt(D) standard deviations. Few rows
 may call an input irrelevant that is not, and from far away the gradient does not lead back."""
+_LONGER = 2.0
+"""Most that the logarithm of a lengthscale grows in a round, whose neighbours belong to its start.
+From a start with too little noise the first steps are long: one took a relevant input out of the
+kernel, and from far away the gradient does not lead back."""
 _TOO_WIDE = 0.8
 """Mean squared standardised error below which more neighbours would sharpen the variances."""
 _NONE = -1e9
@@ -116,7 +125,7 @@ class NeighbourRounds:
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
-        self.group = group or Group()
+        self.group, self._pace = group or Group(), Pace()
         shuffled = np.random.default_rng([seed, 0]).permutation(self._num_data)
         judges = min(JUDGES, max(1, self._num_data // 5))
         self.judges, self.others = np.sort(shuffled[:judges]), shuffled[judges:]
@@ -145,20 +154,21 @@ class NeighbourRounds:
         Undone unless its score is better than at the given values, with which the first round is
         compared again: few rows may suit the judging ones by chance.
 
-        :param deadline: no iteration begins after this value of `time.perf_counter`.
+        :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :param show: shows a line after each iteration.
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
         :raises NumericalError: if the density is not finite at the start.
         """
         self.scores.assign(self.judge().scores)
         before = self._values
-        chosen = self._draw(FIRST_ROWS, 0)
+        wanted = FIRST_ROWS_OF_INPUT * int(self.model.data[0].shape[1])
+        chosen = self._draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
         climbed = climb_logarithms(
             self._densities.exact(chosen, self._num_data / len(chosen)),
             self._coordinates,
             self._num_data,
             evaluations=FIRST_EVALUATIONS,
-            deadline=deadline,
+            deadline=deadline - self._pace.of_judgements,
             show=show,
             name=f"L-BFGS on {len(chosen)} rows",
             shift=shift,
@@ -187,7 +197,7 @@ class NeighbourRounds:
         beyond chance.
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
-        :param deadline: no iteration begins after this value of `time.perf_counter`.
+        :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :param show: shows a line before the search and after each iteration.
         :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
         :param shift: nats by which shown values are less, for data in other units.
@@ -203,18 +213,24 @@ class NeighbourRounds:
         before, start = self._values, self._coordinates.pack()
         if show is not None:
             show(f"neighbours of round {number + 1}, {len(chosen)} rows among {self._num_data}")
+        began = time.perf_counter()
+        objective = self._densities.near(chosen, weights, neighbours)
+        found = time.perf_counter()
         climbed = climb_logarithms(
-            self._densities.near(chosen, weights, neighbours),
+            objective,
             self._coordinates,
             self._num_data,
             evaluations=evaluations,
-            deadline=deadline,
+            rise=_rises(self.model.kernel, self._coordinates),
+            deadline=deadline - self._pace.of_judgements,
             show=show,
             name=f"L-BFGS on round {number + 1}, {len(chosen)} rows",
             shift=shift,
             keep=self._keeps,
             group=self.group,
         )
+        seconds = time.perf_counter() - found
+        self._pace.climbed(len(chosen), found - began, seconds, climbed.evaluations)
         points = [climbed.x]
         if number > 0 and climbed.reason != INTERRUPTED:
             points.append(0.5 * (start + climbed.x))
@@ -242,7 +258,19 @@ class NeighbourRounds:
     def judge(self) -> Judged:
         """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`."""
         neighbours = min(JUDGING_NEIGHBOURS, self.model.prediction_neighbours)
-        return self._judged(self.judges, neighbours)
+        with self._pace.judging():
+            return self._judged(self.judges, neighbours)
+
+    @property
+    def seconds_of_calibration(self) -> float:
+        """An estimate from the last judgement; zero before it."""
+        predicting = self.model.prediction_neighbours
+        return self._pace.of_calibration(predicting / min(JUDGING_NEIGHBOURS, predicting))
+
+    def has_time(self, deadline: float) -> bool:
+        """True if another round would move anything before a value of `time.perf_counter`."""
+        rows = min(LATER * self.rows, self._num_data)
+        return not self.group.is_over(deadline - self._pace.of_round(rows))
 
     @property
     def best(self) -> float:
@@ -259,16 +287,20 @@ class NeighbourRounds:
         """True if variances are so wide that a round with more neighbours pays."""
         return spread < _TOO_WIDE
 
-    def calibrate(self) -> Calibration:
+    def calibrate(self, deadline: float = float("inf")) -> Calibration:
         """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
         Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its
         standard error. Skipped where kernel or noise has no trainable variance.
 
+        :param deadline: a value of `time.perf_counter` after which no further rows are judged.
         :return: the judgement before, and whether anything was changed.
         """
+        began = time.perf_counter()
         judged = self._judged(self.judges)
-        if judged.error > UNCERTAIN and self._calibrates:
+        seconds = (time.perf_counter() - began) * MORE_JUDGES / len(self.judges)
+        unsure = judged.error > UNCERTAIN and self._calibrates
+        if unsure and not self.group.is_over(deadline - seconds):
             count = min(MORE_JUDGES, len(self.others))
             more = np.random.default_rng([self.seed, 0]).choice(self.others, count, replace=False)
             rows = np.union1d(self.judges, more)
@@ -316,6 +348,14 @@ class NeighbourRounds:
     @property
     def _num_data(self) -> int:
         return int(self.model.data[0].shape[0])
+
+
+def _rises(kernel: Kernel, coordinates: LogCoordinates) -> np.ndarray:
+    """Most that the entries of the vector [n] rise in a round."""
+    parts = [one for one in (kernel, *kernel.submodules) if isinstance(one, Stationary)]
+    scales = {id(one.lengthscales.unconstrained_variable) for one in parts}
+    each = [_LONGER if id(one) in scales else np.inf for one in coordinates.variables]
+    return np.repeat(each, [int(tf.size(one)) for one in coordinates.variables])
 
 
 def _shorten(kernel: Kernel, X: tf.Tensor) -> None:

@@ -37,7 +37,7 @@ class NeighboursRoute(Route):
     takes = EVERY | {ROWS[name].name for name in OF_STEPS} | _MORE
     reasons = {
         "natural_gradient": "Given kernel and noise, this posterior is known in closed form.",
-        "initialize": "The first climb is on the exact density of 500 rows, in any case.",
+        "initialize": "The first climb is on the exact density of random rows, in any case.",
     }
     defaults = {"batch_size": BATCH_SIZE}
 

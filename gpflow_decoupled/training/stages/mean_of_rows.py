@@ -30,10 +30,11 @@ def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     A limit of seconds cuts the solve short, with a warning; an interrupt, and a limit that leaves
     no time, leave it to the first prediction.
     """
-    report, model = calibrated(rounds), rounds.model
+    end, model = clock.deadline(), rounds.model
+    report = calibrated(rounds, end)
     if model.mean != "data":
         return report
-    left = clock.deadline() - time.perf_counter()
+    left = end - time.perf_counter()
     if left <= 0.0:
         return report
     seconds = left if np.isfinite(left) else None

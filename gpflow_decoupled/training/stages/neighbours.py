@@ -69,14 +69,15 @@ class NeighbourClimbs(Stage):
         :raises NumericalError: if the likelihood is not finite at the start.
         """
         clock, number = budget.clock, budget.first
-        deadline = clock.deadline(budget.until)
-        outcome = self._climbed(number, deadline, clock)
+        end = clock.deadline(budget.until)
+        outcome = self._climbed(number, end - self.rounds.seconds_of_calibration, clock)
         if outcome.kept:
             self.spread.assign(outcome.judged.spread)
             self.value.assign(outcome.climbed.value)
         elif number == 0:  # the given values stay, for instance from an earlier run
             self.value.assign(outcome.climbed.start)
-        reason = self._reason(outcome, number, deadline)
+        # how long that takes is known better by now
+        reason = self._reason(outcome, number, end - self.rounds.seconds_of_calibration)
         return Report(
             StepOutput.sound(float(self.value.numpy())),
             reason,
@@ -99,17 +100,17 @@ class NeighbourClimbs(Stage):
     def _reason(self, outcome: RoundOutcome, number: int, deadline: float) -> str:
         if outcome.climbed.reason == INTERRUPTED:
             return INTERRUPTED
-        if self.rounds.group.is_over(deadline):
-            return TIME_IS_UP
         # the same rows again would end at the same place
         stuck = number > 0 and not (outcome.kept or self.rounds.draws_fresh_rows)
         usual = number >= NUM_ROUNDS or stuck
-        return DONE if number > NUM_ROUNDS or (usual and not self._wants_fine) else ""
+        if number > NUM_ROUNDS or (usual and not self._wants_fine):
+            return DONE
+        return "" if self.rounds.has_time(deadline) else TIME_IS_UP
 
 
-def calibrated(rounds: NeighbourRounds) -> Report:
+def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Report:
     """Calibrate the variances of a model, and warn where they were far off."""
-    judged, done = rounds.calibrate()
+    judged, done = rounds.calibrate(deadline)
     spread = judged.spread
     if not 1.0 / _SUSPECT < spread < _SUSPECT:
         width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")

@@ -21,6 +21,7 @@ from gpflow_decoupled.optimizers.neighbours import (
 from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
 from gpflow_decoupled.optimizers.neighbours.judgement import judge
 from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
+from gpflow_decoupled.optimizers.neighbours.pace import Pace
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0.0, 1.0, (600, 3))
@@ -413,3 +414,45 @@ def test_a_few_rows_are_enough(size):
 def test_numbers_that_count_nothing_are_refused(options):
     with pytest.raises(DataError, match=next(iter(options))):
         NeighbourRounds(model(), **options)
+
+
+def test_the_pace_of_a_round_is_that_of_the_last_one():
+    pace = Pace()
+    assert pace.of_round(1000) == pace.of_judgements == pace.of_calibration(2.0) == 0.0
+    pace.climbed(rows=100, search=1.0, seconds=10.0, evaluations=5)
+    assert pace.of_round(200) == pytest.approx(2.0 + 3 * 200 * 0.02)
+    with pace.judging():
+        time.sleep(0.02)
+    judgement = 0.5 * pace.of_judgements
+    assert 0.02 <= judgement < 1.0
+    assert pace.of_round(0) == pytest.approx(2.0 * judgement)
+    assert pace.of_calibration(2.0) == pytest.approx(4.0 * judgement)
+
+
+def test_no_round_begins_that_would_move_nothing():
+    rounds = NeighbourRounds(model())
+    assert rounds.has_time(time.perf_counter() + 1.0)
+    rounds._pace.climbed(rows=1, search=1.0, seconds=1.0, evaluations=1)
+    assert not rounds.has_time(time.perf_counter() + 1.0)
+    assert rounds.has_time(float("inf"))
+
+
+def test_lengthscales_grow_by_a_bounded_factor_in_a_round():
+    one = model()
+    one.kernel.lengthscales.assign([0.01, 0.01, 0.01])  # two inputs are irrelevant
+    rounds = NeighbourRounds(one, rows=200, evaluations=15)
+    rounds.scores.assign(np.full_like(rounds.scores, -10.0))
+    rounds.run(0)
+    longest = one.kernel.lengthscales.numpy().max()
+    assert longest == pytest.approx(0.01 * np.exp(2.0), rel=1e-6)
+
+
+def test_the_first_climb_takes_more_rows_for_more_inputs(monkeypatch):
+    counts = []
+    monkeypatch.setattr(
+        NeighbourRounds, "_draw", lambda self, count, number: counts.append(count) or np.arange(20)
+    )
+    for D in (2, 20, 50):
+        data = RNG.standard_normal((60, D)), RNG.standard_normal((60, 1))
+        NeighbourRounds(NNGP(data, gpflow.kernels.Matern52(), num_neighbours=3)).start()
+    assert counts == [500, 640, 1000]
