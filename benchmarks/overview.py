@@ -127,7 +127,7 @@ def picture(found: Sequence[Point], tasks: Sequence[str], models: Sequence[str])
             METRICS[name].label,
             [
                 Series(
-                    f"{model} ({here[0].library})",
+                    _label(here[0]),
                     [one.seconds for one in here],
                     [one.means[name] for one in here],
                     rise=[one.errors[name] if one.splits > 1 else np.nan for one in here],
@@ -140,7 +140,13 @@ def picture(found: Sequence[Point], tasks: Sequence[str], models: Sequence[str])
         for task in tasks
         for name in _SHOWN
     ]
-    return Figure("", "", panels, columns=len(_SHOWN), marker="o", dpi=120)
+    return Figure("", "", panels, columns=len(_SHOWN), marker="o", dpi=110, legend_columns=3)
+
+
+def _label(one: Point) -> str:
+    """The model, with its library where the name does not tell it."""
+    known = one.library == "gpflow_decoupled" or one.model.startswith(one.library)
+    return one.model if known else f"{one.model} ({one.library})"
 
 
 def main() -> None:

@@ -72,6 +72,8 @@ class Figure(NamedTuple):
     marker: str = ""
     """the one marker of all series, as Matplotlib names it; empty: each has another"""
     dpi: int = 150
+    legend_columns: int = 4
+    """at most; fewer where labels are long"""
 
 
 def draw(figure: Figure, folder: Path) -> Path:
@@ -90,7 +92,7 @@ def draw(figure: Figure, folder: Path) -> Path:
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=min(4, 2 * columns, len(handles)),
+        ncols=min(figure.legend_columns, 2 * columns, len(handles)),
         frameon=False,
     )
     path = folder / f"{figure.name}.png"
