@@ -55,6 +55,7 @@ TINY = {
     "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc",
     "replicas": (
         "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8"
+        " --data-rows 300 --round-rows 20 40"
     ),
 }
 """Suite -> its options at a size of seconds."""

@@ -8,6 +8,8 @@ gain, and memory.
   process that holds all of it; `memory_worker.py` is the process.
 - `products`: products with the kernel matrix of all rows, as a mean on all data needs them, of
   which each worker has a part; `product_worker.py` is the process.
+- `neighbours`: search, terms and judgements of a round of `NeighbourRounds`, by one process, and a
+  model of many workers from them; `neighbours.py` has both.
 - `workers.py` starts the processes.
 """
 
@@ -25,6 +27,7 @@ import numpy as np
 from ...harness.pictures import Figure, Panel, Series
 from ...harness.report import Section, Table
 from ...harness.runner import Part, Suite
+from . import neighbours
 from .prediction import Cost, Network, efficiency, fitted, least_rows
 from .workers import run_workers
 
@@ -86,6 +89,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=int, default=3, help="steps of each size, beside the first"
     )
+    parser.add_argument("--data-rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--round-rows", type=int, nargs="+", default=[375, 1500, 6000])
     parser.add_argument("--megabytes", type=float, default=2000.0, help="of the file of rows")
     parser.add_argument(
         "--limit", type=int, default=1800, help="MiB of data that a worker may have"
@@ -298,6 +303,12 @@ SUITE = Suite(
             lambda options: [(count,) for count in options.processes],
             _multiply,
             _products_section,
+        ),
+        "neighbours": Part(
+            neighbours.PartCost,
+            lambda options: [(rows,) for rows in options.data_rows],
+            neighbours.measure,
+            neighbours.section,
         ),
         "memory": Part(Swept, lambda options: [(1,), (2,)], _sweep_file, _memory_section),
     },

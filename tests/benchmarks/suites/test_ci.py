@@ -185,7 +185,10 @@ def test_replicas(results: Path) -> None:
     for one in workers:
         assert one["elbo"] == pytest.approx(alone["elbo"], rel=1e-9)
         np.testing.assert_allclose(one["q_mu"], alone["q_mu"], rtol=1e-7, atol=1e-9)
-    assert "## Predicted efficiency, M = 20" in text and "## A file that no worker can hold" in text
+    assert {one["num_data"] for one in content["results"] if one["part"] == "neighbours"} == {300}
+    for title in ("efficiency, M = 20", "efficiency of a round"):
+        assert f"## Predicted {title}" in text
+    assert "## A file that no worker can hold" in text
 
 
 def test_classification(results: Path) -> None:

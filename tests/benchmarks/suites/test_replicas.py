@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.suites.replicas.neighbours import PartCost, round_of
 from benchmarks.suites.replicas.prediction import (
     Cost,
     Network,
@@ -57,3 +58,16 @@ def test_fit_of_exact_measurements_and_of_none_that_is_fixed() -> None:
     assert found == pytest.approx(COST)
     through_zero = fitted([100, 1000], [0.005, 0.2], 1e6, 3)
     assert through_zero.fixed == 0.0 and through_zero.per_row > 0.0
+
+
+def test_a_round_of_neighbours_by_hand() -> None:
+    lines = {"search": (2.0, 1e-3), "evaluation": (0.0, 1e-5), "judgement": (1.0, 2e-3)}
+    costs = [
+        PartCost(10**6, what, n, a + b * n) for what, (a, b) in lines.items() for n in (100, 1000)
+    ]
+    found = round_of(costs)
+    assert found == pytest.approx((2.0 + 2.0, 1e-3 + 25e-5, 4.0))
+    one, four = 4.0 + 1.25e-3 * 400 + 4.0, 4.0 + 1.25e-3 * 100 + 1.0 + 6 * 75 * 50e-6
+    assert found.seconds(100, 4) == pytest.approx(four)
+    assert found.efficiency(100, 4) == pytest.approx(one / (4 * four))
+    assert found.efficiency(100, 1) == 1.0
