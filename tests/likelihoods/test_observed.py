@@ -23,9 +23,8 @@ DEVIATION = np.array([[0.3], [0.9], [1.2], [0.5], [2.0], [0.05]])
 NO_X = np.zeros((6, 1))
 EAGER = {"compile": False, "progress": False}
 each = pytest.mark.parametrize("name", CASES)
-with_loss = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if site_description(case.make()).loss]
-)
+WITH_LOSS = [name for name, case in CASES.items() if site_description(case.make()).loss]
+with_loss = pytest.mark.parametrize("name", WITH_LOSS)
 
 
 def _densities(name):
@@ -158,6 +157,12 @@ def test_bad_observations_are_refused(name):
             check_labels(case.make(), np.array([row]))
         assert words in str(raised.value), str(raised.value)
     assert is_log_concave(case.make()) == case.concave
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in WITH_LOSS])
+def test_without_a_loss_other_models_are_named(name):
+    with pytest.raises(DataError, match="has no site loss: it is not log-concave.*CVIGP or NNGP"):
+        site_loss(CASES[name].make(), CASES[name].Y)
 
 
 @pytest.mark.costly(keep=2)
