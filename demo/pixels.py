@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.datasets import load_sample_image
 
-LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
-"""Weights of red, green and blue (Rec. 709)."""
 CENTRE = (150, 315)
 """Row and column of the middle of the flower."""
 HELD_OUT = 0.1
@@ -18,8 +16,8 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class Pixels:
-    """The grey photograph [H, W] in [0, 1], and its pixels as inputs X [H W, 2] and outputs Y
-    [H W, 1].
+    """The grey photograph [H, W], means of three colours in [0, 1], and its pixels as inputs X
+    [H W, 2] and outputs Y [H W, 1].
     """
 
     grey: np.ndarray
@@ -84,7 +82,7 @@ def load_pixels(shape: tuple[int, int] | None, seed: int) -> Pixels:
     """scikit-learn's photograph of a flower; all of it, or `shape` = (rows, columns) around the
     flower.
     """
-    grey = load_sample_image("flower.jpg") / 255.0 @ LUMINANCE
+    grey = load_sample_image("flower.jpg") .mean(axis=2) / 255.0
     if shape is not None:
         top, left = (middle - size // 2 for middle, size in zip(CENTRE, shape))
         grey = grey[top : top + shape[0], left : left + shape[1]]
