@@ -82,7 +82,7 @@ def load_pixels(shape: tuple[int, int] | None, seed: int) -> Pixels:
     """scikit-learn's photograph of a flower; all of it, or `shape` = (rows, columns) around the
     flower.
     """
-    grey = load_sample_image("flower.jpg") .mean(axis=2) / 255.0
+    grey = load_sample_image("flower.jpg").mean(axis=2) / 255.0
     if shape is not None:
         top, left = (middle - size // 2 for middle, size in zip(CENTRE, shape))
         grey = grey[top : top + shape[0], left : left + shape[1]]
