@@ -31,7 +31,7 @@ class Tweedie(ScalarLikelihood):
 
     p(0) = exp(-m^(2 - p) / (phi (2 - p))). Log-concave; expected log densities and moments are
     closed forms but for the normaliser, which does not depend on f: a series (Dunn & Smyth, 2005)
-    of 129 terms, accurate to 1e-8 nats for y^(2 - p) / phi up to 1e6. Log densities are accurate to
+    of 129 terms, accurate to 1e-8 nats for y^(2 - p) / phi up to 1e5. Log densities are accurate to
     1e-8.
 
     :param dispersion: phi, above 0.

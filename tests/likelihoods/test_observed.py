@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
+from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import check_labels, site_loss
 from gpflow_decoupled.likelihoods.log_concave import is_log_concave
@@ -245,8 +246,8 @@ def test_rows_with_weights_and_gaps(name):
     model = gd.build(X, Y[:, 0], case.name, sample_weight=np.full(8, 2.0), verbose=False, **numbers)
     q = np.zeros((8, 1)), np.ones((8, 1))
     weighed = model.model.likelihood.variational_expectations(X, *q, model.model.data[1])
-    own = np.delete(model.model.data[1], 1, axis=1)  # without the weights
-    plain = model.model.likelihood.likelihood.variational_expectations(X, *q, own)
+    rows = np.delete(model.model.data[1], 1, axis=1)  # without the weights
+    plain = model.model.likelihood.likelihood.variational_expectations(X, *q, rows)
     assert_allclose(weighed, 2.0 * plain)
 
 
@@ -287,3 +288,22 @@ def test_scores_of_held_out_rows_are_of_shares():
     result = gd.fit(model, steps=1, evaluation=(X, Y), **EAGER)
     errors = model.predict_y(X)[0].numpy() - Y[:, :1] / Y[:, 1:]
     assert result.history["rmse"][-1] == pytest.approx(np.sqrt(np.mean(errors**2)))
+
+
+@pytest.mark.parametrize("power", [1.02, 1.5, 1.97])
+def test_normaliser_of_amounts(power):
+    """Where one term of its series counts, and where thousands do."""
+    for dispersion in (1e-2, 50.0):
+        y = np.array([[1e-6], [0.1], [30.0], [1000.0]])
+        y = y[y ** (2.0 - power) < 1e5 * dispersion][:, None]
+        found = own.Tweedie(dispersion, power).log_prob(np.zeros_like(y), np.log(y), y)
+        expected = [
+            float(ref.tweedie(value, dispersion, power)(np.log(value))) for value in y[:, 0]
+        ]
+        assert_allclose(found, expected, atol=1e-8, rtol=1e-9)
+    with pytest.raises(DataError, match="power=2.5 must be a number between 1.01 and 1.99"):
+        own.Tweedie(power=2.5)
+    with pytest.raises(DataError, match="quantile=1.0 must be a number above 0 and below 1"):
+        own.AsymmetricLaplace(1.0)
+    with pytest.raises(DataError, match="zero_share=0.0 must be a number above 0 and below 1"):
+        own.HurdlePoisson(0.0)
