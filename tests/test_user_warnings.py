@@ -112,6 +112,16 @@ def other_scale(_: Patch) -> None:
     gd.fit(model, steps=1, progress=False, compile=False)
 
 
+def solve_cut_short(patch: Patch) -> None:
+    place = "gpflow_decoupled.models.neighbours.all_rows"
+    patch.setattr(f"{place}._NEIGHBOURS", 2)  # with more, few rows are solved at once
+    patch.setattr(f"{place}._MUCH_LEFT", -1.0)
+    inputs = np.random.default_rng(0).uniform(size=(60, 3))
+    data = inputs, np.sin(9.0 * inputs[:, :1])
+    model = models.NNGP(data, kernel(), num_neighbours=4, mean="data")
+    model.solve_mean(tolerance=1e-12, max_products=3)
+
+
 def unknown_tensorflow(patch: Patch) -> None:
     patch.setattr(graph_memory, "_cache", dict)
     graph_memory._warn_of_untidied()
@@ -169,6 +179,15 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: models.NNGP(
             DATA, kernel(), gpflow.likelihoods.Gaussian(1.0000001e-6), num_neighbours=4
         ).leave_one_out()
+    ],
+    "models/neighbours/mean_of_rows.py": [solve_cut_short],
+    "models/state_space.py": [
+        lambda _: models.StateSpaceGP(
+            DATA,
+            gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(lengthscales=0.1)),
+            gpflow.likelihoods.Gaussian(),
+            harmonics=2,
+        )
     ],
     "optimizers/approximations/expectation_propagation.py": [too_few_nodes],
     "optimizers/conjugate/conjugate_result.py": [steps_used_up],

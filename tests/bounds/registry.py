@@ -21,6 +21,7 @@ from gpflow_decoupled.bases import (
     OrthogonalBasis,
     SiteBasis,
     SolveBasis,
+    StateSpaceBasis,
 )
 from gpflow_decoupled.inducing.variables import as_inducing
 from tests.reference import decoupled as ref
@@ -73,7 +74,10 @@ below 10.
 
 def registered() -> set[type[Basis]]:
     """The bases that the shared tests cover."""
-    own_tests = {AffineIndependentBasis}  # of one latent, not Gaussian
+    own_tests = {
+        AffineIndependentBasis,  # of one latent, not Gaussian
+        StateSpaceBasis,  # of one input; see tests/models/test_state_space.py
+    }
     return own_tests | {case.basis for case in CASES.values()}
 
 

@@ -65,7 +65,7 @@ def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     coordinates = coordinates_of(built)
     rows, weights, x = np.arange(3, 28), _RNG.uniform(0.5, 2.0, size=25), coordinates.pack()
     near = built.neighbours_of(rows)
-    objective = RowDensities(built, coordinates).near(rows, near, weights)
+    objective = RowDensities(built, coordinates).near(rows, weights)
     value, gradient = objective(x)
     expected = weights @ built.log_likelihood(rows, near).numpy() + built.log_prior_density()
     assert_allclose(value, expected, rtol=1e-9)
