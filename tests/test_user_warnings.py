@@ -175,7 +175,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: models.CVIGP((X, 0.0 * X), kernel(), gpflow.likelihoods.Gaussian()),
         lambda _: models.LCLGP((X[:1], X[:1]), kernel(), gpflow.likelihoods.Gaussian()),
     ],
-    "models/neighbours/gaussian.py": [
+    "models/neighbours/checks.py": [
         lambda _: models.NNGP(
             DATA, kernel(), gpflow.likelihoods.Gaussian(1.0000001e-6), num_neighbours=4
         ).leave_one_out()

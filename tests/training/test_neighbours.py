@@ -60,6 +60,19 @@ def test_fit_learns_and_predicts():
     assert result.elbo == pytest.approx(expected, abs=15.0)
 
 
+def test_noise_at_its_floor_is_warned_of_at_the_end_alone():
+    one = NNGP((X, Y), gpflow.kernels.Matern52(), num_neighbours=4)
+    one.likelihood.variance.assign(1.005e-6)
+    gpflow.set_trainable(one.kernel.variance, False)  # else calibration moves both off the floor
+    rounds = NeighbourRounds(one)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounds.judge()
+    with pytest.warns(UserWarning) as caught:
+        stage.calibrated(rounds)
+    assert any("The noise variance is at its floor" in str(one.message) for one in caught)
+
+
 @pytest.mark.exhaustive
 def test_a_run_that_finds_nothing_better_predicts_as_before():
     """The value that it reports is near the start's."""

@@ -8,6 +8,7 @@ __all__ = [
     "check_new",
     "check_noise",
     "check_rows",
+    "warn_at_floor",
 ]
 
 import numpy as np
@@ -20,8 +21,18 @@ from gpflow.models import GPModel
 from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_pair, as_values, check_finite_entries, float_type
+from ...user_warnings import warn_user
 from ..checks import check_shapes_of_data
 from .groups import noise_rows, noise_variances
+
+
+def warn_at_floor(noise_at_floor: np.ndarray) -> None:
+    """Warn of intervals if an output's noise is at its floor, [P] bool."""
+    if noise_at_floor.any():
+        warn_user(
+            "The noise variance is at its floor, the relative jitter or the likelihood's lower"
+            " bound: intervals may be too narrow; add noise, or a rougher kernel."
+        )
 
 
 def check_neighbours_kernel(kernel: Kernel) -> None:

@@ -15,9 +15,8 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import DataError
 from ...linalg.neighbours import log_densities
-from ...user_warnings import warn_user
 from .base import NNGP
-from .checks import arrays_of, check_noise, check_rows
+from .checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
@@ -200,11 +199,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
-        if self.noise_at_floor().any():
-            warn_user(
-                "The noise variance is at its floor, the relative jitter or the likelihood's lower"
-                " bound: intervals may be too narrow; add noise, or a rougher kernel."
-            )
+        warn_at_floor(self.noise_at_floor())
         neighbours = self.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
         parts = self.mean_function, self.likelihood
         return left_out(self.groups, self.data, parts, rows, neighbours)

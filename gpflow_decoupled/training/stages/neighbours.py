@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...models.neighbours import GaussianNNGP
+from ...models.neighbours.checks import warn_at_floor
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds, RoundOutcome
@@ -109,7 +110,9 @@ class NeighbourClimbs(Stage):
 
 
 def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Report:
-    """Calibrate the variances of a model, and warn where they were far off."""
+    """Calibrate the variances of a model, and warn where they were far off, or where the noise is
+    at its floor.
+    """
     judged, done = rounds.calibrate(deadline)
     spread = judged.spread
     if not 1.0 / _SUSPECT < spread < _SUSPECT:
@@ -124,4 +127,5 @@ def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Repor
             f" too {width}, and {then}. Compare a {kernels} kernel by model.leave_one_out(), or"
             ' let build(kernel="auto") choose.'
         )
+    warn_at_floor(rounds.model.noise_at_floor())
     return Report(StepOutput.sound(0.0))
