@@ -16,6 +16,8 @@ from __future__ import annotations
 
 __all__ = ["ProximalGradient"]
 
+from functools import partial
+
 import tensorflow as tf
 
 from gpflow_decoupled.covariances.latents import gram
@@ -76,7 +78,7 @@ class ProximalGradient:
         )
         # 2) how far the covariance can go
         wanted = tf.constant(self.step_size, nu.dtype)
-        rho, ok = self._rule.feasible(self._K, tau, -2.0 * h, wanted)
+        rho, ok = self._rule.feasible(partial(basis.exists, self._K), tau, -2.0 * h, wanted)
         # 3) the mean, and the sites of mean and covariance
         nu, tau = (1.0 - rho) * nu + rho * g, (1.0 - rho) * tau
         ahead = basis.state_at(self._K, nu, tau)  # (C65)

@@ -72,7 +72,7 @@ class RowDensities:
 
         def terms() -> list[Evaluated]:
             (sums,) = self.group.over_rows(sums_of, np.arange(len(chosen)))
-            return [self._evaluated(np.sum(sums, axis=0)), self._prior()]
+            return [self._evaluated(part) for part in (np.sum(sums, axis=0), _flat(self._prior()))]
 
         return LogObjective(self.coordinates, terms, self.group)
 

@@ -46,7 +46,7 @@ def test_neighbours_learn() -> None:
     for one in record.snapshots:
         assert one.metrics["rmse"] < 0.9 and 0.85 < one.metrics["coverage"] <= 1.0
         assert math.isfinite(one.metrics["log_density"])
-    assert "predictions in" in record.note
+    assert "predictions from" in record.note
 
 
 @pytest.mark.parametrize("fails", [False, True])
