@@ -21,7 +21,7 @@ from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
-from .parts.observations import observation_points, per_observation
+from .parts.observations import OnObservations, observation_points, per_observation
 
 
 class SiteState(NamedTuple):
@@ -46,7 +46,7 @@ class SiteState(NamedTuple):
     tau: tf.Tensor | None = None
 
 
-class SiteBasis(Basis):
+class SiteBasis(OnObservations, Basis):
     """q(f) as the prior times a site per observation and latent (Khan & Lin 2017); for `CVIGP`.
 
     Cost: 4/3 N^3 per latent, memory N^2 L.
@@ -80,21 +80,6 @@ class SiteBasis(Basis):
         neutral = "a site without information is nu = tau = 0"
         self.nu = per_observation("nu", nu, self.num_data, num_latent_gps, neutral)
         self.tau = per_observation("tau", tau, self.num_data, num_latent_gps, neutral)
-
-    @property
-    def X(self) -> tf.Tensor:
-        """The inputs [N, D]."""
-        return tf.convert_to_tensor(self.points.inducing_variable.Z)
-
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """The number of observations N."""
-        return {"N": self.num_data}
-
-    @property
-    def num_data(self) -> int:
-        """The number of observations N."""
-        return int(self.X.shape[0])
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
         """K [G, N, N] at the observations, with variances above 0."""

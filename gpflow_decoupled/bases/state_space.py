@@ -29,7 +29,7 @@ from ..linalg.chain import (
     predicted_between,
 )
 from .base import Basis
-from .parts.observations import observation_points, per_observation
+from .parts.observations import OnObservations, observation_points, per_observation
 
 _NUMBERS = 8_000_000
 """Most numbers in the matrices of a block of predictions."""
@@ -76,7 +76,7 @@ class StateSpaceState(NamedTuple):
     tau: tf.Tensor | None = None
 
 
-class StateSpaceBasis(Basis):
+class StateSpaceBasis(OnObservations, Basis):
     """q(f) of a `SiteBasis` for one input, by Kalman filter and smoother; for `StateSpaceGP`.
 
     Cost: 6 N L d^3 for the d states of the kernel, memory 8 N L d^2 numbers.
@@ -118,21 +118,6 @@ class StateSpaceBasis(Basis):
         neutral = "a site without information is nu = tau = 0"
         self.nu = per_observation("nu", nu, self.num_data, num_latent_gps, neutral)
         self.tau = per_observation("tau", tau, self.num_data, num_latent_gps, neutral)
-
-    @property
-    def X(self) -> tf.Tensor:
-        """The inputs [N, 1]."""
-        return tf.convert_to_tensor(self.points.inducing_variable.Z)
-
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """The number of observations N."""
-        return {"N": self.num_data}
-
-    @property
-    def num_data(self) -> int:
-        """The number of observations N."""
-        return int(self.X.shape[0])
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """None: nothing is factorised."""

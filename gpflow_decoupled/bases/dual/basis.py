@@ -18,13 +18,13 @@ from gpflow.kernels import Kernel
 
 from ...errors import DataError, check_option
 from ..base import Basis, Features
-from ..parts.observations import observation_points, per_observation
+from ..parts.observations import OnObservations, observation_points, per_observation
 from .function_space import FunctionSpace
 from .geometry import DualState, Geometry
 from .weight_space import WeightSpace
 
 
-class DualBasis(Basis):
+class DualBasis(OnObservations, Basis):
     """q(f) with mean -K alpha, covariance (K^-1 + diag lambda)^-1 at the data (Khan 2014).
 
     Cost per latent: 2/3 N^3 and N^2 memory, or with "weight" N p^2 + p^3 / 3 and N p memory.
@@ -81,21 +81,6 @@ class DualBasis(Basis):
     def form(self) -> str:
         """The form, "function" or "weight"."""
         return self.geometry.form
-
-    @property
-    def X(self) -> tf.Tensor:
-        """The inputs [N, D]."""
-        return self.geometry.X
-
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """The number of observations N."""
-        return {"N": self.num_data}
-
-    @property
-    def num_data(self) -> int:
-        """The number of observations N."""
-        return int(self.X.shape[0])
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """I + Lambda^1/2 K Lambda^1/2 of the positive lambda, or C = I + A^T Lambda A."""

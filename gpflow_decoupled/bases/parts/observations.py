@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["observation_points", "per_observation"]
+__all__ = ["OnObservations", "observation_points", "per_observation"]
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.inducing_variables import SharedIndependentInducingVariables
@@ -14,6 +15,27 @@ from ...errors import DataError
 from ...inducing.checks import check_finite
 from ...inducing.variables import fixed_points
 from ...inputs import check_whole
+
+
+class OnObservations:
+    """Members of a basis whose points are the inputs of the observations, a mixin."""
+
+    points: SharedIndependentInducingVariables
+
+    @property
+    def X(self) -> tf.Tensor:
+        """The inputs [N, D]."""
+        return tf.convert_to_tensor(self.points.inducing_variable.Z)
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """The number of observations N."""
+        return {"N": self.num_data}
+
+    @property
+    def num_data(self) -> int:
+        """The number of observations N."""
+        return int(self.X.shape[0])
 
 
 def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:

@@ -241,13 +241,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> NeighboursPosterior:
-        """A posterior for many predictions, which keeps the index of the rows.
-
-        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
-            "nocache".
-        :return: an object with `predict_f`; its `update_cache()` reads the Parameters again.
-        :raises UnknownOptionError: for another name of a cache.
-        """
+        """A posterior for many predictions: see `NNGP`."""
         return NeighboursPosterior(
             self.kernel,
             self.likelihood,
