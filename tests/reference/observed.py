@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 from scipy.integrate import quad
-from scipy.special import expit, gammaln, log_ndtr, logsumexp
+from scipy.special import expit, gammaln, log_expit, log_ndtr, logsumexp
 
 from .grams import Array
 
@@ -35,7 +35,9 @@ LogDensity = Callable[[Array], Array]
 
 def binomial(y: float, trials: float) -> LogDensity:
     """Successes in trials with log odds f."""
-    return lambda f: stats.binom.logpmf(y, trials, expit(f))
+    # SciPy's logpmf is -inf where the probability rounds to one
+    choices = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
+    return lambda f: choices + y * log_expit(f) + (trials - y) * log_expit(-np.asarray(f))
 
 
 def beta_binomial(y: float, trials: float, concentration: float) -> LogDensity:
@@ -170,7 +172,7 @@ def log_predictive(log_density: LogDensity, mean: float, deviation: float) -> fl
 def _by_parts(
     integrand: Callable[[float], float], mean: float, deviation: float, peak: float = 0.0
 ) -> float:
-    low, high = min(-12.0, peak - 3.0), max(12.0, peak + 3.0)
+    low, high = min(-12.0, peak - 12.0), max(12.0, peak + 12.0)
     inner = {(f - mean) / deviation for f in (-6.0, -2.0, 0.0, 2.0, 6.0)}
     inner |= {peak + step / deviation for step in (-2.0, -0.5, -0.1, 0.0, 0.1, 0.5, 2.0)}
     edges = [low, *sorted({cut for cut in inner if low < cut < high}), high]
