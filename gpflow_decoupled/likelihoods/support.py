@@ -24,7 +24,7 @@ class Support(NamedTuple):
     accepts: Callable[[np.ndarray], np.ndarray]
     """labels of any shape -> booleans of the same shape."""
     fix: str = "recode Y"
-    """What a user can do, as it ends an error message."""
+    """The last words of an error message: what to do about it."""
 
 
 def classes(number: int) -> Support:

@@ -29,8 +29,8 @@ def chain_posterior(
 ) -> ChainPosterior:
     """The posterior of x_n = A_n x_{n-1} + q_n, q_n ~ N(0, Q_n), with sites on f_n = h . x_n.
 
-    Two loops over the rows. Everything has gradients by A, Q, nu and tau; that of the log
-    evidence comes from the smoother, without another loop.
+    A filter runs over the rows and a smoother back. All fields can be differentiated by A, Q, nu
+    and tau; the smoother gives the gradient of the log evidence without another pass.
 
     :param A: [N, L, d, d], zero in the first row.
     :param Q: [N, L, d, d], in the first row the covariance of x_0.

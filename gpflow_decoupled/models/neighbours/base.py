@@ -54,9 +54,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-    :param mean: "neighbours", or "data" for Gaussian noise: predictive means are those of all rows,
-        solved for by `solve_mean` at the first prediction and after changes of Parameters, at N^2 D
-        a product; variances stay those of neighbours. For smooth functions under large noise.
+    :param mean: "neighbours", or "data" for Gaussian noise: the predictive mean then uses all rows,
+        which suits smooth functions under large noise. `solve_mean` finds it at the first
+        prediction and again when Parameters changed, at N^2 D a product. Variances do not change.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param seed: of the random order of the rows.
