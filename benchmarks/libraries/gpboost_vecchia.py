@@ -15,9 +15,6 @@ from ..harness.metrics import gaussian_scores
 from ..harness.records import Record, Snapshot
 from .models import Settings, Spec
 
-_SMOOTHNESS = 2.5
-"""Of the Matern kernel, that of our models."""
-
 
 def missing() -> str:
     """Why GPBoost cannot be used here, as a sentence with the fix; empty if it can be used."""
@@ -40,7 +37,7 @@ def train_vecchia(spec: Spec, data: Data, targets: Sequence[float], settings: Se
         likelihood="gaussian",
         gp_coords=data.X_train,
         cov_function="matern_ard",
-        cov_fct_shape=_SMOOTHNESS,
+        cov_fct_shape=spec.smoothness,
         gp_approx="full_scale_vecchia" if inducing else "vecchia",
         num_neighbors=spec.num_beta,
         seed=settings.seed,

@@ -39,6 +39,8 @@ FEW_MEAN_POINTS = 1000
 """With fewer the form costs little as a whole, and its estimate may be too noisy for the decoupled
 and the hybrid basis.
 """
+SMOOTHNESS = 2.5
+"""Of the Matern kernel where a name does not tell it."""
 
 
 class Settings(NamedTuple):
@@ -93,6 +95,8 @@ class Spec(NamedTuple):
     """whether the kernel is chosen by leave-one-out scores first, written neighbours-M-auto"""
     bound: str = "classical"
     """of `BasisGP`; "tight" is written FAMILY-M-tight"""
+    smoothness: float = SMOOTHNESS
+    """of the Matern kernel; 0.5 is written vecchia-M-matern12, 1.5 vecchia-M-matern32"""
 
     @property
     def name(self) -> str:
@@ -103,6 +107,7 @@ class Spec(NamedTuple):
             + ("-start" if self.start else "")
             + ("-auto" if self.auto else "")
             + ("-tight" if self.bound == "tight" else "")
+            + ("" if self.smoothness == SMOOTHNESS else f"-matern{2 * self.smoothness:.0f}2")
         )
 
     @property
@@ -184,16 +189,19 @@ def parse(name: str) -> Spec:
 
     :raises ValueError: if the name is no declaration; the message says how to write one.
     """
-    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?(-auto)?(-tight)?", name)
+    options = r"(-adam)?(-start)?(-auto)?(-tight)?(?:-matern([13])2)?"
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?" + options, name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise ValueError(
             f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam,"
-            f" -start, -auto or -tight after it, with {families}."
+            f" -start, -auto, -tight or -matern12 after it, with {families}."
         )
     natural, start, auto = match[4] is None, match[5] is not None, match[6] is not None
     bound = "classical" if match[7] is None else "tight"
-    spec = Spec(match[1], int(match[2]), int(match[3] or 0), natural, start, auto, bound)
+    smoothness = SMOOTHNESS if match[8] is None else int(match[8]) / 2
+    sizes = int(match[2]), int(match[3] or 0)
+    spec = Spec(match[1], *sizes, natural, start, auto, bound, smoothness)
     _check(spec, name)
     return spec
 
@@ -203,6 +211,10 @@ def _check(spec: Spec, name: str) -> None:
     if spec.auto and spec.family != NEIGHBOURS:
         raise ValueError(
             f"Model {name!r}: -auto chooses the kernel of {NEIGHBOURS} alone; leave it out."
+        )
+    if spec.smoothness != SMOOTHNESS and spec.family != "vecchia":
+        raise ValueError(
+            f"Model {name!r}: -matern12 and -matern32 are kernels of vecchia; leave them out."
         )
     if spec.bound == "tight" and spec.family not in TIGHT:
         raise ValueError(f"Model {name!r}: {spec.family} has one bound; leave out -tight.")
