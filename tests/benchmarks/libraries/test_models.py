@@ -15,6 +15,7 @@ def test_names_of_models() -> None:
     assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
     peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3", "gpjax-3-adam")
     neighbours = ("neighbours-30", "neighbours-30-auto", "vecchia-20", "vecchia-20+500", "vnngp-9")
+    smooth = ("vecchia-20-matern12", "vecchia-20+500-matern32")
     for name in (
         "coupled-300",
         "coupled-3-adam",
@@ -22,6 +23,7 @@ def test_names_of_models() -> None:
         *neighbours,
         "lightgbm-9",
         "solve-3+4-adam",
+        *smooth,
         *TIGHT,
     ):
         assert parse(name).name == name
@@ -37,7 +39,9 @@ def test_names_of_models() -> None:
         "neighbours-3-start",
         "neighbours-3+4",
         "vecchia-3-adam",
+        "vecchia-3-matern52",
         "vnngp-3+4",
+        "vnngp-3-matern12",
         "lightgbm-3-adam",
         "solve-3+4-tight",
     ):
