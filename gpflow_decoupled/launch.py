@@ -105,7 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Sequence[str], workers: int, grace: float) -> int:
-    """Start all workers and wait for their end; exit code as for `launch`."""
     addresses = free_addresses(workers)
     processes: list[subprocess.Popen[str]] = []
     readers: list[threading.Thread] = []
@@ -154,7 +153,6 @@ def _dying_with(parent: int) -> Callable[[], None] | None:
 
 
 def _forward(number: int, process: subprocess.Popen[str]) -> None:
-    """Print each line of a worker behind its number, until its output is closed."""
     if process.stdout is None:
         return
     with process.stdout as lines:

@@ -124,8 +124,6 @@ def lbfgs_ascent(
 
 
 class _Watched:
-    """A function under SciPy's ascent: its best point, its record, and the stopping rule."""
-
     def __init__(
         self,
         function: Objective,
@@ -140,7 +138,6 @@ class _Watched:
         self.total, self.unreported, self.stopped = 0, 0, False
 
     def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Negative value and gradient [n] at x [n]; refuses values that are not finite."""
         value, gradient = self.function(x)
         self.total, self.unreported = self.total + 1, self.unreported + 1
         good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))
@@ -167,7 +164,6 @@ class _Watched:
         self.unreported = 0
 
     def free_gradient(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The gradient [n] at the best point, zero where a bound is active."""
         held = (self.gradient < 0.0) & (self.x <= low) | (self.gradient > 0.0) & (self.x >= high)
         return np.where(held, 0.0, self.gradient)
 

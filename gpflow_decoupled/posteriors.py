@@ -126,7 +126,6 @@ class BasisPosterior(AbstractPosterior):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] from the cache; `DataError` for unusable inputs."""
         return super().predict_f(
             self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )

@@ -61,18 +61,17 @@ class AffineState(NamedTuple):
 
 
 class AffineIndependentBasis(Basis):
-    """q(f) through w = A v + b, w whitened, for one latent (Challis & Barber 2012).
+    """q(f through w = A v + b, w whitened, for one latent (Challis & Barber 2012).
 
     Cost: D^3, and N D^2 for N inputs.
 
-    :param inducing: points [D, columns of X], or any GPflow inducing variable, such as
-        `inducing.Weights`.
+    :param inducing: points [D, columns of X], or a GPflow inducing variable.
     :param base: base distribution of the v_d: a name of `distributions.BASES`, a
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
-        default all D. Only for "full". A site costs k T instead of D T, for T frequencies.
+    :param non_normal: k, the number of v_d with the base distribution, by default D; the others are
+        normal. Only for "full"; a site costs k T frequencies, not D T.
     :param A: [D, D], not singular; by default the identity.
     :param b: [D]; by default zeros.
     :param theta: shapes [k, P]; by default the base distribution's.
@@ -85,11 +84,8 @@ class AffineIndependentBasis(Basis):
     Example::
 
         basis = AffineIndependentBasis(Z, "skew_normal")
-        model = AffineIndependentGP(
-            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), inducing_variable=Z
-        )
-        state = model.basis.factor(model.kernel)
-        mean, variance = model.basis.mean_and_cov(state, model.kernel, Xnew)
+        state = basis.factor(kernel)
+        mean, variance = basis.mean_and_cov(state, kernel, Xnew)
     """
 
     state_type = AffineState
@@ -197,7 +193,6 @@ class AffineIndependentBasis(Basis):
         return Projections(alpha, beta, self.shapes, noise)
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """The prior covariance of the inducing values, with jitter."""
         return {"K": gram_to_factor(kernel, self.inducing)}
 
     def factor(
@@ -238,7 +233,6 @@ class AffineIndependentBasis(Basis):
 
 
 def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
-    """Return k, by default D; `DataError` unless 1 to D, and for another structure than "full"."""
     if non_normal is None:
         return D
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:

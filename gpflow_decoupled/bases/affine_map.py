@@ -113,7 +113,6 @@ class LUMap(AffineMap):
         self.U_transposed = Parameter(U.T, transform=triangular(), dtype=default_float())
 
     def _upper(self) -> tf.Tensor:
-        """U [D, D], with a unit diagonal."""
         U = tf.transpose(self.U_transposed)
         return tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U)))
 
@@ -203,7 +202,6 @@ def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> Affi
 
 
 def _log_product(triangle: TensorType) -> tf.Tensor:
-    """log|det| of a triangle [D, D], a scalar."""
     return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(triangle))))
 
 

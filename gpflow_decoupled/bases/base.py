@@ -178,7 +178,6 @@ class Basis(Module, abc.ABC):
 
 
 def _outer(feature: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-    """Gram matrices [..., G, N, N] of a feature [G, M, ...N], inputs of batch shape [..., N]."""
     rank = batch.shape[0]
     parted = tf.reshape(feature, tf.concat([tf.shape(feature)[:2], batch], axis=0))
     order = list(range(2, 1 + rank)) + [0, 1, 1 + rank]

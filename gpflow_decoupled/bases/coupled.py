@@ -81,7 +81,6 @@ class CoupledBasis(InducingBasis):
         )
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta with its jitter."""
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(
@@ -137,7 +136,6 @@ class CoupledBasis(InducingBasis):
         return (self.beta,)
 
     def moved_to(self, *points: InducingVariables) -> CoupledBasis:
-        """The same basis on other points beta, at the prior."""
         (beta,) = points
         return CoupledBasis(beta, self.num_latent_gps, whiten=self.whiten)
 

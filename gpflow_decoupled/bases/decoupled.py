@@ -128,7 +128,6 @@ class DecoupledBasis(InducingBasis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """Numbers of points alpha and beta."""
         return {"alpha": self.kernel_mean.size, "beta": count_points(self.beta)}
 
     @property
@@ -180,7 +179,6 @@ class DecoupledBasis(InducingBasis):
         return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
-        """The KL in nats, a scalar; unbiased if the norm is estimated."""
         if self.covariance == "coupled":
             return 0.5 * norm_of(state) + kl_from_whitened(
                 tf.zeros([], state.root.dtype), state.root
@@ -201,7 +199,6 @@ class DecoupledBasis(InducingBasis):
         return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
-        """Recompute the frozen scaling of `a` at the current K_alpha; q(f) does not change."""
         self.kernel_mean.refresh(
             lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha)
         )

@@ -101,7 +101,6 @@ class HybridBasis(InducingBasis):
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta with its jitter."""
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(
@@ -129,7 +128,6 @@ class HybridBasis(InducingBasis):
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: HybridState) -> tf.Tensor:
-        """The KL in nats, a scalar; unbiased if the norm is estimated."""
         cross = tf.reduce_sum(state.t * state.mean)
         return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
 
@@ -143,7 +141,6 @@ class HybridBasis(InducingBasis):
         return False  # not (D41)
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
-        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) is unchanged."""
         self.kernel_mean.refresh(
             lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma)
         )
@@ -170,7 +167,6 @@ class HybridBasis(InducingBasis):
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> HybridBasis:
-        """The same basis on other points beta and gamma, at the prior."""
         beta, gamma = points
         L, mean = self.num_latent_gps, self.kernel_mean
         scaling, subsample = mean.scaling.kind, mean.subsample

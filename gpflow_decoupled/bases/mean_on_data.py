@@ -77,7 +77,6 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
         return {"beta": count_points(self.beta), "gamma": '"data"', **rows}
 
     def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
-        """a^T K a - t^T t; N^2."""
         products = self.data_mean.values(kernel, state.a, None)
         return tf.reduce_sum(state.a * products) - tf.reduce_sum(tf.square(state.t))  # (D21)
 

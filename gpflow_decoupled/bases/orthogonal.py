@@ -120,7 +120,6 @@ class OrthogonalBasis(OrthogonalMeanBasis):
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> OrthogonalBasis:
-        """A new basis with the same options on other points beta and gamma, at the prior."""
         beta, gamma = points
         L, mean = self.num_latent_gps, self.kernel_mean
         scaling, subsample = mean.scaling.kind, mean.subsample

@@ -99,7 +99,6 @@ class OrthogonalMeanBasis(InducingBasis):
         return self.mean_sum.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta with its jitter."""
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(

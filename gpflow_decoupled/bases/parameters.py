@@ -137,11 +137,9 @@ class LegendrePair(NamedTuple):
         return 0.5 * squares + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))  # (D60)
 
     def _shift(self, a: tf.Tensor) -> tf.Tensor | float:
-        """W a [M_beta, L], or zero."""
         return 0.0 if self.coupling is None else apply_per_latent(self.coupling, a)
 
     def _back(self, mean: tf.Tensor) -> tf.Tensor | float:
-        """W^T m [M_gamma, L], or zero."""
         return 0.0 if self.coupling is None else apply_per_latent(self.coupling, mean, adjoint=True)
 
 
@@ -257,13 +255,11 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
 
 
 def _outer(mean: tf.Tensor) -> tf.Tensor:
-    """m m^T [L, M, M] for each latent of m [M, L]."""
     rows = tf.transpose(mean)
     return rows[:, :, None] * rows[:, None, :]
 
 
 def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
-    """Lower Cholesky factor; raises `NumericalError` with the matrix's name."""
     chol, ok = cholesky(matrix)
     if not ok:
         raise diagnose(name, matrix.numpy())
@@ -271,7 +267,6 @@ def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
-    """The basis; raises `ModelError` if it has no such parameters."""
     if isinstance(basis, (OrthogonalBasis, HybridBasis)):
         return basis
     raise ModelError(
@@ -282,7 +277,6 @@ def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
 
 
 def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
-    """S~^-1 [L, M, M], for K_b = chol chol^T [G, M, M]."""
     if basis.covariance == "coupled":
         return precision_from_root(whitened_root(chol, None, basis.q_sqrt, basis.whiten))
     C = tf.linalg.band_part(tf.convert_to_tensor(basis.chol_B), -1, 0)

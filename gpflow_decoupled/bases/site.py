@@ -137,7 +137,6 @@ class SiteBasis(OnObservations, Basis):
 
 
 def _at_observations(state: SiteState) -> tuple[tf.Tensor, ...]:
-    """nu, tau, mean, variance, log det of a state; `ValueError` for a cached posterior's."""
     if state.nu is None:
         raise ValueError(
             "This state was made for predictions; call factor(kernel) for the divergence."

@@ -109,7 +109,6 @@ class SolveBasis(InducingBasis):
         return {"beta": count_points(self.beta), "gamma": count_points(self.gamma)}
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta and the residual kernel at gamma, with jitter."""
         residual = residual_gram_to_factor(kernel, self.beta, self.gamma)
         return {"K_beta": gram_to_factor(kernel, self.beta), "C_gamma": residual}
 
@@ -183,7 +182,6 @@ class SolveBasis(InducingBasis):
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> SolveBasis:
-        """The same basis on other points beta and gamma, at the prior."""
         beta, gamma = points
         return SolveBasis(gamma, beta, self.num_latent_gps, whiten=self.whiten)
 

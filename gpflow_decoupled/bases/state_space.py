@@ -227,7 +227,6 @@ class StateSpaceBasis(OnObservations, Basis):
     def _covariance(
         self, state: StateSpaceState, kernel: Kernel, x: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean [B, L] and covariance [L, B, B] at inputs [B]."""
         order = tf.argsort(x, stable=True)
         x = tf.gather(x, order)
         row, before, after = self._located(state, kernel, x)
@@ -285,7 +284,6 @@ def _knots_of(state: StateSpaceState) -> Knots:
 
 
 def _at_observations(state: StateSpaceState) -> tuple[tf.Tensor, ...]:
-    """nu, tau, mean, variance, log Z of a state; `ValueError` for a cached posterior's."""
     if state.nu is None:
         raise ValueError(
             "This state was made for predictions; call factor(kernel) for the divergence."

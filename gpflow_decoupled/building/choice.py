@@ -74,48 +74,37 @@ def build(
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
-    X is standardised unless you pass a kernel, which is in units of X; indices, and columns of 0
-    and 1 that stand for words, booleans and gaps, never are. Y is standardised if it is f plus
-    noise ("gaussian", "student_t", "laplace", "quantile", "tobit", "heteroskedastic"). Without
-    inducing points "gaussian" has a noise for each output. Predictions are in the units of X and Y,
-    and `model.model` is the model inside. If the mean of Y is exp(f), as for counts, times and
-    amounts, a constant mean function starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once,
-    for the points.
+    The page "What to use when" of the documentation has the rules. Predictions are in the units of
+    X and Y; `model.model` is the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
     :param X: inputs [N, D] in their units; or a data frame, whose columns are encoded by the rules
         of `training.tables.Column`, printed, and remembered by name.
     :param Y: observations [N, P] or [N] in their units, or names of columns of a data frame X.
-        Labels are 0 and 1 for "bernoulli" and "probit", 0, 1, ..., C - 1 for "multiclass"; words,
-        and labels of a data frame, are numbered in their order, `model.table.classes`. Rows of a
-        frame without Y are left out, and counted; of several outputs, those without all of them,
-        and an entry of Y that is NaN is left out of all sums.
-    :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic" (a second latent
-        function for the logarithm of the noise), "bernoulli" (a logistic link), "probit",
-        "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson", "hurdle_poisson",
-        "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial" and
-        "beta_binomial" (with `trials`), "tobit", "weibull" and "log_normal" (with `censored`),
-        "quantile" (the median), "tweedie", "gamma", "exponential", "beta", or a GPflow likelihood
-        (copied) of standardised Y; functions of X in it take X in its units.
-    :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units unless
-        `scale` says otherwise, and of standardised Y where Y is standardised. By default Matern 5/2
-        with one lengthscale per column, initially sqrt(D). "auto", for Gaussian noise, takes the
-        roughest of nearest-neighbour GPs with Matern 1/2, 3/2, 5/2 and squared exponential kernels
-        whose leave-one-out score is within a standard error of the best, and ranks of X
-        (`training.NormalScores`) where they score higher.
-    :param scale: the data to standardise: "X", "Y", "both", "neither"; by default by the rule
-        above. Y only where it is f plus noise.
+        Labels are 0 and 1, or 0, ..., C - 1 for "multiclass"; words are numbered in order, see
+        `model.table.classes`. Rows of a frame without Y are left out, and counted; an entry of
+        several outputs that is NaN is in no sum.
+    :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic", "bernoulli"
+        (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
+        "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
+        "beta_binomial", "tobit", "weibull", "log_normal", "quantile" (the median), "tweedie",
+        "gamma", "exponential", "beta", or a GPflow likelihood (copied) of standardised Y.
+    :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
+        default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto", for Gaussian noise,
+        compares nearest-neighbour GPs of four smoothnesses, and ranks of X
+        (`training.NormalScores`).
+    :param scale: the data to standardise: "X", "Y", "both", "neither". By default X unless a kernel
+        is given, and Y if it is f plus noise.
     :param sample_weight: factor of each row's log density, [N]; this and the next ones may be names
         of columns of a data frame. See `likelihoods.RowLikelihood`.
-    :param offset: added to f in each row; `exposure` is exp(offset), as for "poisson" rates.
-    :param exposure: of each row, above 0.
+    :param offset: added to f in each row.
+    :param exposure: exp(offset) of each row, above 0, for rates.
     :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
         one.
-    :param trials: of each row, where Y counts successes: "binomial", "beta_binomial", or a
-        likelihood of labels; 1 where not given.
-    :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 where y was observed,
-        1 where the true value is above it, -1 where it is below; 0 where not given.
-    :param outputs: "coregionalised" mixes P outputs of `rank` latent GPs, whose mixture starts at
-        the principal components of Y; None learns each by itself with one kernel.
+    :param trials: of each row, where Y counts successes; 1 where not given.
+    :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
+        above y, -1 below; 0 where not given.
+    :param outputs: "coregionalised" mixes P outputs of `rank` latent GPs; None learns each by
+        itself with one kernel.
     :param rank: number of latent GPs.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on

@@ -72,7 +72,6 @@ class Inside:
     """What the search has found; it runs once, although models may be built again."""
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> GPModel:
-        """The model."""
         numbers = self.numbers
         y = Y if numbers is None else Y[:, : numbers.outputs]
         gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
@@ -106,7 +105,6 @@ class Inside:
         )
 
     def _kernel(self, X: np.ndarray, y: np.ndarray, density: Likelihood) -> Kernel:
-        """The kernel asked for, searched for, or by default."""
         given = self.kernel
         if isinstance(given, str) and given == AUTO:
             _check_auto(density)
@@ -127,7 +125,6 @@ def _without_points(
     seed: int,
     prediction_neighbours: int,
 ) -> GPModel | None:
-    """Return the model without inducing points for standardised data; None if there is none."""
     rows = len(data[0])
     one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
         likelihood, SwitchedLikelihood
@@ -170,7 +167,6 @@ def _start_noise(likelihood: Gaussian, variance: float) -> None:
 
 
 def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
-    """True if an `NNGP` takes both."""
     mixes = isinstance(kernel, MultioutputKernel) and not isinstance(
         kernel, (SharedIndependent, SeparateIndependent)
     )

@@ -119,7 +119,6 @@ def choose_kernel(
 def _short_run(
     kind: type[Kernel], data: tuple[np.ndarray, np.ndarray], seed: int, deadline: float
 ) -> NeighbourRounds:
-    """A kernel trained on X [N, D] and Y [N, P], with its score."""
     columns = data[0].shape[1]
     model = GaussianNNGP(
         data,
@@ -152,7 +151,6 @@ def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
 
 
 def _prediction_neighbours(rounds: NeighbourRounds) -> int:
-    """More neighbours where they predict the judging rows clearly better."""
     few = rounds.judge().score
     rounds.model.prediction_neighbours = 2 * _JUDGING_NEIGHBOURS
     more = rounds.judge().score

@@ -191,7 +191,6 @@ def class_likelihood(num_classes: int) -> Likelihood:
 
 
 def _count_classes(Y: np.ndarray) -> int:
-    """The number of classes of labels Y [N, 1], all of which must occur."""
     if Y.shape[1] != 1:
         raise DataError(
             f"Y has {Y.shape[1]} columns; for classes pass one, their numbers: np.argmax(Y,"

@@ -130,7 +130,6 @@ def sweep(
 
 
 def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray:
-    """An array of zeros, which stand for blocks that are never written."""
     return tf.TensorArray(dtype, size, element_shape=shape).unstack(tf.zeros([size, *shape], dtype))
 
 

@@ -127,7 +127,6 @@ def _stack(matrices: list) -> tf.Tensor:
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
-    """k(points, X) or k(points, points), from centred inputs where known, else by GPflow."""
     if type(points) is InducingPoints:
         fast = stationary_gram(kernel, points.Z, X)
         if fast is not None:

@@ -53,21 +53,19 @@ def kernel_product(
     N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, for about 2.5 times the
     cost.
 
-    :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others are called on
-        strips of rows.
+    :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others go by strips
+        of rows.
     :param X: [N, D].
     :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
     :param whole: store the whole matrix, in the dtype of X.
-    :param dtype: tf.float32 for two to three times faster fused blocks, at a relative error of
-        about 1e-6; sums keep the dtype of V.
-    :param block: rows and columns of a block (rows only if Z is None); by default the fastest
-        measured.
+    :param dtype: tf.float32 for fused blocks two to three times faster, with a relative error of
+        1e-6; sums keep the dtype of V.
+    :param block: rows and columns of a block (rows only if Z is None).
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
     :param xla: compile the blocks with XLA; by default if eager and XLA works.
     :param group: if eager, replicas that share the matrix and its gradient, with bitwise equal
-        results. A product sends 8 N R bytes, its gradient 8 N (D + R), or other kernels' Parameter
-        gradients.
+        results. A product sends 8 N R bytes, its gradient 8 N (D + R).
     :raises WorkerError: if another worker of the group fails or is gone.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
     """
@@ -222,7 +220,6 @@ def _share(progress: Progress, index: int, count: int, share: float) -> None:
 
 
 def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
-    """The points [N, D], or None for inducing variables other than plain points."""
     if isinstance(X, InducingVariables):
         return tf.convert_to_tensor(X.Z) if type(X) is InducingPoints else None
     return tf.convert_to_tensor(X)
@@ -240,7 +237,6 @@ def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
 def _stored(
     kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVariables | None
 ) -> tf.Tensor:
-    """k(X, points) [N, M] by GPflow's dispatch."""
     if X is None:
         return inducing_gram(points, kernel)
     plain = _plain(X)

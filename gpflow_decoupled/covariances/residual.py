@@ -36,6 +36,5 @@ def residual_diagonal(
 
 
 def _projection(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
-    """L_b^-1 K_bg [G, M_beta, M_gamma]."""
     chol, _ = cholesky(gram_to_factor(kernel, beta))
     return solve(chol, cross_gram(kernel, beta, gamma))

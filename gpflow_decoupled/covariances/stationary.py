@@ -70,8 +70,6 @@ def _product(
     right: tf.Tensor,
     same: bool,
 ) -> tf.Tensor:
-    """variance * f(|left_i - right_j|^2) a [M, 1] for scaled inputs [M, D] and [N, D]."""
-
     @tf.custom_gradient
     def run(variance: tf.Tensor, a: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
         values, slopes = profile(_square_distances(left, right, same), variance)
@@ -142,8 +140,6 @@ def _symmetric_products(
 def _gram(
     profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool
 ) -> tf.Tensor:
-    """variance * f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
-
     @tf.custom_gradient
     def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
         squares = _square_distances(left, right, same)

@@ -48,7 +48,6 @@ class _Task(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Columns of the sums of rows and of columns."""
         if not self.backward:
             return self.right, self.right if self.same else 0
         return self.inputs + 1 + (self.right if self.same else 0), self.inputs + 2 + self.right
@@ -203,6 +202,5 @@ def _eager_sums(
 
 
 def _sizes(how: How, task: _Task) -> tuple[int, int]:
-    """Rows and columns of a block; square if both are the same points."""
     B, C = how.block or BLOCKS[how.dtype]
     return B, B if task.same else C

@@ -20,8 +20,6 @@ _ALONE = Group()
 
 
 class _Rows(NamedTuple):
-    """The rows first, ..., last - 1 of one replica."""
-
     first: tf.Tensor | int
     last: tf.Tensor | int
     device: str | None
@@ -79,7 +77,6 @@ class _Product:
         self.own = _own_rows(group, self.N)
 
     def value(self) -> tf.Tensor:
-        """K V [N, R]."""
         # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
         unrecorded = tf.recompute_grad(lambda *given: _strip(self.kernel, *given))
         X, V = self.arrays[:2]
@@ -118,7 +115,6 @@ class _Product:
     def gradient(
         self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None
     ) -> tuple:
-        """Gradients of the arrays, and of the variables that the kernel depends on."""
         known = _in_order(self.kernel, self.group, variables or ())
         wanted = [*self.arrays, *known]
 

@@ -62,7 +62,6 @@ def _by_panels(
     nodes, weights = leggauss(_NODES)
 
     def integrals(row: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Integrals of log p(y | f) against the normal density over z in [low, high] [P]."""
         half = 0.5 * (high - low)[:, None]
         z = 0.5 * (high + low)[:, None] + half * nodes  # [P, Q]
         which = np.repeat(row, _NODES)

@@ -78,7 +78,6 @@ def _scaled(kernel: Kernel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _spacing(scaled: np.ndarray, num_data: int) -> float:
-    """Estimate the median nearest-neighbour distance of `num_data` rows like these [N, d]."""
     rng = np.random.default_rng(0)
     if len(scaled) > _ROWS:
         scaled = scaled[rng.choice(len(scaled), _ROWS, replace=False)]

@@ -90,7 +90,6 @@ def _places(
 
 
 def _prior_moments(model: CheckedPredictions, X: tf.Tensor) -> Moments:
-    """Mean and variance of f at X [N, D] before any observation, [N, P] each."""
     shape = [tf.shape(X)[0], model.num_latent_gps]
     variance = tf.transpose(prior_variance(model.kernel, X, full_cov=False))
     mean, variance = mix_outputs(

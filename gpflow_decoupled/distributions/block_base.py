@@ -67,12 +67,10 @@ class BlockBase(Base):
         return self.blocks
 
     def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
-        """Shapes theta [k, P] at the families' defaults, for D = k variables."""
         rows = [_padded(part.start(size, dtype), self.num_shapes) for part, size in self.parts(D)]
         return tf.concat(rows, axis=0)
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """Apply each family's bijector to its rows and columns; unused columns pass through."""
         return _BlockBijector(self, tf.as_dtype(dtype))
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
@@ -87,7 +85,6 @@ class BlockBase(Base):
         return super().check(theta)
 
     def problem(self, theta: np.ndarray) -> str:
-        """Describe the first fault of a family's rows of theta [k, ..., P]."""
         rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
         messages = (
             part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows)
@@ -103,7 +100,6 @@ class BlockBase(Base):
         return tf.concat(found, _axis(theta))
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropies of r in nats, [k, ...]."""
         return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
@@ -140,7 +136,6 @@ class BlockBase(Base):
         return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
 
     def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:
-        """Call function(family, shapes, part of arrays [...]) per block of theta [k, ..., P]."""
         axis, sizes = _axis(theta), [size for _, size in self.blocks]
         rows = [
             own[..., : part.num_shapes]
@@ -179,12 +174,10 @@ def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
 
 
 def _axis(theta: tf.Tensor) -> int:
-    """Axis of the variables, from the end, in arrays that broadcast with theta [k, ..., P]."""
     return 1 - len(theta.shape)
 
 
 def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    """Broadcast the array [...] along the axis of the variables of theta [k, ..., P]."""
     array, axis = tf.convert_to_tensor(array), _axis(theta)
     if len(array.shape) >= -axis and array.shape[axis] == theta.shape[0]:
         return array
@@ -196,8 +189,6 @@ def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 class _BlockBijector(tfp.bijectors.Bijector):
-    """The bijector of each family on its rows and columns of theta [k, P]."""
-
     def __init__(self, base: BlockBase, dtype: tf.DType, name: str = "blocks") -> None:
         parameters = dict(locals())
         with tf.name_scope(name) as name:

@@ -86,7 +86,6 @@ class _Cast:
         self._distribution, self._theta = distribution, theta
 
     def log_prob(self, r: tf.Tensor) -> tf.Tensor:
-        """Log density of r [...]."""
         zero = tf.reduce_sum(self._theta, axis=-1)
         return (
             tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype)
@@ -94,6 +93,5 @@ class _Cast:
         )
 
     def sample(self, n: int | tf.Tensor, seed: Seed = None) -> tf.Tensor:
-        """Draw [n, ...]."""
         shape = tf.concat([[n], tf.shape(self._theta)[:-1]], axis=0)
         return tf.cast(self._distribution.sample(shape, seed=seed), self._theta.dtype)

@@ -17,7 +17,6 @@ tfd = tfp.distributions
 
 
 def _constant(theta: tf.Tensor, number: float) -> tf.Tensor:
-    """The number, in the batch shape [...] and dtype of theta [..., 0]."""
     return tf.reduce_sum(theta, axis=-1) + number
 
 
@@ -38,14 +37,12 @@ class NormalBase(Base):
         return _constant(theta, 0.0), _constant(theta, 1.0)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """1/2 log(2 pi e), [...]."""
         return _constant(theta, 0.5 * math.log(2.0 * math.pi * math.e))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         return -0.5 * (tf.square(r) + math.log(2.0 * math.pi))
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """exp(-omega^2 / 2), of the shape of omega [...]."""
         return tf.exp(-0.5 * tf.square(omega)), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
@@ -55,7 +52,6 @@ class NormalBase(Base):
         return tfd.Normal(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """6.5, [...]."""
         return _constant(theta, 6.5)
 
 
@@ -74,14 +70,12 @@ class LaplaceBase(Base):
         return _constant(theta, 0.0), _constant(theta, math.sqrt(2.0))
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """1 + log 2, [...]."""
         return _constant(theta, 1.0 + math.log(2.0))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         return -tf.abs(r) - math.log(2.0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """1 / (1 + omega^2), of the shape of omega [...]."""
         return 1.0 / (1.0 + tf.square(omega)), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
@@ -96,7 +90,6 @@ class LaplaceBase(Base):
         return self.raw_moments(theta)[1]
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """15, [...]."""
         return _constant(theta, 15.0)
 
 
@@ -117,14 +110,12 @@ class LogisticBase(Base):
         return _constant(theta, 0.0), _constant(theta, math.pi / math.sqrt(3.0))
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """2, [...]."""
         return _constant(theta, 2.0)
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         return -tf.abs(r) - 2.0 * tf.math.log1p(tf.exp(-tf.abs(r)))
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """pi omega / sinh(pi omega), of the shape of omega [...]."""
         return x_over_sinh(math.pi * omega), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
@@ -138,5 +129,4 @@ class LogisticBase(Base):
         return self.raw_moments(theta)[1]
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """14, [...]."""
         return _constant(theta, 14.0)

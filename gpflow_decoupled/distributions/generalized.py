@@ -40,7 +40,6 @@ class GeneralizedNormalBase(Base):
         )
 
     def problem(self, theta: np.ndarray) -> str:
-        """Describe powers theta [..., 1] outside of the table."""
         if np.all((theta >= LEAST_POWER) & (theta <= LARGEST_POWER)):
             return ""
         return (

@@ -47,7 +47,6 @@ class NormalMixtureBase(Base):
         self.default = (*np.zeros(components), *means, *np.linspace(0.0, -0.5, components))
 
     def _parts(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Normalised log weights, means and standard deviations, [..., J] each."""
         logits, means, log_scales = tf.split(theta, 3, axis=-1)
         return tf.nn.log_softmax(logits, axis=-1), means, tf.exp(log_scales)
 

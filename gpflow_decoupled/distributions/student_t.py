@@ -37,12 +37,10 @@ class StudentTBase(Base):
     work = 9 * _NODES // 4
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """A softplus function above 2.001."""
         two, least = (tf.constant(value, dtype) for value in (2.0, 1e-3))
         return tfp.bijectors.Chain([tfp.bijectors.Shift(two), tfp.bijectors.Softplus(low=least)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """Describe degrees of freedom theta [..., 1] with an infinite variance."""
         if np.all(theta > 2.0):
             return ""
         return (
@@ -106,7 +104,6 @@ class StudentTBase(Base):
 
 
 def _log_height(nu: tf.Tensor) -> tf.Tensor:
-    """The log density at zero, [...] for nu [...] degrees of freedom."""
     normaliser = tf.math.lgamma(0.5 * nu) + 0.5 * tf.math.log(math.pi * nu)
     return tf.math.lgamma(0.5 * (nu + 1.0)) - normaliser
 

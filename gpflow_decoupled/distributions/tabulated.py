@@ -30,7 +30,7 @@ class TabulatedBase(Base):
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
     :param default: the shapes [P] to start from; empty if there is nothing to learn.
-    :param support: the ends of the grid; by default twice the range of all the mass at `default`.
+    :param support: the ends of the grid; by default twice the range of the mass at `default`.
     :param points: length of the grid, a power of two.
     :param name: the name in messages and results.
     :raises DataError: if `points` is no power of two, the variance is infinite, or mass lies
@@ -103,7 +103,6 @@ class TabulatedBase(Base):
         return self.make(theta[..., None, :]).log_prob(self._grid(theta.dtype))
 
     def _masses(self, theta: tf.Tensor) -> tf.Tensor:
-        """Masses of the grid points [..., points], of sum 1."""
         return tf.exp(self._log_density(theta)) * self._step
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -193,7 +192,6 @@ def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
 
 
 def _centre(make: Maker, theta: tf.Tensor) -> float:
-    """The mode on a wide logarithmic grid."""
     points = np.concatenate(
         [-np.exp(np.arange(12.0, -12.0, -0.05)), [0.0], np.exp(np.arange(-12.0, 12.0, 0.05))]
     )
@@ -202,6 +200,5 @@ def _centre(make: Maker, theta: tf.Tensor) -> float:
 
 
 def _values(make: Maker, theta: tf.Tensor, points: np.ndarray) -> np.ndarray:
-    """Log density [K] at points [K], with NaN as minus infinity."""
     values = make(theta[..., None, :]).log_prob(tf.constant(points, theta.dtype))
     return np.nan_to_num(np.reshape(values.numpy(), [-1]), nan=-np.inf)

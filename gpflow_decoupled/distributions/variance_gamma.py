@@ -44,7 +44,6 @@ class VarianceGammaBase(Base):
         return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """Describe k, theta [..., 1], outside of the table of entropies."""
         if np.all((theta >= 0.25) & (theta <= 100.0)):
             return ""
         return (

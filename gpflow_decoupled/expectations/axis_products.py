@@ -77,7 +77,6 @@ def _block_gradients(
     upstream: tf.Tensor,
     rows: int,
 ) -> list[tf.Tensor]:
-    """Gradients of sum(upstream [N] * function): concatenated for `sites`, summed for `common`."""
     total = tf.shape(sites[0])[0]
     blocks = (total + rows - 1) // rows
 

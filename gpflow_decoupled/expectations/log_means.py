@@ -94,7 +94,6 @@ def _place(
 def _panels(
     low: tf.Tensor, high: tf.Tensor, centre: tf.Tensor, width: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Nodes and logarithms of weights [Q, ...] between `low` and `high` [...]."""
     equal = low + _column(np.linspace(0.0, 1.0, _PANELS + 1), low) * (high - low)
     bend = tf.clip_by_value(centre + _column(_CUTS, low) * width, low, high)
     cuts = tf.concat([equal, bend], axis=0)
@@ -110,5 +109,4 @@ def _panels(
 
 
 def _column(numbers: np.ndarray, like: tf.Tensor) -> tf.Tensor:
-    """Numbers [Q] as [Q, 1, ..., 1], to stand before `like` [...]."""
     return tf.constant(numbers.reshape([-1] + [1] * len(like.shape)), like.dtype)

@@ -143,7 +143,6 @@ def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list
 
 
 def _nodes(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, np.ndarray, np.ndarray]:
-    """Values eta [M, Q], and nodes and weights [Q] of the Gauss-Hermite rule."""
     z, weights = hermegauss(_HERMITE)
     z = z.astype(h.dtype.as_numpy_dtype)
     return h[:, None] + sigma[:, None] * z, z, (weights / weights.sum()).astype(z.dtype)
@@ -211,13 +210,11 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and nodes of `_grid`, [Q] each, in the dtype of `like`."""
     u, weights = (array.astype(like.dtype.as_numpy_dtype) for array in _grid())
     return weights, u
 
 
 def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Clipped t = h / sigma, phi(t) and Phi(t), [M] each."""
     t = tf.clip_by_value(h / sigma, -50.0, 50.0)
     return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, normal_cdf(t)
 
@@ -234,7 +231,6 @@ def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _kernel(sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """k(omega) and (1 - k) / omega^2, [M, Q] each."""
     x = tf.cast(np.pi * _grid()[0], sigma.dtype) / sigma[:, None]
     k, share = x_over_sinh_and_rest(x)
     return k, np.pi**2 * share

@@ -130,13 +130,10 @@ def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _about_zero(a: float, b: float, c: float, centre: float) -> np.ndarray:
-    """Coefficients of a (x - centre)^2 + b (x - centre) + c in powers of x."""
     return np.array([a, b - 2.0 * a * centre, c - b * centre + a * centre**2])
 
 
 class _Terms(NamedTuple):
-    """Terms at the K = R - 1 knots t that value and derivatives share."""
-
     h: tf.Tensor  # [...], clipped to where its square is finite
     sigma: tf.Tensor  # [...], the absolute value, above 0
     u: tf.Tensor  # (t - h) / sigma [..., K]

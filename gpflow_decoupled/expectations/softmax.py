@@ -75,7 +75,6 @@ def _by_lattices(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
-    """(V34) for the means and variances of some rows, each [B, C]."""
     mean, variance = moments
     mean -= tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
     deviation = tf.sqrt(tf.maximum(variance, np.finfo(float).tiny))

@@ -72,7 +72,6 @@ def _gradients(mean: tf.Tensor, variance: tf.Tensor, upstream: tf.Tensor) -> lis
 
 
 def _of_rows(mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
-    """(V34) for the means and variances of some rows, each [B, C]."""
     deviation = tf.sqrt(variance)
     low = tf.stop_gradient(mean - _WIDTH * deviation)
     high = tf.stop_gradient(mean + _WIDTH * deviation)

@@ -51,7 +51,6 @@ class LinearWeights(Kernel):
         return tf.reduce_sum(tf.square(self._whitened(X)), axis=-1)
 
     def _whitened(self, X: TensorType) -> tf.Tensor:
-        """R^T x for each row x, with S = R R^T."""
         return tf.tensordot(X, tf.convert_to_tensor(self.scale_tril), [[-1], [0]])
 
 

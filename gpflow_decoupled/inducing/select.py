@@ -143,7 +143,6 @@ def _check_kernel(kernel: object) -> None:
 
 
 def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
-    """Refuse an M beyond the rows of X, `max_rows` or memory."""
     if M > len(X):
         raise DataError(
             f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}."
@@ -219,7 +218,6 @@ def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Gener
 def _greedy(
     pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """M rows of `pool` by greedy conditional variance, in order."""
     dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
     points = tf.constant(pool, dtype)
     diagonal, entries = _kernel_entries(kernel, points)
@@ -240,7 +238,6 @@ def _greedy(
 
 
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
-    """Diagonal [N] of k(points, points), and its `Entries` for `pivoted_cholesky`."""
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
     compiled = Compiled(functools.partial(covariance, kernel), input_signature=[spec, spec])
     values = points.numpy()

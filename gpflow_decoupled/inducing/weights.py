@@ -120,7 +120,6 @@ def weight_counts(kernel: Kernel, total: int) -> list[int]:
 
 
 def _own_count(part: Kernel) -> int | None:
-    """The number of weights of a term; None if it depends on the columns of X."""
     if isinstance(part, Constant):
         return 1
     if isinstance(part, LinearWeights):
@@ -129,7 +128,6 @@ def _own_count(part: Kernel) -> int | None:
 
 
 def _times_covariance(part: Kernel, columns: tf.Tensor) -> tf.Tensor:
-    """S z for each row z of `columns` [..., p], S the term's prior covariance."""
     if isinstance(part, LinearWeights):
         return tf.tensordot(columns, part.covariance, [[-1], [0]])
     return columns * part.variance

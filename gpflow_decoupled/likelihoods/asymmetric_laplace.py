@@ -28,7 +28,7 @@ class AsymmetricLaplace(ScalarLikelihood):
 
     :param quantile: q, above 0 and below 1.
     :param scale: b, above 0.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `quantile` or `scale` is out of range.
 
     Example::
@@ -54,7 +54,6 @@ class AsymmetricLaplace(ScalarLikelihood):
         return tf.math.log(q * (1.0 - q) / scale) - tf.maximum(q * residual, (q - 1.0) * residual)
 
     def _shift(self) -> float:
-        """The mean of y - f in scales."""
         return (1.0 - 2.0 * self.quantile) / (self.quantile * (1.0 - self.quantile))
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -25,7 +25,7 @@ class BernoulliLogit(ScalarLikelihood):
     :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic
         pieces: "piecewise", at most 1.43e-4 nats low; "piecewise_convex", at most 3.05e-4 nats low,
         for the Lagrangian. Predictions are exact.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises UnknownOptionError: for another `expectation`.
 
     Example::

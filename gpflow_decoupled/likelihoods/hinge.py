@@ -24,7 +24,7 @@ class Hinge(ScalarLikelihood):
     and `predict_log_density` normalise exp(-loss) over both labels (Sollich 2002); training does
     not.
 
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 
     Example::
 

@@ -55,7 +55,6 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
 
 
 def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
-    """Refuse rows that say nothing, and numbers of rows out of range; raises `DataError`."""
     y, numbers = likelihood.split(Y)
     empty = np.flatnonzero(np.isnan(y).all(axis=1))
     if len(empty):
@@ -90,7 +89,6 @@ def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
 
 
 def _first_there(y: np.ndarray) -> np.ndarray:
-    """For each column of y [N, P] an entry that is not missing; NaN for none."""
     rows = np.argmax(~np.isnan(y), axis=0)
     return y[rows, np.arange(y.shape[1])]
 

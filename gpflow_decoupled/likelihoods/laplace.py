@@ -29,7 +29,7 @@ class Laplace(ScalarLikelihood):
     closed forms.
 
     :param scale: b, above 0: a number, or one per observation [N, 1]; the noise variance is 2 b^2.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
     Example::

@@ -62,5 +62,4 @@ class NegativeBinomial(ScalarLikelihood):
 
 
 def _exp(exponent: tf.Tensor) -> tf.Tensor:
-    """The exponential, clipped against overflow, also in single precision."""
     return tf.exp(tf.minimum(exponent, _LIMIT))

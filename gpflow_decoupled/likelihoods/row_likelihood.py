@@ -124,7 +124,6 @@ class RowLikelihood(Likelihood):
     def _of_trials(
         self, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType, t: TensorType
     ) -> tf.Tensor:
-        """E log of the binomial probability of y successes in t trials."""
         successes, failures = (
             _by_entry(
                 self.likelihood.variational_expectations, X, mean, variance, tf.fill(tf.shape(y), c)
@@ -206,7 +205,6 @@ def _by_entry(
 
 
 def _normal(y: TensorType, mean: TensorType, variance: TensorType) -> tf.Tensor:
-    """log N(y; mean, variance) of each entry, finite where y is missing."""
     there = tf.where(tf.math.is_nan(y), tf.stop_gradient(mean), y)
     two_pi = tf.constant(2.0 * np.pi, mean.dtype)
     return -0.5 * (tf.math.log(two_pi * variance) + tf.square(there - mean) / variance)
@@ -217,5 +215,4 @@ def _filled(y: TensorType) -> tf.Tensor:
 
 
 def _kept(values: TensorType, y: TensorType) -> tf.Tensor:
-    """Values [..., P] where y is there, else zero."""
     return tf.where(tf.math.is_nan(y), tf.zeros_like(values), values)

@@ -36,7 +36,7 @@ class Tweedie(ScalarLikelihood):
 
     :param dispersion: phi, above 0.
     :param power: p, between 1.01 and 1.99.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `dispersion` or `power` is out of range.
 
     Example::

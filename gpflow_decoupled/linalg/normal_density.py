@@ -64,7 +64,6 @@ def _density(
 
 @np.errstate(all="ignore")  # overflow is a density that is not finite, and no warning
 def _factorised(K: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The density, a factor of K whose upper triangle is zero, and K^-1 r."""
     factorise, solve = get_lapack_funcs(("potrf", "potrs"), (K,))
     chol, failed = factorise(K, lower=1, clean=1)
     if failed:

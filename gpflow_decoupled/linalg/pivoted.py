@@ -96,7 +96,6 @@ def pivoted_cholesky(
 
 
 def _largest(values: np.ndarray, count: int) -> tuple[np.ndarray, float]:
-    """Return the indices of the `count` largest values, ascending, and the largest other value."""
     if count >= len(values):
         return np.arange(len(values)), -np.inf
     order = np.argpartition(-values, count)

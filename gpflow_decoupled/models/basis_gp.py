@@ -61,9 +61,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
     :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :param bound: "classical", or "tight" (Titsias 2025), where the variance d_n of f_n given u
-        shrinks at the data, never lower: for Gaussian noise -log(1 + d_n / s2) / 2 in place of
-        -d_n / (2 s2) in each row's term. For log-concave likelihoods.
+    :param bound: "classical", or "tight" (Titsias 2025), never lower, for log-concave likelihoods:
+        the variance d_n of f_n given u shrinks at the data, for Gaussian noise -log(1 + d_n / s2) /
+        2 replaces -d_n / (2 s2) in a row's term.
     :raises ModelError: for a "tight" bound with another likelihood, with `expectations`, or with a
         basis that changes the covariance of f given u.
     :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and

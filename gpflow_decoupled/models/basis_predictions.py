@@ -55,7 +55,6 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
 
 
 def _not_a_number(model: BasisPredictions) -> NumericalError:
-    """Return the error for NaN predictions, which names the Parameters at fault."""
     names = [
         f"model{name}"
         for name, parameter in parameter_dict(model).items()

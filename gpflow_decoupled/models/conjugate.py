@@ -64,7 +64,6 @@ class CVIGP(FullGP):
         return tf.reduce_sum(expected) - self.basis.prior_kl(state)  # (C14)
 
     def moments(self, data: RegressionData | None = None) -> Moments:
-        """See `BasisGP.moments`; None is the model's own data X [N, D]."""
         return moments_of_sites(self) if data is None else super().moments(data)
 
     def elbo_of_sites(self) -> tf.Tensor:
@@ -96,5 +95,4 @@ class CVIGP(FullGP):
         self.data = self._as_tensors(X, Y)
 
     def _basis_at(self, X: np.ndarray, **sites: np.ndarray) -> SiteBasis | StateSpaceBasis:
-        """The basis on inputs [N, D], its sites nu and tau [N, L] zero by default."""
         return SiteBasis(X, self.num_latent_gps, **sites)

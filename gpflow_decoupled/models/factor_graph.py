@@ -184,7 +184,6 @@ class FactorGraph(tf.Module):
     def _message(
         self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple
     ) -> Natural:
-        """A factor's message to a variable, from gradients in lambda and mu, perhaps None."""
         family, explicit = belief.family, _filled(by_expectation, belief)
         if all(part is None for part in (*by_natural, *by_expectation)):
             raise DataError(
@@ -243,7 +242,6 @@ class FactorGraph(tf.Module):
 
 
 def _filled(parts: tuple, belief: Belief) -> Natural:
-    """A gradient with zeros for parts that the expectation does not depend on."""
     return tuple(
         tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural)
     )

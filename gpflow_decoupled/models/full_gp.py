@@ -112,7 +112,6 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
         return self._as_tensors(*self._checked(X, Y))
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data X [N, D] and Y [N, P] as tensors: see `as_tensors`."""
         return self.as_tensors(data)
 
     @property
@@ -127,7 +126,6 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
         return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The data [N, D], [N, P] after checks; `DataError` for unusable ones."""
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
         check_shapes_of_data(X, Y, self.likelihood, self._num_outputs, dims, self.float_type)
         x, y = (

@@ -25,8 +25,8 @@ class LCLGP(FullGP):
     """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis`.
 
     q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent.
-    `optimizers.LinearlyConstrainedLagrangian` finds the multipliers; `training_loss` is the
-    negative bound at fixed ones. A bound costs 2/3 N^3 per latent, or N p^2 + p^3 / 3.
+    `training_loss` is the negative bound at fixed multipliers. A bound costs 2/3 N^3 per latent, or
+    N p^2 + p^3 / 3.
 
     :param data: X [N, D], Y [N, L].
     :param kernel: any GPflow kernel but linear coregionalisation.
@@ -88,7 +88,6 @@ class LCLGP(FullGP):
         return site_loss(self.likelihood, self.data[1])
 
     def moments(self, data: RegressionData | None = None) -> Moments:
-        """See `BasisGP.moments`; None is the model's own data X [N, D]."""
         return moments_of_sites(self) if data is None else super().moments(data)
 
     def expected_log_densities(

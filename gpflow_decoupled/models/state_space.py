@@ -29,11 +29,10 @@ _POOR = 1e-3
 class StateSpaceGP(CVIGP):
     """A `CVIGP` on one input, say time, at linear cost: any likelihood that has sites.
 
-    A Matern kernel on a line is a linear stochastic differential equation (Hartikainen & Sarkka
-    2010), so given the sites the posterior is that of a chain of states [d], and filter and
-    smoother compute it without approximation: the bound, marginals and forecasts are those of the
-    `CVIGP` (Khan & Lin 2017; Chang et al. 2020). Inputs come in any order, with duplicates, gaps
-    and unequal steps. A missing observation needs no row: leave it out, and predict at its input.
+    On a line a Matern kernel is a linear stochastic differential equation (Hartikainen & Sarkka
+    2010), so filter and smoother compute bound, marginals and forecasts of the `CVIGP` without
+    approximation (Chang et al. 2020). Inputs come in any order, with duplicates, gaps and unequal
+    steps. Leave missing observations out.
 
     :param data: X [N, 1], Y [N, P].
     :param kernel: Matern12, Matern32, Matern52, Exponential, Cosine, Constant, Periodic (of a
@@ -42,13 +41,12 @@ class StateSpaceGP(CVIGP):
     :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param harmonics: J of the cosine series of each periodic kernel (Solin & Sarkka 2014), which
-        then has 2 J + 1 states. `series_error` is the error it makes; a warning says if it is
-        large.
+        then has 2 J + 1 states. `series_error` is its error, with a warning if large.
     :raises DataError: for unusable data, more than one input, and other kernels.
 
     `fit` trains everything, `optimizers.ConjugateComputation` and
-    `optimizers.ExpectationPropagation` the sites alone. Cost of a pass: 6 N L d^3 multiply-adds, a
-    few microseconds a row for a Matern kernel (d = 1, 2, 3); memory 8 N L d^2 numbers. Example::
+    `optimizers.ExpectationPropagation` the sites alone. Cost of a pass for d states (1 to 3 for a
+    Matern kernel): 6 N L d^3; memory 8 N L d^2 numbers. Example::
 
         kernel = gpflow.kernels.Matern32(lengthscales=3.0)
         model = StateSpaceGP((time, counts), kernel, gpflow.likelihoods.Poisson())

@@ -39,8 +39,6 @@ class Slots(NamedTuple):
 
 
 class _Adam(Protocol):
-    """The attributes of Keras 2's Adam that are read."""
-
     iterations: tf.Variable
     learning_rate: tf.Variable
     variables: Sequence[tf.Variable]

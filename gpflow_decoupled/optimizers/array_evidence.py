@@ -46,7 +46,6 @@ class ArrayEvidence:
         self.groups = _groups(self.Y, int(np.size(self.noise.numpy())))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Nats and their gradient [n] at a vector [n]; NaN where K + S is not positive definite."""
         moved = [id(variable) for variable in self.coordinates.variables]
         values = {**self.fixed, **dict(zip(moved, self.coordinates.values(x)))}
         K, back = self.gram(lambda p: values[id(p.unconstrained_variable)])
@@ -97,7 +96,6 @@ def array_evidence(model: CVIGP, coordinates: LogCoordinates) -> ArrayEvidence |
 
 
 def _groups(Y: np.ndarray, noises: int) -> Sequence[tuple[np.ndarray, np.ndarray]]:
-    """Columns of Y [N, P] that share K + S, with their rows that are not missing."""
     seen = ~np.isnan(Y)
     if noises == 1 and seen.all():
         return [(np.arange(Y.shape[1]), np.arange(len(Y)))]
@@ -105,5 +103,4 @@ def _groups(Y: np.ndarray, noises: int) -> Sequence[tuple[np.ndarray, np.ndarray
 
 
 def _like(gradient: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The gradient of a Parameter [], [1] or [P] that was broadcast to [P]."""
     return gradient if value.shape == gradient.shape else np.full(value.shape, np.sum(gradient))

@@ -160,7 +160,6 @@ def _extrapolated(past: Past) -> np.ndarray:
 def _at(
     posterior: Posterior, expected: Expectation, nu: np.ndarray, tau: np.ndarray
 ) -> BestSites | None:
-    """The bound and its posterior at sites; None where it does not exist or is not finite."""
     at = posterior(nu, tau)
     if at is None:
         return None

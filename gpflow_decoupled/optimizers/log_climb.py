@@ -41,13 +41,12 @@ def climb_logarithms(
 
     :param objective: nats and their gradient at a vector [n], see `LogObjective`.
     :param coordinates: of the vector.
-    :param num_data: N. L-BFGS sees nats per row, so its first step is as long as the gradient then.
-        With 1 it sees nats.
+    :param num_data: N: L-BFGS sees nats per row.
     :param evaluations: approximate limit.
     :param rise: most that entries of the vector rise, one number or [n].
     :param deadline: a value of `time.perf_counter`: no iteration begins that would end later.
     :param show: shows a line after each iteration.
-    :param name: of the climb, in that line.
+    :param name: in that line.
     :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
     :param keep: an interrupt ends the climb with its best point instead of raising.
     :param group: the workers; the first one's clock counts.

@@ -115,13 +115,11 @@ def _is_plain(parameter: Parameter | tf.Variable) -> bool:
 
 
 def _is_softplus(transform: tfb.Bijector | None) -> bool:
-    """Recognise GPflow's transform of positive numbers, with or without a lower bound."""
     first = transform.bijectors[-1] if isinstance(transform, tfb.Chain) else transform
     return isinstance(first, tfb.Softplus)
 
 
 def _least(parameter: Parameter) -> float:
-    """The lower bound of a positive Parameter: its value at softplus(u) = 0."""
     return float(parameter.transform.forward(tf.constant(-1e4, parameter.dtype)))
 
 

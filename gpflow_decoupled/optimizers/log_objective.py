@@ -62,7 +62,6 @@ class LogObjective:
         return cls(coordinates, lambda: (term() for term in terms), group)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Set the Parameters to x [n]; return nats and their gradient [n]."""
         self.coordinates.assign(x)
         value, *gradients = (sum(same) for same in zip(*self.terms()))
         own = np.append(float(value), self.coordinates.gradient(gradients))

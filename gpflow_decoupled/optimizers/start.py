@@ -58,14 +58,12 @@ class Start:
     seconds: float
 
     def __repr__(self) -> str:
-        """The same line with the name of the class."""
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
         return html_table(type(self).__name__, asdict(self))
 
     def __str__(self) -> str:
-        """One line: rows, time, and the evidence before and after."""
         return (
             f"{self.rows} rows in {self.seconds:.1f} s, log evidence {self.before:.5g} before,"
             f" {self.after:.5g} after"
@@ -157,7 +155,6 @@ def check_parts(kernel: Kernel, likelihood: Likelihood) -> None:
 
 
 def _checked_points(beta: InducingVariables | npt.ArrayLike, model: CVIGP) -> InducingVariables:
-    """Inducing points in the space of the data; raises `DataError` for others."""
     points, dims = as_inducing(beta, "beta"), int(model.data[0].shape[1])
     if input_dims(points) != dims:
         raise DataError(
@@ -175,7 +172,6 @@ def _exact_gp(
     rows: int,
     seed: int,
 ) -> CVIGP:
-    """The exact GP of these parts on random rows; raises `DataError` for unusable data."""
     X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     if X.ndim == Y.ndim == 2 and len(X) == len(Y) > rows:
         chosen = np.sort(np.random.default_rng(seed).choice(len(X), rows, replace=False))
@@ -186,7 +182,6 @@ def _exact_gp(
 
 
 def _value(model: CVIGP, density: Callable[[], tf.Tensor]) -> float:
-    """A density and the log prior density in nats, or -inf where they cannot be computed."""
     value = float(density()) + float(model.log_prior_density())
     return value if np.isfinite(value) else -np.inf
 
@@ -210,7 +205,6 @@ def _guess(model: CVIGP) -> None:
 
 
 def _assign(parameter: object, value: npt.ArrayLike) -> None:
-    """Assign a positive value to a trainable Parameter, if its transform can represent it."""
     if isinstance(parameter, Parameter) and parameter.trainable and np.all(np.asarray(value) > 0.0):
         unconstrained = parameter.transform.inverse(
             tf.constant(value, parameter.dtype, shape=parameter.shape)

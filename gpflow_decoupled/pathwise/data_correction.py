@@ -132,7 +132,6 @@ def _data_mean_of(model: BasisGP | FullGP) -> DataMean:
 
 
 def _solved(system: MeanSystem, solver: ConjugateGradients) -> MeanSolution:
-    """Solve with a progress line; warn of draws less exact than requested."""
     nothing = tf.zeros_like(system.target)
     low = tf.float32 if solver.float32 and nothing.dtype == tf.float64 else None
     with tqdm(disable=not solver.progress, bar_format="{desc}") as line:

@@ -139,7 +139,6 @@ def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generato
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Draw [D, F] from the spectral density of a kernel with unit lengthscales."""
     z = rng.normal(size=shape)
     if type(kernel) is SquaredExponential:
         return z

@@ -114,7 +114,6 @@ def _of_solve(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """eta of beta, and of the residual of g at gamma given beta."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     eta = _whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng)
     residual = prior(_points(kernel, basis.gamma)) - project(state.projection, eta)
@@ -143,7 +142,6 @@ def _of_observations(
 
 
 def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Tensor]:
-    """Inducing points [M, D], or a list per latent; `DataError` for other inducing variables."""
     pairs = split_latents(kernel, points)
     for _, z in pairs:
         if type(z) is not InducingPoints:

@@ -124,19 +124,17 @@ def pathwise_samples(
     F random frequencies approximate the prior, with covariances wrong by about variance / sqrt(F)
     away from the data; `predict_f_samples` is exact, at N^3.
 
-    Without `data` the draws are of q(f), too wide where the mean is on all data. With `data` they
-    are of f given all data, with the model's mean; their covariance is exact for Gaussian noise,
-    otherwise given q(f)'s sites of positive precision.
+    Without `data` draws are of q(f), too wide for a mean on all data. With `data` they are of f
+    given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision.
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
     :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` trained on them.
-    :param solver: settings of the solve for `data`, by default
-        `ConjugateGradients(tolerance=1e-3)`.
+    :param solver: for `data`, by default `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, for a stationary kernel.
     :param seed: of frequencies and draws, or their source.
-    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data`: N S F, N R^2 for
-        the R points of the preconditioner, and N^2 (D + S L) per product; memory N (R + S L).
+    :return: the functions. Cost: S (M F + M^2); with `data` N S F, N R^2 for R points of the
+        preconditioner, N^2 (D + S L) per product; memory N (R + S L).
     :raises DataError: for numbers below 1, unusable data, kernels or inducing variables.
     :raises ModelError: for a model of another family; with `data`, for one without a mean on them.
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
@@ -147,7 +145,7 @@ def pathwise_samples(
     Example::
 
         draw = pathwise_samples(model, 1)
-        best = X[np.argmax(draw(X)[0, :, 0])]  # Thompson sampling
+        best = X[np.argmax(draw(X)[0, :, 0])]
 
         model = ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), "data", beta)
         ConjugateGradients().run(model, (X, Y))

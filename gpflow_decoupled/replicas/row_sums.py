@@ -87,7 +87,6 @@ class RowSums(Generic[Shared, Sums]):
         )
 
     def _all_replicas_total(self, own: Sums) -> list[tf.Tensor]:
-        """Sums of all replicas in float64; one message."""
         strategy = self.group.strategy
         if strategy is None:
             return list(tf.nest.flatten(own))

@@ -127,13 +127,11 @@ def counted() -> Iterator[list[Message]]:
 
 
 def _triangle(matrix: tf.Tensor) -> tf.Tensor:
-    """Lower triangles of [..., M, M] as vectors [..., M (M + 1) / 2]."""
     # it wants zeros above
     return tfp.math.fill_triangular_inverse(tf.linalg.band_part(matrix, -1, 0))
 
 
 def _matrix(triangle: tf.Tensor) -> tf.Tensor:
-    """Symmetric matrices [..., M, M] from their lower triangles [..., M (M + 1) / 2]."""
     lower = tfp.math.fill_triangular(triangle)
     above = tf.linalg.set_diag(lower, tf.zeros_like(tf.linalg.diag_part(lower)))
     return lower + tf.linalg.matrix_transpose(above)

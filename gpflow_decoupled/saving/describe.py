@@ -65,7 +65,6 @@ class _Writer:
         return {"id": self.seen[id(value)][0], **self._shared(value, path)}
 
     def _value(self, value: Any, path: str) -> dict | None:
-        """Describe a value without an identity; None for objects that may be shared."""
         if isinstance(value, enum.Enum):
             return {"is": "enum", "class": name_of(type(value)), "name": value.name}
         if isinstance(value, np.generic):
@@ -99,7 +98,6 @@ class _Writer:
         return None
 
     def _shared(self, value: Any, path: str) -> dict:
-        """Describe an object that may occur twice in a model, and must be one object again."""
         if isinstance(value, np.ndarray):
             return {"is": "array", "array": self._array(value, path)}
         if isinstance(value, gpflow.Parameter):

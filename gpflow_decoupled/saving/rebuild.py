@@ -93,7 +93,6 @@ class _Reader:
         return self._keep(node, tf.Variable(value, trainable=bool(node["trainable"])))
 
     def _parameter(self, node: dict) -> gpflow.Parameter:
-        """Make a Parameter from its unconstrained value."""
         # A value at the edge of a transform's range has no inverse.
         number = self.arrays[node["array"]]
         if not np.all(np.isfinite(number)):

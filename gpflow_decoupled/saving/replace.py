@@ -70,7 +70,6 @@ def _is_running(pid: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the new name to the disk, where folders can be opened."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

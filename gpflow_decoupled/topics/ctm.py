@@ -147,7 +147,6 @@ class CorrelatedTopicModel(TopicModel):
         return GaussianProportions(mu, Sigma, self.posterior == "diagonal", self.learn_prior, prior)
 
     def _covariance_prior(self, mode: np.ndarray) -> CovariancePrior | None:
-        """The prior of Sigma_0 with a mode [K, K], or None."""
         n, least = self.prior_documents, 2 * len(mode)
         if (
             not isinstance(n, Real)

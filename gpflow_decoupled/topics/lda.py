@@ -44,7 +44,7 @@ class LatentDirichletAllocation(TopicModel):
     :param learn_topic_prior: learn a symmetric eta.
     :param method: "batch", whose bound rises in each pass, or "stochastic", with minibatches.
     :param max_passes: most passes over all documents.
-    :param tolerance: a batch fit stops when a pass raises the bound by a smaller share of its size.
+    :param tolerance: a batch fit stops when a pass raises the bound by a smaller share.
     :param fresh_passes: passes that also start each document afresh: twice the time, and a better
         optimum.
     :param max_local_steps: most steps of a document in a pass.
@@ -61,7 +61,6 @@ class LatentDirichletAllocation(TopicModel):
 
         # [D, V], dense or sparse
         model = LatentDirichletAllocation(20, learn_doc_prior="vector").fit(counts)
-        # the ten most probable words of each topic
         model.top_words(vectorizer.get_feature_names_out())
         model.transform(new_counts)  # expected proportions [D, K]
     """

@@ -204,7 +204,6 @@ class TopicModel(Estimator):
         return Progress(Shared(components, prior, self._proportions()))
 
     def _infer(self, X: Counts) -> Local:
-        """The converged local step for documents X [D, V]."""
         shared = self._shared()
         counts = check_counts(X, shared.components.shape[1], empty=True)
         blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)

@@ -89,7 +89,6 @@ def _start_of(
 
 
 def _check_digits(model: BasisGP | FullGP, batches: Batches) -> None:
-    """`check_digits` for arrays; streams are not read."""
     if isinstance(batches, ArrayBatches):
         check_digits(model, batches.X[:_ROWS])
     elif isinstance(batches, DiskBatches):

@@ -136,7 +136,6 @@ def _likelihood_of(model: GPModel) -> Likelihood:
 
 
 def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, D] and Y [N, P] as checked arrays, Y in the likelihood's type."""
     if hasattr(model, "checked"):
         X, Y = model.checked(data)
         return X.numpy(), Y.numpy()
@@ -167,7 +166,6 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
 
 
 def _shares(likelihood: Likelihood, y: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Outputs y [N, P] of rows Y, successes as shares of their trials."""
     if isinstance(likelihood, RowLikelihood):
         trials = likelihood.split(Y)[1].get("trials", 1.0)
     else:
@@ -176,7 +174,6 @@ def _shares(likelihood: Likelihood, y: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:
-    """E[y] [N, P] and log densities [N] by the cached posterior with Gaussian marginals of f."""
     posterior = model.posterior()
 
     def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -61,72 +61,57 @@ def fit(
 
     | model | q is moved by | the rest by |
     |---|---|---|
-    | `BasisGP`, `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP`, `SparseCVIGP`, `CVIGLM` in weight space, \
-GPflow's `SVGP` | natural gradients; `mean_solver` for the mean points | `optimizer` |
+    | on inducing points; `CVIGLM` in weight space | natural gradients | `optimizer` |
     | `CVIGP`, `CVIGLM` in function space | conjugate computation of the sites | `optimizer` |
-    | `LCLGP`, `LCLGLM` | a run of the Lagrangian, then an outer iteration a step | `optimizer` |
-    | `AffineIndependentGP`, `AffineIndependentGLM` | `AffineIndependentAscent`, at first, \
-every 20 steps and at the end | `optimizer` |
-    | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows, a climb a step |
+    | `LCLGP`, `LCLGLM` | the Lagrangian | `optimizer` |
+    | `AffineIndependentGP`, `AffineIndependentGLM` | `AffineIndependentAscent` | `optimizer` |
+    | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows |
     | `FactorGraph` | `MeanFieldCVI` | |
 
-    Only trainable Parameters move; if only q is trainable, the Lagrangian and the ascent run once,
-    to their end.
+    Only trainable Parameters move. The page "What `fit` does" of the documentation has the rules
+    behind the defaults, and the models that take each option.
 
     :param model: trained in place.
-    :param data: (X [N, D], Y [N, P]), also on disk (`numpy.memmap`, or arrays with a shape, a dtype
-        and slices); a `tf.data.Dataset` of such batches, repeated; or a function without arguments
-        that returns an iterator of batches, called per pass. Streams need the model's `num_data`;
-        with several workers, use a function of `tf.distribute.InputContext` that returns a worker's
-        dataset. None for a model that owns its data. A `Standardized` model takes data in original
-        units; None uses the data it was built from.
+    :param data: (X [N, D], Y [N, P]), also on disk; a `tf.data.Dataset` of such batches, repeated;
+        or a function without arguments that returns an iterator of batches, called per pass.
+        Streams need the model's `num_data`. None for a model that owns its data. A `Standardized`
+        model takes original units; None is the data it was built from.
     :param steps: number of steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps, without compilation and evaluations.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
-    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or less
-        on small batches: 2 B / (B + R) with B rows, R the larger of 3,000 and 10 M up to 3 N; 0.5
-        for sites, 1 for messages. None leaves q(u) to `optimizer` (the default with GPflow's
-        `MultiClass`), and sites and multipliers unchanged.
-    :param hold: fixed part of q while kernel and inducing points move. "sites" needs fewer steps
-        than "whitened" (mean and root, as in GPflow), which are longer by 15 % with 300 points, by
-        half with 1,000. "auto" holds sites if a batch has at least 2 L M rows for L latents of M
-        points, or is all data. For a `CVIGP`, "sites" or the "moments" of q(f); for an `LCLGP`,
-        "sites" or "multipliers".
-    :param negative_precision: "damp" (the default), "clip" or "raise", see
-        `optimizers.NaturalGradient`.
-    :param precision: "full" (the default), or "mixed": products with rows of data in float32, for
-        steps about a quarter shorter and a bound exact to about 1e-6. For coupled, orthogonal and
-        hybrid bases.
-    :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step
-        size. For `gamma="data"`, "conjugate_gradients" (the default there), a `ConjugateGradients`
-        or a `StochasticDualDescent`; the first 70 % of such a run train on beta alone.
+    :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, less on small batches.
+        None leaves q(u) to `optimizer`, and sites and multipliers unchanged.
+    :param hold: fixed part of q while kernel and inducing points move: "sites" or "whitened" (mean
+        and root, as in GPflow); "auto" is sites if batches are large. "sites" or "moments" for a
+        `CVIGP`, "sites" or "multipliers" for an `LCLGP`.
+    :param negative_precision: "damp", "clip" or "raise", see `optimizers.NaturalGradient`.
+    :param precision: "full", or "mixed": products with rows of data in float32, for steps a quarter
+        shorter and a bound exact to about 1e-6.
+    :param mean_solver: "adam", "natural" or "newton", or a `MeanSolver`. For `gamma="data"`,
+        "conjugate_gradients", a `ConjugateGradients` or a `StochasticDualDescent`.
     :param learning_rate: of `optimizer`; 0.03 for Adam.
-    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs",
-        for Gaussian noise and arrays with N M up to 30 million, climbs the bound at the best q(u)
-        on all rows after a quarter of the run by Adam. That counts as one step, of N M^2 per
-        evaluation and 7 N M numbers of memory. A `CVIGP`
-        or `LCLGP` climbs the bound at its best sites, with Gaussian noise the evidence, from the
-        start, in one step of at most `steps` evaluations of some 2 N^3 each; `build` chooses that
-        unless an option asks for steps.
+    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs"
+        climbs the bound at the best q: on inducing points for Gaussian noise and N M up to 30
+        million, N M^2 per evaluation; for a `CVIGP` or `LCLGP` some 2 N^3.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.
     :param checkpoint: a folder, where the state is saved every 500 steps and a run resumes; or a
         `Checkpoints`.
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
-    :param seed: of shuffling and subsampling, by default 0. `MonteCarlo` has a seed too;
-        likelihoods that sample (`Softmax`) need `tf.random.set_seed`.
-    :param initialize: "auto" first fits kernel, noise and mean function to the data, see
-        `training.initialize`, for a `Gaussian` likelihood and arrays; a tenth of `seconds` at most.
+    :param seed: of shuffling and subsampling. `MonteCarlo` has a seed too; likelihoods that sample
+        (`Softmax`) need `tf.random.set_seed`.
+    :param initialize: "auto" first fits kernel, noise and mean function, see `training.initialize`,
+        for a `Gaussian` likelihood and arrays; a tenth of `seconds` at most.
     :param progress: show a line with steps, time and bound.
-    :param compile: False runs the steps eagerly, faster for a few. "xla" compiles them by XLA, for
-        models on inducing points on GPUs and TPUs.
+    :param compile: False runs eagerly, faster for a few steps; "xla" compiles by XLA, for models on
+        inducing points on GPUs and TPUs.
     :param strategy: a `tf.distribute` strategy that shares the rows of each batch, for models on
-        inducing points built in `strategy.scope()`; or those of the climbs of an `NNGP`.
+        inducing points built in `strategy.scope()`, or of the climbs of an `NNGP`.
     :raises ModelError: for a model of another kind, with its optimizer.
     :raises DataError: for unusable data and values out of range; nothing is changed.
-    :raises CheckpointError: if another run uses the folder of `checkpoint`, or it is not writable.
+    :raises CheckpointError: if another run uses the folder, or it is not writable.
     :raises UnknownOptionError: for unknown values, and options that this model does not use.
     :raises WorkerError: if another worker of the strategy fails or is gone.
     :raises NumericalError: if a step fails; the last good Parameters are restored, and the error's
@@ -137,8 +122,6 @@ every 20 steps and at the end | `optimizer` |
         model = ODVGP(kernel, gpflow.likelihoods.Gaussian(), gamma, beta)
         result = fit(model, (X, Y), steps=1000, evaluation=(X_test, Y_test))
         print(result, result.history["log_density"])
-        regression = BasisGP(kernel, gpflow.likelihoods.Gaussian(), CoupledBasis(beta))
-        fit(regression, (X, Y), seconds=60, optimizer="lbfgs")
     """
     arguments = dict(locals())  # first of all: the options by name
     del arguments["model"], arguments["data"]
@@ -177,5 +160,4 @@ every 20 steps and at the end | `optimizer` |
 
 
 def _unchanged(result: FitResult) -> FitResult:
-    """The record of a model that is in the units of its data."""
     return result

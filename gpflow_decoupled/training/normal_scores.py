@@ -85,13 +85,11 @@ def _identity() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _padded(values: np.ndarray, length: int) -> np.ndarray:
-    """Increasing values up to a length, by steps as long as the last one."""
     steps = np.arange(1, length - len(values) + 1)
     return np.concatenate([values, values[-1] + steps * (values[-1] - values[-2])])
 
 
 def _mapped(knots: tf.Tensor, targets: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """The piecewise linear map of values [..., D], by knots and targets [D, Q]."""
     knots, targets = tf.convert_to_tensor(knots), tf.convert_to_tensor(targets)
     columns = int(knots.shape[0])
     flat = tf.transpose(tf.reshape(values, [-1, columns]))

@@ -87,7 +87,6 @@ class Run:
         return RunCheckpoint(folder, objects, places, self._settings(), self.group)
 
     def _settings(self) -> dict[str, object]:
-        """The values that must be equal for a resumed run, and on all workers."""
         parts = {"seed": self.options.seed, **self.plan.settings}
         return run_settings(self.model, parts, self.options.refresh_every, self.group)
 
@@ -188,7 +187,6 @@ class Run:
         return patience is not None and self.totals.waited >= patience
 
     def _record(self, done: int, taken: Taken, before: float) -> None:
-        """Add a turn, whose steps took equal shares of its time, to history and totals."""
         count, report = len(taken.elbo), taken.report
         seconds = np.linspace(before, self.totals.seconds, count + 1)[1:]
         for k, elbo in enumerate(taken.elbo):
@@ -203,7 +201,6 @@ class Run:
             self.totals.finished, self.totals.converged = report.reason, report.converged
 
     def _after_turn(self, done: int, line: ProgressLine) -> None:
-        """Evaluate, report, save: each where it is due."""
         options, metrics = self.options, dict[str, float]()
         if self._scores.is_due(done):
             metrics = self._scores.after(done, self.totals, self._turns.variables)
@@ -236,7 +233,6 @@ class Run:
     def _fail(
         self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
     ) -> NoReturn:
-        """Find the cause of a failure, then restore the last sound Parameters."""
         go_back(now)
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
         likelihood = getattr(self.model, "likelihood", None)
@@ -250,7 +246,6 @@ class Run:
         raise error from cause
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
-        """True if Parameters and bound are finite."""
         if (batch := self._turns.last_batch) is None:
             return True
         own = {variable.ref() for variable in self.model.variables}
@@ -266,7 +261,6 @@ class Run:
         return None if whole is None else exact_bound(lambda: self.plan.bound(*whole))
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
-        """Restore sound and best values, close, evaluate, and save."""
         exact, stopped = self._exact_bound(), self._out_of_patience
         spoilt = not self._is_sound(done, exact)
         if spoilt and (sound := self._turns.undo()) is not None:

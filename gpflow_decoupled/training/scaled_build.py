@@ -93,7 +93,6 @@ def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GP
 
 
 def _checked(model: GPModel, X: np.ndarray) -> GPModel:
-    """Return the model, if it is one and owns no other data than `build` was handed."""
     if not isinstance(model, GPModel):
         raise ModelError(f"build returned a {type(model).__name__}; it must return a GPflow model.")
     if hasattr(model, "data"):

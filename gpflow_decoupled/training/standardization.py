@@ -112,7 +112,6 @@ def _float64(array: TensorType, name: str) -> tf.Tensor:
 
 
 def _check_seen(values: np.ndarray, name: str) -> None:
-    """Raise `DataError` for a column of values [N, D] that is NaN throughout."""
     if np.any(empty := np.isnan(values).all(axis=0)):
         column = int(np.flatnonzero(empty)[0])
         raise DataError(

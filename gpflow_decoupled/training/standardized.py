@@ -37,21 +37,18 @@ from .units.predictions import PredictionsInUnits
 class Standardized(PredictionsInUnits):
     """A model of standardised X and Y, with predictions in the units of the data.
 
-    On standardised data lengthscales, variances and step sizes of order one are a good start. If Y
-    has no scale (counts, labels, proportions), only X is standardised.
+    Lengthscales, variances and step sizes of order one are then a good start. Y without a scale
+    (counts, labels) stays.
 
     :param build: a function of the standardised X [N, D] and Y [N, P] that returns a model for
         `fit`.
-    :param data: (X [N, D], Y [N, P]) in original units; a vector Y is one column. Columns of a data
-        frame are encoded by `tables.Column` and remembered by name; rows without a target are left
-        out.
-    :param scale_outputs: standardise Y. None: if the likelihood is `Gaussian`, `StudentT` or
-        `Laplace`; otherwise `build` is called again with Y unscaled. Use True for your own
-        likelihood of f plus noise.
-    :param scale_inputs: standardise X; or for each column, [D]. Columns of 0 and 1 that stand for
-        words, booleans and gaps of a frame never are.
-    :param normal_scores: scale inputs by their ranks, `NormalScores`: for columns with heavy tails
-        or clusters.
+    :param data: (X [N, D], Y [N, P]) in original units, or data frames, see `tables.Column`; rows
+        without a target are left out.
+    :param scale_outputs: standardise Y. None: for `Gaussian`, `StudentT` and `Laplace`, else
+        `build` is called again with Y unscaled. True for your own likelihood of f plus noise.
+    :param scale_inputs: standardise X; or for each column, [D]. Columns of words, booleans and gaps
+        never are.
+    :param normal_scores: scale inputs by their ranks, see `NormalScores`.
     :param table: for frames already encoded; by default learned from `data`.
     :param numbers: the last columns of Y, if `build` makes a `RowLikelihood`.
     :param gaps: Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
@@ -59,8 +56,7 @@ class Standardized(PredictionsInUnits):
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
     `model` is the model inside, `inputs` and `outputs` the scalings (None if Y is not scaled),
-    `table` the columns of a data frame, `usual_options` the options of `fit` unless one asks for
-    training by steps. `deepcopy` and `tf.train.Checkpoint` keep all. Example::
+    `table` the columns of a data frame, `usual_options` the default options of `fit`. Example::
 
         def build(X, Y):
             kernel = gpflow.kernels.Matern52()
@@ -128,7 +124,6 @@ class Standardized(PredictionsInUnits):
         self.usual_options: dict[str, object] = {}
 
     def __repr__(self) -> str:
-        """One line, with the model inside."""
         nameless = " object at 0x" in repr(self.model)  # as GPflow's are
         return f"{type(self).__name__}({model_line(self.model) if nameless else repr(self.model)})"
 
@@ -186,7 +181,6 @@ class Standardized(PredictionsInUnits):
         return self.model, self._inside(data), evaluation
 
     def _inside(self, data: Data) -> Data:
-        """Training data as the model inside sees them; None if it owns them."""
         if data is None:
             return self._data
         if isinstance(data, tf.data.Dataset):
@@ -204,7 +198,6 @@ class Standardized(PredictionsInUnits):
         return inside
 
     def _check_own(self, X: TensorType, Y: TensorType) -> None:
-        """Refuse standardised X [N, D], Y [N, P] other than the data of the model inside."""
         kind, own = type(self.model).__name__, (self._X, self._Y)
         width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
         for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
@@ -280,7 +273,6 @@ class Standardized(PredictionsInUnits):
 
     @property
     def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Data for `fit`: none for a model that owns its data."""
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
@@ -289,7 +281,6 @@ class Standardized(PredictionsInUnits):
         return self.inputs.transform(X), self._seen(Y)
 
     def _seen(self, Y: TensorType) -> TensorType:
-        """Y [..., N, P] as the model inside sees it: floats of its type, or labels."""
         Y = Y if self.numbers is None else self.numbers.complete(Y)
         if self.outputs is not None:
             return self._transformed(Y, self.outputs)
@@ -297,14 +288,12 @@ class Standardized(PredictionsInUnits):
         return tf.cast(Y, default_float()) if kind.is_floating else Y
 
     def _held_out(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        """`_standardised`, with errors that tell which data are meant."""
         try:
             return self._standardised(data)
         except DataError as error:
             raise DataError(f"evaluation: {error}") from error
 
     def _transformed(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
-        """Standardised Y [..., N, P], or [..., N, P + k] with numbers of rows."""
         if self.numbers is None:
             return outputs.transform(Y)
         return self.numbers.transform(Y, outputs)

@@ -34,9 +34,9 @@ def partial_dependence(
 ) -> pd.DataFrame:
     """Mean of f over the rows of X where one input has each value of a grid, with intervals.
 
-    The average over rows is a linear function of f, so that it is Gaussian under the posterior of f
-    at all rows jointly: the interval is of the average itself (Friedman, 2001, has the average).
-    For the likelihoods without noise on f, such as of counts, f is the logarithm or the log odds.
+    The average over rows (Friedman, 2001) is linear in f, so Gaussian under the joint posterior:
+    the interval is of the average itself. Unless y is f plus noise, f is the logarithm or the log
+    odds.
 
     :param model: from `build`, or a `Standardized` one, of one output.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
@@ -81,9 +81,8 @@ def sobol_shares(
     """Shares of the variance of f over the rows of X that the parts of an additive kernel have.
 
     f is a sum of functions of different inputs, one for each part of a `Sum` kernel; parts that
-    read the same input count as one. The variance of f over independent inputs is the sum of the
-    variances of these functions (Sobol, 1993), which draws of the posterior of all of them jointly
-    give with intervals.
+    read the same input count as one. Over independent inputs their variances add up to the variance
+    of f (Sobol, 1993); joint draws of the posterior give intervals.
 
     :param model: from `build`, or a `Standardized` one, of one output, with an additive kernel.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
@@ -152,7 +151,6 @@ def _check_model(model: object) -> None:
 
 
 def _some_rows(model: Standardized, X: Any, seed: int) -> Any:
-    """At most 200 rows of X, an array or a frame without the target."""
     frame = hasattr(X, "columns") and bool(model.table.columns)
     rows: Any = X if frame else np.asarray(X, np.float64)
     if not len(rows):
@@ -164,7 +162,6 @@ def _some_rows(model: Standardized, X: Any, seed: int) -> Any:
 
 
 def _grid(rows: Any, column: Hashable, number: int) -> np.ndarray:
-    """Values of a column: all of a category, else equal steps between its outer quantiles."""
     array = isinstance(rows, np.ndarray)
     known = list(range(rows.shape[1])) if array else list(rows.columns)
     if column not in known:
@@ -178,7 +175,6 @@ def _grid(rows: Any, column: Hashable, number: int) -> np.ndarray:
 
 
 def _parts(kernel: Kernel, columns: int) -> list[list[int]]:
-    """Columns that the parts of a sum read, joined where they share one."""
     if isinstance(kernel, MultioutputKernel) or not isinstance(kernel, Sum):
         return [list(range(columns))]
     found: list[set[int]] = []
@@ -192,7 +188,6 @@ def _parts(kernel: Kernel, columns: int) -> list[list[int]]:
 
 
 def _columns(kernel: Kernel, columns: int) -> list[int]:
-    """The columns that a kernel reads."""
     if isinstance(kernel, Combination):
         return sorted({one for part in kernel.kernels for one in _columns(part, columns)})
     if isinstance(kernel, Static):
@@ -201,6 +196,5 @@ def _columns(kernel: Kernel, columns: int) -> list[int]:
 
 
 def _names(model: Standardized, part: list[int], columns: int) -> str:
-    """The inputs of a part, by their names."""
     groups = columns_of_inputs(model, columns)
     return ", ".join(name for name, own in groups.items() if set(own) & set(part))

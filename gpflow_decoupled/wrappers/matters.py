@@ -35,7 +35,6 @@ class Comparison(NamedTuple):
     rows: int
 
     def __str__(self) -> str:
-        """One line."""
         return f"{self.difference:.4f} +- {self.standard_error:.4f} nats per row, {self.rows} rows"
 
 
@@ -138,7 +137,6 @@ def _scale(model: Standardized, column: int) -> float:
 
 
 def _inverse_lengthscales(kernel: Kernel, columns: int) -> np.ndarray:
-    """Largest inverse lengthscale [D] by which the kernel reads each column; 0 for none."""
     found = np.zeros(columns)
     if isinstance(kernel, (MultioutputKernel, Combination)):
         parts = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else kernel.kernels

@@ -165,7 +165,6 @@ def plot_posterior_1d(
 def _draw_parts(
     model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarray, ax: Axes
 ) -> None:
-    """Draw the mean without its mean points, and their contribution."""
     if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
         raise DataError(
             f"The mean of this {type(model).__name__} has no points of its own; leave out"
@@ -191,7 +190,6 @@ def _draw_parts(
 
 
 def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
-    """Draw ticks for beta at the bottom, gamma or alpha at the top, in the units of X."""
     for label, Z in inducing_sets(model).items():
         place, colour = (0.98, "C3") if label.startswith("mean") else (0.02, "k")
         ax.plot(

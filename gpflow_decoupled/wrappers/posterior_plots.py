@@ -46,14 +46,14 @@ def plot_posterior(
 
     * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom, mean
       points gamma at the top; dotted lines add Gaussian noise.
-    * Two columns: contours of the mean with the data, or lines of their density if there are more
-      than 400, and of the standard deviation of f with the points.
+    * Two columns: contours of the mean with the data (above 400 their density), and of the standard
+      deviation of f with the points.
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with
-      their distance from the slice.
+      distance.
 
-    Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped to
-    it. With several latents per observation only the mean is drawn. Cost: predictions at 200 inputs
-    a panel, or at 1600.
+    Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped; with
+    several latents per observation there is none. Cost: predictions at 200 inputs a panel, or at
+    1600.
 
     :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, P]; a data frame's columns are named. None: the model's data.
@@ -149,7 +149,6 @@ def _draw_slice(
 
 
 def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found: Curve) -> None:
-    """Draw observations, fading with distance from the slice; none for class labels."""
     if shown.Y.shape[1] != found.centre.shape[1]:
         return
     others = np.delete(shown.X - centre, column, axis=1)
@@ -163,7 +162,6 @@ def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found
 
 
 def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Figure:
-    """Draw per output the mean with the data, and the standard deviation of f with the points."""
     first, second = (np.linspace(*_limits(shown.X[:, column]), count) for column in range(2))
     grid = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2).astype(shown.X.dtype)
     found = curve(model, grid)

@@ -118,7 +118,6 @@ class _DecoupledGP(BaseEstimator):
         rng: np.random.RandomState,
         numbers: dict[str, Any],
     ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
-        """Return X and Y without the held-out rows, and their `Evaluation`; None without any."""
         if self.validation_fraction is None:
             return X, Y, None
         if "evaluation" in (self.fit_options or {}):
@@ -138,7 +137,6 @@ class _DecoupledGP(BaseEstimator):
         )
 
     def _inputs(self, X: npt.ArrayLike) -> Any:
-        """New inputs [N, D], checked by scikit-learn; a data frame stays one."""
         check_is_fitted(self)
         frame = is_frame(X) and bool(self.standardized_.table.columns)
         return validate_data(self, X, reset=False, skip_check_array=frame)
@@ -146,7 +144,6 @@ class _DecoupledGP(BaseEstimator):
     def _learned(
         self, X: npt.ArrayLike, y: npt.ArrayLike, **checks: bool
     ) -> tuple[Any, np.ndarray]:
-        """Training data, checked by scikit-learn; a data frame X stays one."""
         if not is_frame(X):
             return validate_data(self, X, y, **checks)
         validate_data(self, X, skip_check_array=True)
@@ -155,7 +152,6 @@ class _DecoupledGP(BaseEstimator):
         return X, check_X_y(rows, y, **checks)[1]
 
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance [N, P] of observations at X [N, D], in blocks."""
         inputs = self._inputs(X)
         blocks = [
             self.standardized_.predict_y(inputs[start : start + _BLOCK])
@@ -168,9 +164,9 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
-    As `gpflow_decoupled.build` chooses: with Gaussian noise an exact GP for up to 2,000 rows and
-    nearest neighbours (`NNGP`) for more; inducing points (`ODVGP`) for other noise, or if their
-    number is given. Cost: see `build`.
+    `gpflow_decoupled.build` chooses the model: an exact GP for up to 2,000 rows, nearest neighbours
+    (`NNGP`) for more, inducing points (`ODVGP`) for other noise than Gaussian, or if their number
+    is given.
 
     X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
     Predictions are in the units of y. Several targets are independent GPs with one kernel.
@@ -178,19 +174,17 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
         None: Matern 5/2 with one lengthscale per column. Without both, models with inducing points
         start from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
-    :param likelihood: a name of `build`, or a GPflow likelihood of standardised targets, or of
-        counts and other targets without a scale; None: Gaussian.
+    :param likelihood: a name of `build`, or a GPflow likelihood; None: Gaussian.
     :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
-    :param num_inducing: M_beta, points of mean and covariance; 300 if the next one alone is given.
-    :param num_mean_points: M_gamma, further points of the mean, 1,000 if the last one alone is
-        given; "data" for a mean on all rows.
+    :param num_inducing: M_beta, points of mean and covariance.
+    :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows. If
+        one of these numbers is given, the other is 300 or 1,000.
     :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
         end by themselves.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
-        stops at the best Parameters when their log density, computed every 100 steps, no longer
-        improves; a `ConvergenceWarning` reports a run ended by a limit. None: train on all rows for
-        all steps.
+        stops at the best Parameters when their log density, taken every 100 steps, no longer
+        improves, or with a `ConvergenceWarning` at a limit. None: train on all rows for all steps.
     :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
@@ -290,7 +284,6 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         return found[:, 0] if self._single_target else found
 
     def _covariance(self, X: npt.ArrayLike, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Mean, and covariance of observations at all rows."""
         if return_std:
             raise DataError("return_std and return_cov are both true; pass one of them.")
         inputs = self._inputs(X)

@@ -129,7 +129,6 @@ class FunctionSpace(Geometry):
         return Features(mean, (minus,), (tf.matmul(state.negative, K_Xx),))
 
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
-        """B [L, N, N] of the positive lambda."""
         scale = tf.sqrt(tf.maximum(tf.transpose(lam)[:, :, None], 0.0))
         B = scale * prior * tf.linalg.matrix_transpose(scale)
         return {"I + Lambda^1/2 K Lambda^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}

@@ -133,7 +133,6 @@ class WeightSpace(Geometry):
         return Features(mean, (phi,), (solve(state.chol, phi),))
 
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
-        """C [L, p, p]."""
         C = tf.matmul(prior, tf.transpose(lam)[:, :, None] * prior, transpose_a=True)
         return {"C = I + A^T Lambda A": tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0)}
 
@@ -188,7 +187,6 @@ def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
 
 
 def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """R [1, p, p], lower, with prior covariance R R^T of the weights; p^3 / 3."""
     return cholesky(gram(kernel, Weights(count_weights(kernel, X)))).chol
 
 
@@ -202,5 +200,4 @@ def _positive_rows(A: tf.Tensor) -> tf.Tensor:
 
 
 def _features(kernel: Kernel, X: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """phi(X) = R^T X^T [1, p, N] for X [N, D] and R [1, p, p]; N p^2."""
     return solve(root, gram_to_data(kernel, Weights(count_weights(kernel, X)), X))

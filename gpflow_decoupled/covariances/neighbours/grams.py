@@ -32,8 +32,6 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
 
 
 def _gram(profile: Profile, variance: tf.Tensor, scaled: tf.Tensor) -> tf.Tensor:
-    """variance * f(|a_i - a_j|^2) [B, n, n] for scaled inputs [B, n, D]."""
-
     @tf.custom_gradient
     def run(variance: tf.Tensor, scaled: tf.Tensor) -> tuple:
         values, slopes = profile(_square_distances(scaled), variance)

@@ -100,8 +100,6 @@ def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
 
 
 class _ScaledIndex(RowIndex):
-    """Rows by the distance in scaled inputs."""
-
     # Ranked in single precision by |b|^2 - 2 a^T b about the mean; the best few are compared in
     # full.
 
@@ -155,14 +153,12 @@ class _CorrelationIndex(RowIndex):
 
 
 def _within(closeness: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-    """[B, N] with minus infinity beyond the limits [B]."""
     columns = tf.range(tf.shape(closeness)[1])
     least = tf.constant(-np.inf, closeness.dtype)
     return tf.where(columns < limits[:, None], closeness, least)
 
 
 def _best(closeness: tf.Tensor, rows: tf.Tensor, count: int, limits: tf.Tensor) -> tf.Tensor:
-    """The `count` closest of some rows [B, k], -1 for those beyond the limits [B]."""
     there = rows < limits[:, None]
     closeness = tf.where(there, closeness, tf.constant(-np.inf, closeness.dtype))
     _, order = tf.math.top_k(closeness, count)
@@ -172,7 +168,6 @@ def _best(closeness: tf.Tensor, rows: tf.Tensor, count: int, limits: tf.Tensor) 
 def _by_blocks(
     of_block: OfBlock, queries: tf.Tensor, first: tf.Tensor | None, width: int
 ) -> tf.Tensor:
-    """Apply `of_block` to queries [B, D] and limits [B], by blocks of equal size."""
     size = max(1, min(_BLOCK, _ENTRIES // max(width, 1)))
     if first is None:
         first = tf.fill([tf.shape(queries)[0]], np.iinfo(np.int32).max)
@@ -191,8 +186,6 @@ def _columns(points: np.ndarray) -> float:
 
 
 class _Tree:
-    """A k-d tree of points [N, D]."""
-
     # With 10^6 rows in 8 columns, queries for 256 rows take 2.1 ms, and 1.1 ms once the points of a
     # leaf lie together in memory. Moving them costs a second tree, which few queries are not worth.
 
@@ -229,7 +222,6 @@ class _Tree:
 
 
 def _without(found: tf.Tensor, itself: tf.Tensor, count: int) -> tf.Tensor:
-    """The first `count` of the rows [B, k] that are not the row `itself` [B]."""
     other = tf.cast((found != itself[:, None]) & (found >= 0), tf.int32)
     # a stable order: rows to keep first, each kind in the order found
     _, order = tf.math.top_k(other, count)

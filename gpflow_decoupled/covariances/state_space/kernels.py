@@ -84,5 +84,4 @@ def series_error_of(kernel: Kernel, harmonics: int) -> float:
 
 
 def _scalar(parameter: tf.Tensor) -> tf.Tensor:
-    """A lengthscale [] or [1] as a number."""
     return tf.reshape(parameter, [])

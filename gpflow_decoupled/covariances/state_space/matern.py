@@ -26,8 +26,6 @@ _TERMS = 18
 
 
 class _Constants(NamedTuple):
-    """Of the process with variance and rate one."""
-
     powers: np.ndarray
     """N^k / k! [p + 1, d, d]"""
     P: np.ndarray

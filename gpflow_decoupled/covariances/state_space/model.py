@@ -55,7 +55,6 @@ def resized(space: StateSpace, size: int, before: int = 0) -> StateSpace:
 
 
 def _kron(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Kronecker products [..., d d', d d'] of matrices [..., d, d] and [..., d', d']."""
     product = left[..., :, None, :, None] * right[..., None, :, None, :]
     size = int(left.shape[-1]) * int(right.shape[-1])
     return tf.reshape(product, tf.concat([tf.shape(product)[:-4], [size, size]], axis=0))

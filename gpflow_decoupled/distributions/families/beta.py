@@ -50,7 +50,6 @@ class Beta(Family):
         return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where both concentrations are above 0, [...]."""
         return (natural[0] > -1.0) & (natural[1] > -1.0)
 
 

@@ -49,7 +49,6 @@ class Categorical(Family):
         return (tf.nn.softmax(natural[0], axis=-1),)
 
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """(z [..., K],)."""
         return (z,)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
@@ -57,5 +56,4 @@ class Categorical(Family):
         return (tf.math.divide_no_nan(gradient[0], tf.nn.softmax(natural[0], axis=-1)),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where all logits are finite, [...]."""
         return tf.reduce_all(tf.math.is_finite(natural[0]), axis=-1)

@@ -55,5 +55,4 @@ class Dirichlet(Family):
         return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where all concentrations are above 0, [...]."""
         return tf.reduce_all(natural[0] > -1.0, axis=-1)

@@ -57,6 +57,5 @@ class Gamma(Family):
         return (a * g_1 - b * g_2) / d, b * (b * trigamma(a) * g_2 - g_1) / d  # (C33)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where shape and rate are above 0, [...]."""
         a, b = self.shape_and_rate(natural)
         return (a > 0.0) & (b > 0.0)

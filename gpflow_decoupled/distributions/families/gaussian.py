@@ -102,13 +102,11 @@ class Gaussian(Family):
         return gradient[0], 0.5 * (gradient[1] + tf.linalg.matrix_transpose(gradient[1]))
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where V^-1 is positive definite, [...]."""
         return tf.reduce_all(
             tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1
         )
 
     @staticmethod
     def _mean_and_root(natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean [..., M] and a lower root [..., M, M] of V."""
         root = root_from_precision(-2.0 * natural[1]).chol
         return tf.linalg.matvec(root, tf.linalg.matvec(root, natural[0], transpose_a=True)), root

@@ -58,6 +58,5 @@ class InverseGamma(Family):
         return (a * g_1 + b * g_2) / d, b * (b * trigamma(a) * g_2 + g_1) / d  # (C34)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """True where shape and scale are above 0, [...]."""
         a, b = self.shape_and_scale(natural)
         return (a > 0.0) & (b > 0.0)

@@ -41,8 +41,7 @@ class LogProbFamily(Family):
     | I(lambda)^-1 g | conjugate gradients, I u = grad <grad A, u> | four densities per iteration |
 
     A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
-    set `draws`: the covariance of their statistics replaces the Fisher matrix, with error O(1 /
-    sqrt(draws)).
+    set `draws`, whose covariance replaces the Fisher matrix, with error O(1 / sqrt(draws)).
 
     :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
     :param iterations: limit of conjugate-gradient iterations per solve; members not solved to a
@@ -131,7 +130,6 @@ class LogProbFamily(Family):
         return tf.stop_gradient(self.sample(natural, 1, seed=tf.constant(_ANCHOR, tf.int32))[0])
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...], from the density at the anchor."""
         return self._log_partition_at(self.anchor(natural), natural)
 
     def expectation(self, natural: Natural) -> Natural:

@@ -40,7 +40,6 @@ def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tenso
 
 
 def _tables_of(power: tf.Tensor) -> list[tf.Tensor]:
-    """phi, phi', phi'' [..., J] on the grid for power [...], by Chebyshev polynomials in log p."""
     x = (2.0 * tf.math.log(power) - (_LOW + _HIGH)) / (_HIGH - _LOW)
     angle = tf.acos(tf.clip_by_value(x, -1.0 + 1e-9, 1.0 - 1e-9))[..., None]
     polynomials = tf.cos(angle * tf.range(_POWERS, dtype=power.dtype))
@@ -73,7 +72,6 @@ def _coefficients() -> np.ndarray:
 
 
 def _moments_on_the_grid(p: float) -> np.ndarray:
-    """phi, phi', phi'' [J, 3] for one power."""
     V = 42.0 ** (1.0 / p)
     panels = int(math.ceil((200 + 1.2 * _LAST * V) / _PANEL))
     nodes, weights = np.polynomial.legendre.leggauss(_PANEL)

@@ -24,7 +24,7 @@ class BetaBinomial(Binomial):
     1e-8, log densities to 1e-9. `predict_y` is of one trial.
 
     :param concentration: c, above 0; smaller means more dispersion.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `concentration` is not a positive number.
 
     Example::

@@ -20,7 +20,7 @@ class Binomial(NumberedLikelihood):
     Log-concave. Expected log densities are accurate to 1e-12 at every variance, log densities to
     1e-9. `predict_y` is of one trial: the mean is the probability.
 
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 
     Example::
 

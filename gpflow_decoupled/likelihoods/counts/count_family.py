@@ -105,5 +105,4 @@ class CountFamily(NamedTuple):
         return tf.math.log(2.0 * self.size * tf.sin(angle)), 0.5 * math.pi
 
     def _constant(self, y: tf.Tensor) -> tf.Tensor:
-        """Log of the coefficient of the negative binomial."""
         return tf.math.lgamma(y + self.size) - tf.math.lgamma(self.size) - tf.math.lgamma(y + 1.0)

@@ -26,7 +26,7 @@ class HurdlePoisson(ZeroInflatedPoisson):
     densities and moments are accurate to 1e-8, log densities to 1e-9.
 
     :param zero_share: w, between 0 and 1.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `zero_share` is not between 0 and 1.
 
     Example::
@@ -68,7 +68,6 @@ class HurdlePoisson(ZeroInflatedPoisson):
         return (1.0 - share) * top, (1.0 - share) * (spread + share * tf.square(top))
 
     def _log_mean_inverse(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        """log E[1 / p(y > 0 | f)], f ~ N(mean, variance)."""
         family = self._family()
         spread = deviation_of(variance) + tf.zeros_like(mean)
         centre, width = (part + tf.zeros_like(spread) for part in family.some_bend())
@@ -103,7 +102,7 @@ class HurdleNegativeBinomial(HurdlePoisson):
 
     :param zero_share: w, between 0 and 1.
     :param size: above 0; smaller means more dispersion.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `zero_share` or `size` is out of range.
 
     Example::

@@ -23,7 +23,7 @@ class ZeroInflatedPoisson(ScalarLikelihood):
     for y > 0 and accurate to 1e-8 at y = 0, log densities to 1e-9, moments are closed forms.
 
     :param zero_share: w, between 0 and 1, learned with the other Parameters.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `zero_share` is not between 0 and 1.
 
     Example::
@@ -41,7 +41,6 @@ class ZeroInflatedPoisson(ScalarLikelihood):
         return CountFamily(None)
 
     def _logs(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """log w and log(1 - w)."""
         share = tf.convert_to_tensor(self.zero_share)
         return tf.math.log(share), tf.math.log1p(-share)
 
@@ -50,7 +49,6 @@ class ZeroInflatedPoisson(ScalarLikelihood):
         return tf.where(Y > 0.0, log_rest + self._family().log_prob(F, Y), self._log_zero(F))
 
     def _log_zero(self, f: tf.Tensor) -> tf.Tensor:
-        """log p(0 | f)."""
         log_share, log_rest = self._logs()
         return log_share + tf.nn.softplus(log_rest - log_share - self._family().surprise(f))
 
@@ -102,7 +100,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
 
     :param zero_share: w, between 0 and 1.
     :param size: above 0; smaller means more dispersion.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `zero_share` or `size` is out of range.
 
     Example::

@@ -38,12 +38,10 @@ class BinomialLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-y [N, L]."""
         return -self.Y
 
     @property
     def upper(self) -> tf.Tensor:
-        """t - y [N, L]."""
         return self._trials - self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -56,7 +54,6 @@ class BinomialLoss(SiteLoss):
         return Expansion(self.value(h, sigma), d_h - self.Y, *others)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N, L] with f_h = alpha at sigma = 0."""
         tiny = 1e-12 if alpha.dtype == tf.float64 else 1e-6
         p = tf.clip_by_value((self.Y + alpha) / self._trials, tiny, 1.0 - tiny)
         return tf.math.log(p / (1.0 - p))

@@ -17,7 +17,8 @@ from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective
 
 
 class GaussianLoss(SiteLoss):
-    """The site loss of Gaussian noise, f = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2).
+    """The site loss of Gaussian noise (Khan 2014, section 6.3), f = log(2 pi s^2) / 2 + ((y - h)^2
+    + sigma^2) / (2 s^2).
 
     :param likelihood: a `gpflow.likelihoods.Gaussian` with noise variance s^2 or scale s.
     :param Y: labels y [N, L].
@@ -47,12 +48,10 @@ class GaussianLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """Minus infinity [N, L]."""
         return self._constant(-np.inf)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Infinity [N, L]."""
         return self._constant(np.inf)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -73,13 +72,11 @@ class GaussianLoss(SiteLoss):
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N, L] with f_h = alpha."""
         return self.Y + self.variance * alpha
 
     def maximiser(
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
-        """The maximum of `dual_objective`, [N, L] each; section 6.3 of Khan 2014."""
         variance = self.variance * tf.ones_like(alpha)
         # the maximum of (V15)
         slope = sigma_k / (1.0 / variance + rho)

@@ -48,12 +48,10 @@ class LaplaceLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-1 / b [N, L]."""
         return -tf.ones_like(self.Y) / self._scale
 
     @property
     def upper(self) -> tf.Tensor:
-        """1 / b [N, L]."""
         return tf.ones_like(self.Y) / self._scale
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -72,7 +70,6 @@ class LaplaceLoss(SiteLoss):
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The median y [N, L] for each alpha [N, L]."""
         return self.Y + tf.zeros_like(alpha)
 
     def maximiser(
@@ -127,12 +124,10 @@ class HingeLoss(LaplaceLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-1 where y = 1, else 0: [N, L]."""
         return super().lower - 0.5 * self.Y
 
     @property
     def upper(self) -> tf.Tensor:
-        """0 where y = 1, else 1: [N, L]."""
         return super().upper - 0.5 * self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

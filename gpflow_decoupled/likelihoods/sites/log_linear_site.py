@@ -56,12 +56,10 @@ class LogLinearLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-a for s = 1, minus infinity for s = -1: [N, L]."""
         return -self._weight() * tf.ones_like(self.Y) if self._sign > 0 else self._constant(-np.inf)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Infinity for s = 1, a for s = -1: [N, L]."""
         return self._constant(np.inf) if self._sign > 0 else self._weight() * tf.ones_like(self.Y)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -79,7 +77,6 @@ class LogLinearLoss(SiteLoss):
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N, L] with f_h = alpha at sigma = 0."""
         return self._sign * (tf.math.log(self._mean_at(alpha)) - self._log_scale)
 
     def maximiser(
@@ -102,7 +99,6 @@ class LogLinearLoss(SiteLoss):
         )
 
     def _mean(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """E [N, L]."""
         return tf.exp(
             tf.minimum(self._sign * h + 0.5 * tf.square(sigma) + self._log_scale, self._limit)
         )
@@ -116,7 +112,6 @@ class LogLinearLoss(SiteLoss):
 
 
 def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
-    """Loss of counts Y [N, L] with rate exp(eta) times the bin size."""
     y = site_labels(Y)
     log_bin = tf.cast(
         tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype
@@ -126,7 +121,6 @@ def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
 
 
 def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLoss:
-    """Loss of positive Y [N, L] with mean exp(eta)."""
     y = site_labels(Y)
     return LogLinearLoss(
         y, -1.0, _log_labels(y), partial(tf.ones_like, y), partial(tf.zeros_like, y)
@@ -134,7 +128,6 @@ def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLos
 
 
 def _gamma_loss(likelihood: gl.Gamma, Y: TensorType) -> LogLinearLoss:
-    """Loss of positive Y [N, L] with scale exp(eta)."""
     y = site_labels(Y)
     log_y = _log_labels(y)
     constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)

@@ -47,12 +47,10 @@ class LogitLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-y [N, L]."""
         return -self.Y
 
     @property
     def upper(self) -> tf.Tensor:
-        """1 - y [N, L]."""
         return 1.0 - self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -63,7 +61,6 @@ class LogitLoss(SiteLoss):
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N, L] with f_h = alpha at sigma = 0."""
         tiny = 1e-12 if alpha.dtype == tf.float64 else 1e-6
         p = tf.clip_by_value(self.Y + alpha, tiny, 1.0 - tiny)
         return tf.math.log(p / (1.0 - p))
@@ -93,11 +90,9 @@ class PiecewiseLogitLoss(LogitLoss):
     """Use the convex bound instead of the best one."""
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The bound on f [N, L]."""
         return piecewise_mean(self._sign * h, sigma, convex=self.convex)  # (V5) or (V28)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The bound and its derivatives, [N, L] each."""
         value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(
             self._sign * h, sigma, convex=self.convex
         )

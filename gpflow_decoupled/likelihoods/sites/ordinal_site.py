@@ -28,7 +28,6 @@ def _ordinal_loss(likelihood: Ordinal, Y: TensorType) -> QuadratureLoss:
     )
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        """The middle of the grade's bin."""
         return tf.gather(middles, tf.cast(y, tf.int32))
 
     return QuadratureLoss(

@@ -80,7 +80,6 @@ class StackedLoss(SiteLoss):
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The c [N, L] with l'' >= -c."""
         return tf.concat([part.curvature for part in self.parts], axis=0)
 
     @property
@@ -89,16 +88,13 @@ class StackedLoss(SiteLoss):
         return tf.concat([part.penalised for part in self.parts], axis=0)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The losses f [N, L]."""
         return tf.concat([part.value(*rows) for part, *rows in self._by_part(h, sigma)], axis=0)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The losses and their derivatives, [N, L] each."""
         found = [part.expand(*rows) for part, *rows in self._by_part(h, sigma)]
         return Expansion(*(tf.concat(column, axis=0) for column in zip(*found)))
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The h [N, L] from which each part starts."""
         return tf.concat([part.start(rows) for part, rows in self._by_part(alpha)], axis=0)
 
     def _by_part(self, *arrays: tf.Tensor) -> Iterator[tuple[Any, ...]]:
@@ -154,11 +150,9 @@ class LossWithPriors(SiteLoss):
         return self._sum.penalised
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The losses f [N + p, L]."""
         return self._sum.value(h, sigma) - self.reference.expected_loss(h, sigma)  # (V30)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The losses and their derivatives, [N + p, L] each."""
         whole, gaussians = self._sum.expand(h, sigma), self.reference
         c, mu = gaussians.precision, gaussians.centre
         return Expansion(
@@ -171,5 +165,4 @@ class LossWithPriors(SiteLoss):
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Start h [N + p, L]; mu for a weight."""
         return self._sum.start(alpha)

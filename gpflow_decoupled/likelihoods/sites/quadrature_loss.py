@@ -29,10 +29,9 @@ Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
-    Nodes and weights are the likelihood's, so f is minus its `variational_expectations`, with exact
-    derivatives. With `centre` and `width` of the bend of l, nodes follow the narrower of Gaussian
-    and likelihood instead, for errors near 1e-9 nats. Cost: N L Q evaluations of l; Q = 128 with a
-    width.
+    Nodes and weights are the likelihood's; derivatives are exact. With `centre` and `width` of the
+    bend of l, nodes follow the narrower of Gaussian and likelihood, for errors near 1e-9 nats.
+    Cost: N L Q evaluations of l; Q = 128 with a width.
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
@@ -108,7 +107,6 @@ class QuadratureLoss(SiteLoss):
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The c [N, L] with l'' >= -c."""
         return self._array(self._ends[2])
 
     @property
@@ -156,5 +154,4 @@ class QuadratureLoss(SiteLoss):
         return Expansion(*(tf.reduce_sum(term, axis=0) for term in terms))  # (V2)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Some h [N, L] with l' about alpha [N, L], or zero."""
         return super().start(alpha) if self._start is None else self._start(alpha)

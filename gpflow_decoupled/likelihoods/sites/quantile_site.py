@@ -38,17 +38,14 @@ class QuantileLoss(LaplaceLoss):
 
     @property
     def _slope(self) -> tf.Tensor:
-        """c, a tensor."""
         return (0.5 - self._quantiles.quantile) / tf.convert_to_tensor(self._quantiles.scale)
 
     @property
     def lower(self) -> tf.Tensor:
-        """-q / b [N, L]."""
         return super().lower + self._slope
 
     @property
     def upper(self) -> tf.Tensor:
-        """(1 - q) / b [N, L]."""
         return super().upper + self._slope
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

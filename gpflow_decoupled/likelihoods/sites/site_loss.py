@@ -131,11 +131,9 @@ class SiteLoss(ABC):
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].
 
-    Example, a site loss in closed form for the "likelihood" p(y | f) = exp(-cosh(y - f)) up to a
-    constant::
+    Example, for p(y | f) proportional to exp(-cosh(y - f))::
 
         class CoshLoss(SiteLoss):
-            # the derivative sinh(f - y) takes every value
             lower = property(lambda self: -np.inf * tf.ones_like(self.Y))
             upper = property(lambda self: np.inf * tf.ones_like(self.Y))
 

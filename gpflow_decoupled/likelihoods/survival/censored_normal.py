@@ -28,7 +28,7 @@ class CensoredNormal(CensoredLikelihood):
     predictions are closed forms.
 
     :param scale: s, the standard deviation of the noise, above 0.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
     Example::

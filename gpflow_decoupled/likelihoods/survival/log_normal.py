@@ -20,7 +20,7 @@ class LogNormal(CensoredNormal):
     Log-concave; integrals as `CensoredNormal`, moments are closed forms.
 
     :param scale: s, the standard deviation of log y, above 0.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
     Example::

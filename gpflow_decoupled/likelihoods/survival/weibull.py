@@ -34,7 +34,7 @@ class Weibull(CensoredLikelihood):
     1e-8; moments are closed forms.
 
     :param shape: k, above 0.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `shape` is not a positive number.
 
     Example::
@@ -92,6 +92,5 @@ def _exp(z: tf.Tensor) -> tf.Tensor:
 
 
 def _log_below(z: tf.Tensor) -> tf.Tensor:
-    """log(1 - exp(-e^z)), linear for small z and zero for large ones."""
     hazard = tf.maximum(_exp(z), _LEAST)
     return tf.minimum(z, _LIMIT) + tf.math.log(-tf.math.expm1(-hazard) / hazard)

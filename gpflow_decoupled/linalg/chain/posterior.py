@@ -57,7 +57,6 @@ def _log_partition(
     forward: Filtered,
     backward: Smoothed,
 ) -> tf.Tensor:
-    """log Z, whose gradients are moments of the smoothed chain."""
     forward = Filtered(*map(tf.stop_gradient, forward))
     backward = Smoothed(*map(tf.stop_gradient, backward))
 

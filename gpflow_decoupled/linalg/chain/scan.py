@@ -74,7 +74,6 @@ def _rounded(rows: int | None) -> int | None:
 
 
 def _padded(tensor: tf.Tensor, size: int | None) -> tf.Tensor:
-    """The tensor [N, ...] with rows of zeros, [size, ...]."""
     if size is None or tensor.shape[0] == size:
         return tensor
     rest = [[0, 0]] * (tensor.shape.rank - 1)
@@ -83,8 +82,6 @@ def _padded(tensor: tf.Tensor, size: int | None) -> tf.Tensor:
 
 @functools.cache
 def _loops(step: Step, carried: int, reverse: bool) -> tuple[Callable, Callable]:
-    """The compiled loop of a step, and the loop of its gradient."""
-
     def forward(start: Tensors, inputs: Tensors, constants: Tensors) -> Tensors:
         size = tf.shape(inputs[0])[0]
         places = _places(size, reverse)
@@ -142,7 +139,6 @@ def _places(size: tf.Tensor, reverse: bool) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _outputs(step: Step, start: Tensors, inputs: Tensors, constants: Tensors) -> list[tf.Tensor]:
-    """The outputs of a first step, for their shapes."""
     carry, other = step(start, tuple(one[0] for one in inputs), constants)
     return [*carry, *other]
 

@@ -69,7 +69,6 @@ def _indefinite(matrix: str) -> NumericalError:
 
 
 def _log_density(part: Observed, log_det: float, quadratic: float) -> float:
-    """-1/2 [R N log 2 pi + R log|K + D| + y^T (K + D)^-1 y]."""
     N, R = (int(size) for size in part.y.shape)
     return -0.5 * (R * N * math.log(2.0 * math.pi) + R * log_det + quadratic)
 

@@ -52,6 +52,5 @@ def lanczos_log_determinant(
 
 
 def _log_moment(alphas: list[np.ndarray], betas: list[np.ndarray], probe: int) -> float:
-    """e_1^T log(T) e_1 of one probe's tridiagonal matrix."""
     nodes, vectors = eigh_tridiagonal([a[probe] for a in alphas], [b[probe] for b in betas])
     return float(vectors[0] ** 2 @ np.log(np.maximum(nodes, np.finfo(float).tiny)))

@@ -65,9 +65,8 @@ def CVIGLM(
     :param num_data: N, if `data` are the first rows; for "weight" only.
     :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
         smaller.
-    :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
-        `optimizers.sweep`; for "function" a `CVIGP`, for `fit(model)` and
-        `optimizers.ConjugateComputation`. See `weights_posterior`.
+    :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for "function" a `CVIGP`. See
+        `weights_posterior`.
     :raises DataError: for unusable data, and a prior of another size or not positive definite.
 
     Example::

@@ -39,9 +39,9 @@ def LCLGLM(
 ) -> LCLGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
 
-    The posterior is Gaussian under a Laplace prior too, and not sparse; its scale
-    `model.weight_prior.scale` is trained only after `gpflow.set_trainable`. An evaluation costs N
-    p^2 + p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
+    The posterior is Gaussian under a Laplace prior too, whose `model.weight_prior.scale` is trained
+    only after `gpflow.set_trainable`. An evaluation costs N p^2 + p^3 / 3, with Laplace priors (N +
+    p) p^2 + p^3 / 3, or 2/3 N^3.
 
     :param data: X [N, p], Y [N, L].
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
@@ -97,7 +97,6 @@ def _with_laplace_prior(
     latents: int,
     form: str,
 ) -> LaplacePriorLCLGP:
-    """The model for a Laplace prior of batch shape [] or [p]."""
     check_option("form", form, ("auto", "weight", "function"))
     if form == "function":
         raise DataError(

@@ -152,7 +152,6 @@ def _fixed(value: tf.Tensor) -> tf.Variable:
 def _joint(
     kernel: Kernel, left: Sequence[InducingVariables], right: Sequence[InducingVariables]
 ) -> tf.Tensor:
-    """k(left, right) [G, M, M'] of all points of both, without jitter."""
     return tf.concat(
         [tf.concat([cross_gram(kernel, a, z) for z in right], axis=-1) for a in left], axis=-2
     )

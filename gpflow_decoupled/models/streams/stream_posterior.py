@@ -116,7 +116,6 @@ def _last(frame: Frame) -> tf.Tensor:
 
 
 def _blocks(frame: Frame, matrix: tf.Tensor) -> list[tf.Tensor]:
-    """Diagonal blocks [..., M_k, M_k] of the points with a covariance."""
     edges = np.cumsum((0, *frame.sizes))[: frame.free + 1]
     return [matrix[..., i:j, i:j] for i, j in zip(edges, edges[1:])]
 

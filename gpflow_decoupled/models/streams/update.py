@@ -71,10 +71,10 @@ def update(
 ) -> StreamUpdate:
     """Take in a batch: q becomes the posterior of it and all earlier data.
 
-    At fixed kernel and points, q and `bound` are exact for Gaussian noise on unmixed latents; for
-    other likelihoods old sites stay. Once kernel or points have moved, `bound` is for log int p(f)
-    l(u) p(y_new | f) df, l the factor of the old data. Cost: N M^2 + M^3 per latent and step;
-    memory L M^2. Compile functions again after a change of points.
+    At fixed kernel and points, q and `bound` are exact for Gaussian noise; for other likelihoods
+    old sites stay. Once kernel or points move, `bound` is for log int p(f) l(u) p(y_new | f) df, l
+    the factor of the old data. Cost: N M^2 + M^3 per latent and step; memory L M^2. Compile
+    functions again after a change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.
@@ -142,7 +142,6 @@ def _shape(model: StreamModel, X: tf.Tensor) -> tuple[int, int]:
 
 
 def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-    """X [N, D] and Y [N, P], N perhaps 0; refuses models without streams."""
     if model.expectations is not None:
         raise ModelError(
             "update needs expectations that do not change between calls, and this model estimates"
@@ -163,7 +162,6 @@ def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
 
 
 def _memory_so_far(model: StreamModel) -> StreamMemory:
-    """The model's memory, or the factor that its q implies, where known."""
     if model.memory is not None:
         return model.memory
     frame = frame_at(model, model.basis)
@@ -190,7 +188,6 @@ def _memory_so_far(model: StreamModel) -> StreamMemory:
 
 
 def _is_untrained(basis: InducingBasis) -> bool:
-    """True for a new basis's Parameters: means zero, roots identities."""
     parts = [parameter.numpy() for parameter in _parameters_of_q(basis)]
     starts = [np.eye(part.shape[-1]) if part.ndim == 3 else 0.0 for part in parts]
     return all(np.all(part == start) for part, start in zip(parts, starts))

@@ -58,8 +58,7 @@ class AffineIndependentAscent:
     """Find q of an `AffineIndependentGP` or `AffineIndependentGLM`, hyperparameters fixed.
 
     1. The best Gaussian q, the special case of a normal base.
-    2. Rotation of A and initial shapes, both predicted by an Edgeworth expansion about the Gaussian
-       optimum.
+    2. Rotation of A and initial shapes, predicted by an Edgeworth expansion about the Gaussian.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or in turns
        with `alternate`.
     4. The better of Gaussian and step 3.
@@ -70,10 +69,10 @@ class AffineIndependentAscent:
     :param max_evaluations: most evaluations of bound and gradient per stage.
     :param rotate: choose the rotation of A in step 2; False starts at the Gaussian's Cholesky
         factor.
-    :param keep_better: return to a normal base if the Gaussian has the greater bound, possible only
-        for fixed shapes or a family without a normal member.
-    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U; slower.
-        Needs structure "lu".
+    :param keep_better: return to a normal base if the Gaussian has the greater bound (fixed shapes,
+        or a family without a normal member).
+    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, with the
+        bounds in `result.turns`; slower. Needs structure "lu".
     :raises DataError: for settings out of range.
 
     Example::
@@ -81,10 +80,6 @@ class AffineIndependentAscent:
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = AffineIndependentAscent(tolerance=1e-4).run(model)
         print(result.elbo, result.gain)
-
-        model = AffineIndependentGLM((X, Y), BernoulliLogit(), structure="lu")
-        result = AffineIndependentAscent(alternate=True).run(model)
-        print(result.turns)  # the bound after each turn
     """
 
     def __init__(
@@ -168,7 +163,6 @@ class AffineIndependentAscent:
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
     ) -> tuple[GaussianSolution, float]:
-        """Find the best Gaussian q that A's structure allows, and seconds of compilation."""
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
@@ -238,7 +232,6 @@ class AffineIndependentAscent:
         C: np.ndarray | None,
         record: StageRecord,
     ) -> _Climb:
-        """Run L-BFGS on all trainable Parameters of q in the frame of the root C [D, D]."""
         basis = model.basis
         variables = [
             *basis.map.trainable_variables,
@@ -282,7 +275,6 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    """Write a Gaussian to b and A (a root [D, D] or its coordinates)."""
     if gaussian.coordinates is None:
         basis.map.assign_matrix(A)
     else:

@@ -29,7 +29,6 @@ class ClimbCoordinates:
         )
 
     def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Multiply the left factor of A and b in x by M [D, D]."""
         ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
         parts = np.split(x, ends)
         for i, variable in enumerate(self.variables):

@@ -101,7 +101,6 @@ class _Expansion(NamedTuple):
         return cls(alpha, weights, orders, np.array(worth))
 
     def slopes(self, directions: np.ndarray) -> np.ndarray:
-        """s_d [k] for the projections on k directions [D, k]."""
         return np.sum(self.weights * (self.alpha @ directions) ** self.orders, axis=0)
 
 
@@ -175,7 +174,6 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """Shapes [k, P] of skewness or excess kurtosis s [k], as nearly as families allow."""
     theta = base.start(len(s)).numpy()
     for part, own in _blocks(base, len(s)):
         theta[own, : part.num_shapes] = _family_shapes(part, s[own])
@@ -183,7 +181,6 @@ def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
 
 
 def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """`_shapes` of one family: [n, P] for s [n]."""
     if base.name == "skew_normal":
         return _skew_normal_shape(s)[:, None]
     if base.name == "generalized_normal":

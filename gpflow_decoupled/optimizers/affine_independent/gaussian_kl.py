@@ -65,7 +65,6 @@ class GaussianProblem:
         sizes = [len(group.offset) for group in groups]
 
         def sites(m: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """Sum of E g_n under N(m_n, v_n), and derivatives in m and v, [N] each."""
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)

@@ -103,8 +103,6 @@ class _Gaussian(Protocol):
 
 
 class _Weights:
-    """q on inducing values or weights, whitened to a prior N(0, I)."""
-
     def __init__(self, model: AffineIndependentGP) -> None:
         (group,) = model.site_groups()
         self.basis, self.features, self.offset = (
@@ -158,7 +156,6 @@ def _curvature(xi: np.ndarray) -> np.ndarray:
 
 
 def _check(model: AffineIndependentGP | CVIGP) -> None:
-    """Refuse models without a local bound."""
     likelihood = model.likelihood
     if not is_logit(likelihood):
         raise DataError(

@@ -88,8 +88,6 @@ def climb_in_turns(
 
 
 def _restricted(function: Objective, x: np.ndarray, places: Places) -> Objective:
-    """The function of the coordinates at `places`, the others fixed at x [n]."""
-
     def restricted(part: np.ndarray) -> tuple[float, np.ndarray]:
         point = x.copy()
         point[places] = part

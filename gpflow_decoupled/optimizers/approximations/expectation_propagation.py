@@ -211,8 +211,6 @@ class ExpectationPropagation:
 
 
 class _Point(NamedTuple):
-    """Sites, a pass there, and the step that led to them."""
-
     nu: tf.Tensor
     tau: tf.Tensor
     probe: EPProbe
@@ -248,7 +246,6 @@ class _SitePasses:
         return _Point(nu, tau, self.probe(nu, tau), size)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """True if the posterior exists; no other criterion is known."""
         probe = then.probe
         if not probe.ok:
             self.record.shortened += 1

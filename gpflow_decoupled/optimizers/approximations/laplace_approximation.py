@@ -132,7 +132,6 @@ class LaplaceApproximation:
 
 
 def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> LaplaceProbe:
-    """Densities, sites and the next step at u = K a."""
     u = apply_per_latent(K, a)
     at = densities.expand(u)
     tau = -at.second  # (C55)

@@ -64,7 +64,6 @@ def tilted(
 
 
 def _has_floor(likelihood: gl.Likelihood) -> bool:
-    """True for GPflow's probit, whose probabilities keep off 0 and 1."""
     return isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
 
 
@@ -78,7 +77,6 @@ def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilte
 
 
 def _with_floor(plain: Tilted) -> Tilted:
-    """The moments for GPflow's probit, (1 - 2 jitter) Phi + jitter."""
     kept = (1.0 - 2.0 * JITTER) * tf.exp(plain.log_mass)
     share = kept / (kept + JITTER)
     first = share * plain.first

@@ -60,7 +60,6 @@ class Blocks:
         self._source = self._factory(data)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One pass: this worker's blocks X [B, D], Y [B, P]."""
         self.rows = 0
         for X, Y in self._source():
             X, Y = self.model.as_tensors((X, Y))

@@ -49,8 +49,6 @@ _NEGATIVE = 1e-3
 
 
 class _AtSites(NamedTuple):
-    """Moments of q(f) for some sites."""
-
     mean: tf.Tensor
     """[N, L], of f less the mean function."""
     variance: tf.Tensor
@@ -62,8 +60,6 @@ class _AtSites(NamedTuple):
 
 
 class _Visited(NamedTuple):
-    """The observations with sites, a minibatch included, and their posterior."""
-
     known: tf.Tensor
     """Their indices [n]."""
     places: tf.Tensor
@@ -80,14 +76,14 @@ class ConjugateComputation(tf.Module):
     Cost: 4/3 N^3 per step and latent; on minibatches, N counts the observations visited so far.
     Source: Khan & Lin 2017 (arXiv:1703.04265).
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... Size 1 converges
-        in a few steps for most log-concave likelihoods. The paper's beta is rho / (1 - rho).
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...; 1 suits most
+        log-concave likelihoods. The paper's beta is rho / (1 - rho).
     :param update: on a minibatch, "local": its sites move; "global": all shrink and its sites gain
         N/B times as much.
     :param samples: draws to estimate expectations; None uses quadrature.
-    :param negative_precision: for likelihoods that are not log-concave: "damp" allows negative site
-        precisions, and halves the step until the posterior exists; "clip" replaces positive h by
-        zero; "raise" raises `NumericalError` where no posterior exists.
+    :param negative_precision: "damp" allows negative site precisions, and halves the step until the
+        posterior exists; "clip" replaces positive h by zero; "raise" raises `NumericalError` where
+        no posterior exists.
     :param seed: of draws and minibatches.
     :raises DataError: for a step size outside (0, 1], and fewer than one sample.
     :raises UnknownOptionError: for unknown options.
@@ -169,13 +165,11 @@ class ConjugateComputation(tf.Module):
     ) -> ConjugateResult:
         """Step until the sites have converged; leave the model at the last accepted sites.
 
-        On all data, a step that lowers the bound is undone and halved, and later steps regrow. With
-        minibatches or sampled expectations the bound is not watched: use a step size below 1, or a
-        decaying one.
+        On all data, a step that lowers the bound is undone and halved. With minibatches or samples
+        the bound is not watched: use a step size below 1, or a decaying one.
 
         :param model: for a `GMRF` all data are used, and expectations by quadrature.
-        :param steps: most steps, undone ones included. A run of 200 or more on all data warns if it
-            ends while the bound rises.
+        :param steps: most steps, undone ones included.
         :param tolerance: stop when the squared distance of a full step is below this share of the
             sites' squared length.
         :param batch_size: observations per minibatch, drawn without replacement; None is all data.
@@ -335,7 +329,6 @@ class ConjugateComputation(tf.Module):
         )  # (C21)
 
     def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
-        """Return the error naming the observation behind a failed step on `rows` [B], or None."""
         if rows is None:
             return unusable_observation(model, None)
         _, places, _, state = self._visited(model, rows)

@@ -61,8 +61,6 @@ class Reading(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums over the observations read so far in a pass."""
-
     expected: tf.Tensor
     """Sum of E_n, [] nats."""
     theta: tf.Tensor

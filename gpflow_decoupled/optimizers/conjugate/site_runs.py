@@ -59,8 +59,6 @@ class SiteRule(Protocol):
 
 
 class _Point(NamedTuple):
-    """Sites, their findings, and the step that led there."""
-
     nu: tf.Tensor
     tau: tf.Tensor
     probe: Probe
@@ -84,7 +82,6 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """Return sites after a step, their bound and next targets, from one pass."""
         size, goal = share * self.rule.step_size_at(step), now.probe
         nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
         tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)

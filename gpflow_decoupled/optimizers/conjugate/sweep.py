@@ -53,14 +53,12 @@ def sweep(
     """Find the best q(u) at fixed hyperparameters, with one block of data in memory.
 
     Each pass takes a step, and the next computes its bound; a step that lowered it is undone and
-    halved. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent; replicas send one message of
-    8 (L (M (M + 1) / 2 + M) + 2) bytes.
+    halved. Cost of a pass: 3 M^2 N, and M^3 per latent; replicas send one message of 4 L M^2 bytes.
 
     :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
         (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number
         of rows.
-    :param data: (X [N, D], Y [N, P]), perhaps `numpy.memmap`; a `tf.data.Dataset` of batches; or a
-        function that returns an iterator of batches, called per pass.
+    :param data: (X [N, D], Y [N, P]), a `tf.data.Dataset`, or a function, as for `fit`.
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.
     :param passes: most passes over the data.
@@ -69,14 +67,13 @@ def sweep(
     :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
-        `strategy.scope()`. All workers pass the same arrays, or a function of
-        `tf.distribute.InputContext`.
+        its `scope()`. Workers pass the same arrays, or a function of `tf.distribute.InputContext`.
     :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
     :raises WorkerError: if another worker fails or is gone.
     :raises NumericalError: if the bound is not finite at the start, or no step is possible; the
-        model keeps the last q(u) of known bound.
+        last q(u) of known bound stays.
 
     Example::
 
@@ -118,7 +115,6 @@ def _agreed_blocks(
     block: int,
     settings: tuple[object, ...],
 ) -> Blocks:
-    """Return this worker's data; raise `DataError` on all if data or settings disagree."""
     blocks = group.together(
         lambda: Blocks(
             model, data if group.strategy is None else dataset_of(data, group), block, group
@@ -162,7 +158,6 @@ class _PassClimber:
         return self.reader.read(new, size, otherwise=now)
 
     def accept(self, now: Reading, then: Reading) -> bool:
-        """True if the bound has not fallen; otherwise q(u) is restored."""
         slack = _ROUND_OFF * float(np.finfo(now.precision.dtype.as_numpy_dtype).eps)
         fell = has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok
         if self.group.first(fell):

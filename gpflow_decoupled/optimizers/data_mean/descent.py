@@ -147,7 +147,6 @@ class DualDescent:
     def _corrected(
         self, system: MeanSystem, now: Point, report: Callable[[float, float], None]
     ) -> tuple:
-        """A preconditioned conjugate-gradient step: a [N, L], and its residual."""
         direction = system.precondition(now.residual)
         product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
         sizes = (tf.reduce_sum(direction * other, axis=0) for other in (now.residual, product))
@@ -200,8 +199,6 @@ class DualDescent:
 
 
 class _Descent:
-    """The steps of one round from coefficients a [N, L] with a residual [N, L]."""
-
     def __init__(
         self,
         settings: DualDescent,

@@ -25,29 +25,27 @@ class ConjugateGradients(MeanOptimizer):
     The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian
     noise. K is never stored. The gap bounds how far the bound is below its maximum over the mean.
 
-    Gaussian noise of one variance takes one solve, also where a `LinearCoregionalization` mixes the
-    latents. For other likelihoods solves alternate with updates of the sites until a step gains
-    less than `tolerance`; the gap is then the last solve's. Ctrl-C ends a run with its result so
-    far.
+    Gaussian noise of one variance takes one solve. For other likelihoods solves and updates of the
+    sites alternate until a step gains less than `tolerance`; the gap is the last solve's. Ctrl-C
+    ends a run with its result so far.
 
     :param tolerance: largest gap, in nats.
     :param max_products: limit of a solve, reported if reached.
     :param max_steps: limit of solves and shortened steps.
     :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). They cost
         N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and sum in float64, two to four times faster; for
-        SquaredExponential, Matern32 and Matern52, where rounding errors stay below a fifth of the
+    :param float32: products in float32, sums in float64, two to four times faster; for
+        SquaredExponential, Matern32 and Matern52, if rounding errors are below a fifth of the
         noise.
     :param certify: compute the gap from a product in full precision; False estimates it.
-    :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor of m = 60
-        earlier rows each (N8), N m^3 / 3 per solve, better with little noise; "auto" takes the one
-        with fewer expected products for Gaussian noise, and points where a `rank` is given.
+    :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
+        earlier rows, N m^3 / 3, better with little noise; "auto" estimates which needs fewer
+        products, and takes points if a `rank` is given.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another preconditioner.
 
-    Cost per product: N^2 D; memory N (R + L). With a `strategy` each replica computes N^2 D /
-    replicas and sends 8 N L bytes per product. Example::
+    Cost per product: N^2 D, shared by the replicas of a `strategy`; memory N (R + L). Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))

@@ -21,28 +21,26 @@ from .mean_solution import Solve
 class StochasticDualDescent(MeanOptimizer):
     """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
-    Problem and result as in `ConjugateGradients`, but a step costs a batch of rows. A round is a
-    conjugate-gradient step, some epochs (passes over the rows), and a full product that certifies
-    the gap. Conjugate gradients need fewer products with a good preconditioner.
+    Problem and result as in `ConjugateGradients`, which need fewer products with a good
+    preconditioner. A round is a conjugate-gradient step, some epochs (passes over the rows), and a
+    full product that certifies the gap.
 
     Source: Lin et al. 2024 (arXiv:2310.20581), algorithm 1, in coordinates of unit noise.
 
     :param tolerance: largest certified gap, in nats.
     :param epochs: limit of passes over the rows per solve.
     :param correct_every: epochs of a round, which adds two products.
-    :param batch_size: B, rows of a step. Small batches, down to about fifty, get further per epoch.
+    :param batch_size: B, rows of a step; down to about fifty, smaller is better per epoch.
     :param step_size: 1 is stable, about 1.3 the limit; too long a step costs an epoch per halving.
     :param momentum: Nesterov's rho, in [0, 1).
     :param max_steps: limit of solves and shortened steps.
     :param rank: as `ConjugateGradients`.
-    :param float32: compute products in float32 and sum in float64; the certificate has full
-        precision.
+    :param float32: products in float32, sums in float64; the certificate is in full precision.
     :param seed: of the rows.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
-    Cost per step: B N D; an epoch costs about twice a product, which uses symmetry. Memory N (R +
-    L). Example::
+    Cost per step: B N D; an epoch costs about two products. Memory N (R + L). Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = StochasticDualDescent(epochs=20).run(model, (X, Y))

@@ -154,7 +154,6 @@ class MeanOptimizer(abc.ABC):
 def _neighbours_of(
     settings: MeanOptimizer, model: BasisGP, X: tf.Tensor
 ) -> NeighbourFactors | None:
-    """Find the neighbours of all rows, if the preconditioner needs them."""
     kernel, noise = model.kernel, single_noise_variance(model.likelihood)
     chosen = settings.preconditioner == "neighbours"
     if settings.preconditioner == "auto" and settings.rank is None and noise is not None:
@@ -174,8 +173,6 @@ class _Full(NamedTuple):
 
 
 class _Run:
-    """One run: its solves and results; the climber of `ascend`."""
-
     def __init__(
         self,
         settings: MeanOptimizer,
@@ -206,7 +203,6 @@ class _Run:
         self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, rank)
 
     def solve(self) -> MeanResult:
-        """Solve once if the data are the sites, else until the sites converge."""
         now = self._start()
         if self.joint or (isinstance(self.model.likelihood, GaussianNoise) and not self.mixed):
             end, reason = self.propose(now, 0, 1.0), CONVERGED
@@ -323,7 +319,6 @@ class _Run:
         return now
 
     def _posterior(self, point: _Full) -> Posterior:
-        """q(f) and its bound, NaN where the precision of q(u) is not positive definite."""
         inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
         return self._moments(point.a, point.K_a, inducing)
 

@@ -146,13 +146,11 @@ class MixedSystem(MeanSystem):
         return tf.linalg.triangular_solve(self.chol, tf.reshape(pulled, [-1, 1]))
 
     def _features(self, columns: tf.Tensor) -> tf.Tensor:
-        """B t [N, P] for t [M L, 1] or [R L, 1]."""
         of_latents = tf.reshape(columns, [-1, self.mixing.shape[1]])
         return self.outputs(self.projections.transposed(of_latents))
 
 
 def _gram(block: tf.Tensor, latents: int) -> tf.Tensor:
-    """Products of features [R L, R L], summed over rows, for A [G, R, n]."""
     rows, count = block.shape[1:]
     of_all = tf.broadcast_to(block, [latents, rows, count])
     stacked = tf.reshape(tf.transpose(of_all, [1, 0, 2]), [rows * latents, count])

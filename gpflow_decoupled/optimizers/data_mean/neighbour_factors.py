@@ -79,7 +79,6 @@ def neighbours_pay(
 def _of_points(
     kernel: Kernel, points: InducingVariables, X: tf.Tensor, noise: tf.Tensor, rows: np.ndarray
 ) -> float:
-    """Estimate the number of products with the preconditioner of points."""
     # Eigenvalues go up to the prior variance that points leave, in noise variances.
     features = project_rows(kernel, points, tf.gather(X, rows), 0)
     known = tf.concat([tf.reduce_sum(tf.square(A), axis=1) for A in features.blocks], axis=1)
@@ -88,7 +87,6 @@ def _of_points(
 
 
 def _of_neighbours(kernel: Kernel, X: tf.Tensor, noise: tf.Tensor, rows: np.ndarray) -> float:
-    """Estimate the number of products with the preconditioner of neighbours."""
     # The eigenvalues, one on average, spread by the variance that more neighbours would explain.
     order = np.random.default_rng(0).permutation(int(X.shape[0]))
     variances = tf.fill([X.shape[0]], noise)

@@ -117,7 +117,6 @@ def preconditioner_rank(rank: int | None, rows: int) -> int:
 
 
 def _applied(block: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """`apply_per_latent` for several neighbouring columns per latent."""
     if columns.shape[1] == block.shape[0] or block.shape[0] == 1:
         return apply_per_latent(block, columns, adjoint=adjoint)
     of_latents = tf.stack(tf.split(columns, block.shape[0], axis=1))

@@ -86,8 +86,6 @@ def solve_mean(
 
 @dataclass
 class _Rounds:
-    """The rounds of one solve and their results; parameters as in `solve_mean`."""
-
     system: MeanSystem
     tolerance: float
     max_products: int
@@ -103,7 +101,6 @@ class _Rounds:
     """Estimated seconds of another product with its certificate."""
 
     def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> Point:
-        """The start [N, L]."""
         residual = self.system.target
         if K_start is not None:
             residual = self.system.target - K_start - start / self.system.weights

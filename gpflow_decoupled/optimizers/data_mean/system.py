@@ -163,7 +163,6 @@ class MeanSystem:
         return self.group.first(size * np.sqrt(count / len(rows)))
 
     def _latent_weights(self) -> tf.Tensor:
-        """Weights [N, L], a column for each latent."""
         return self.weights[:, :: self.draws]
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -177,5 +176,4 @@ class MeanSystem:
 
 
 def _columns(per_latent: tf.Tensor) -> tf.Tensor:
-    """Columns [R, L S] of [L, R, S], a latent's beside each other."""
     return tf.reshape(tf.transpose(per_latent, [1, 0, 2]), [per_latent.shape[1], -1])

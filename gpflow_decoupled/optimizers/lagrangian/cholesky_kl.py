@@ -149,7 +149,6 @@ def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray
 def _by_latent(
     apply: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], A: tf.Tensor, columns: tf.Tensor
 ) -> tf.Tensor:
-    """Apply a function of A [G, ...] and columns [L, p, 1] to columns [p, L]."""
     wide = tf.transpose(columns)[..., None]
     return tf.transpose(apply(A, wide)[..., 0])
 
@@ -157,7 +156,6 @@ def _by_latent(
 def _moments(
     problem: DualProblem, A: tf.Tensor, whiten: bool, t: tf.Tensor, T: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and standard deviation of each marginal [N, L]."""
     if not whiten:
         return problem.prior_mean + t, tf.transpose(tf.norm(T, axis=-1))
     mean = problem.prior_mean + _by_latent(tf.matmul, A, t)

@@ -38,8 +38,8 @@ _LEAST = 1e-6
 class ConstraintSubset:
     """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
-    The bound keeps the losses of all data, so every subset gives a lower bound of log p(y), which
-    does not fall as rows are added. Lambda stays non-negative.
+    The bound keeps the losses of all data, so that it is a lower bound of log p(y) for every
+    subset, and does not fall as rows are added.
 
     Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
     = N, in blocks. A start takes a dozen passes of N M^2, a run on batches ten more.
@@ -246,7 +246,6 @@ class ConstraintSubset:
     def _make_step(
         self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
     ) -> Callable[[tf.Tensor], None]:
-        """Compile a step of Adam on a batch, without effect where the bound is not finite."""
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -264,7 +263,6 @@ class ConstraintSubset:
         return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield full batches without end, in a new random order per pass."""
         size = int(self.batch_size or count)
         while True:
             order = rng.permutation(count)
@@ -310,5 +308,4 @@ def _from_whitened(root: tf.Tensor, whitened: tf.Tensor) -> tf.Tensor:
 
 
 def _whitened(root: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    """R^-1 g [M, L]: the gradient in R^T alpha."""
     return tf.transpose(solve(root, tf.transpose(gradient)[..., None])[..., 0])

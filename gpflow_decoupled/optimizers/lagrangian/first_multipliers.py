@@ -146,7 +146,6 @@ def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -
 
 
 def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
-    """Marginals at the user's multipliers; raises if out of range."""
     lower, upper = (
         tf.convert_to_tensor(problem.loss.lower),
         tf.convert_to_tensor(problem.loss.upper),

@@ -61,9 +61,9 @@ class Prepared(NamedTuple):
 class LinearlyConstrainedLagrangian:
     """Find the best q of an `LCLGP` at fixed hyperparameters by the LCL of Khan 2014.
 
-    Class labels (`CategoricalLogit`) couple the latents of a row: there each outer iteration is a
-    Newton step on the optimality conditions, 19/6 N^3 per class, or a site fixed point, whichever
-    raises the bound; `theta`, `inner`, `accelerate`, `trust_region` and `augmented` have no effect.
+    Class labels (`CategoricalLogit`) couple latents: an outer iteration is a Newton step on the
+    optimality conditions, 19/6 N^3 per class, or a site fixed point; `theta`, `inner`,
+    `accelerate`, `trust_region` and `augmented` have no effect.
 
     Cost per latent else: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
     form="weight" some 30 N p^2, or N p^2, and N p memory.
@@ -71,16 +71,15 @@ class LinearlyConstrainedLagrangian:
     :param theta: proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
     :param inner: minimiser of the dual: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up
         to 3000 observations, and for form="weight".
-    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, or a
-        falling series of changes leaves less to gain.
-    :param accelerate: near the solution, take Newton steps on the optimality conditions; and site
-        fixed points where these gain more than the last subproblem. No effect with `trust_region`,
-        `augmented` or, for sites that are not log-concave, without `curvature`.
+    :param tolerance: in nats; the run ends when outer iterations change the bound by less.
+    :param accelerate: take Newton steps on the optimality conditions near the solution, and site
+        fixed points where these gain more. No effect with `trust_region`, `augmented` or, for sites
+        that are not log-concave, without `curvature`.
     :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|.
     :param augmented: add the paper's (19)-(20), a term in sigma whose weight grows after a refused
         step.
-    :param curvature: add concave terms for sites that are not log-concave; without them a run may
-        not converge.
+    :param curvature: add concave terms for sites that are not log-concave, which may not converge
+        without.
     :param sweeps: most site fixed points to improve a new start.
     :param max_outer: most outer iterations.
     :param compile: False runs eagerly, faster for few or very large steps.
@@ -218,8 +217,6 @@ class _Iteration(NamedTuple):
 
 
 class _Run:
-    """One run: its constants, and the state of its outer iterations."""
-
     def __init__(
         self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord
     ) -> None:

@@ -44,8 +44,6 @@ class Subproblem(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    """One iteration of Newton's method, [N, L] each but `step`."""
-
     step: tf.Tensor
     h: tf.Tensor
     sigma: tf.Tensor

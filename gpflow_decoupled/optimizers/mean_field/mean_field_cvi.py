@@ -125,9 +125,9 @@ class MeanFieldCVI(tf.Module):
     ) -> ConjugateResult:
         """Take steps until the messages have converged; leave the graph at the last accepted ones.
 
-        On all data, a step that lowers the bound is undone and halved; later steps grow back. With
-        sampled factors or minibatches (a fixed division of the rows, in random order) the bound is
-        not watched: use a step size below 1, or a decaying one.
+        On all data, a step that lowers the bound is undone and halved. With samples or minibatches
+        (fixed blocks in random order) the bound is not watched: use a step size below 1, or a
+        decaying one.
 
         :param steps: limit of steps, undone ones included.
         :param tolerance: stop when the squared distance to the end of a full step is below this

@@ -163,7 +163,6 @@ class _Memory:
         self._step = self._compiled(rule)
 
     def _compiled(self, rule: MessageRule) -> Callable[..., Moved]:
-        """One step on a block: first the variables of its rows, then the shared ones."""
         graph = self.graph
         inner = rule.groups([name for name in graph.families if name in graph.local])
         outer = rule.groups([name for name in graph.families if name not in graph.local])

@@ -111,8 +111,6 @@ def _goal(
 
 
 def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
-    """The messages `old`, moved towards their goals, if any."""
-
     def moved(key: str, name: str) -> Natural:
         if name not in goals.get(key, {}):
             return old[key][name]

@@ -39,7 +39,6 @@ def _pairs(means: tf.Tensor, roots: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _log_det(roots: tf.Tensor) -> tf.Tensor:
-    """log|S| [...] for lower triangular roots [..., D, D] of S."""
     return 2.0 * tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(roots))), axis=-1)
 
 

@@ -31,10 +31,9 @@ _SCALES = 0.3
 class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    From the best Gaussian q, L-BFGS climbs over weights, means and covariances: once from
-    components of different widths near the Gaussian's mean, then from narrower ones at random
-    places. The best end is kept; with the entropy "bhattacharyya" the Gaussian, if its bound is
-    greater. The model's own q does not change.
+    L-BFGS climbs over weights, means and covariances: once from components of different widths near
+    the mean of the best Gaussian, then from narrower ones at random places. The best end is kept,
+    or the Gaussian ("bhattacharyya"). The model's q does not change.
 
     Expectations are exact (A33), so the bound has no sampling noise (Bishop et al. 1998; Bouchard &
     Zoeter 2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
@@ -151,7 +150,6 @@ class MixtureAscent:
     def _estimate(
         self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
     ) -> tuple[float, float]:
-        """Return the bound with the sampled entropy, and its standard error, in nats."""
         if not self.draws:
             return float("nan"), float("nan")
         log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)

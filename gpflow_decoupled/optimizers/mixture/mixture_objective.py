@@ -67,7 +67,6 @@ class MixtureObjective:
         self._graph = Compiled(self._value_and_gradient)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """The bound in nats and its gradient [n] at a vector [n]."""
         value, gradient = self._graph(tf.constant(x, self.dtype))
         return float(value), gradient.numpy().astype(np.float64)
 

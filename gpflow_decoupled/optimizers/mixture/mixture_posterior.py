@@ -80,7 +80,6 @@ class MixturePosterior:
         return self.distribution.sample(n, seed=seed)
 
     def _moments(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of f(x) under each component, [J, N] each; cost N D^2 J."""
         model = self.model
         phi = model.basis.whitened_features(
             model.basis.factor(model.kernel, with_kl=False), model.kernel, X
@@ -136,7 +135,6 @@ class MixturePosterior:
         return tf.reduce_logsumexp(self._log_weights[:, None] + tf.stack(densities), axis=0)
 
     def _of_all(self, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
-        """Mean and variance [N, 1] of a mixture with component moments [J, N]."""
         weights = self.weights[:, None]
         whole = tf.reduce_sum(weights * mean, axis=0)
         spread = tf.reduce_sum(weights * (variance + tf.square(mean - whole)), axis=0)

@@ -129,5 +129,4 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
 
 
 def _columns_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Outer products [L, M, M] of the columns of two [M, L]."""
     return tf.transpose(left)[:, :, None] * tf.transpose(right)[:, None, :]

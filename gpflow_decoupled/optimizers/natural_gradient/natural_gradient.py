@@ -58,18 +58,16 @@ class NaturalGradient(tf.Module):
 
     Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u); Salimbeni et al. 2018
     (arXiv:1809.08820), equations (14)-(16), for mean coefficients. Steps equal
-    `gpflow.optimizers.NaturalGradient`'s unless shortened or clipped. The two Gaussian parts of
-    `SOLVEGP` move in turn. `DVGP` has natural parameters for its covariance with
-    covariance="coupled" only.
+    `gpflow.optimizers.NaturalGradient`'s unless shortened or clipped. The Gaussians of `SOLVEGP`
+    move in turn; `DVGP` needs covariance="coupled".
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 
     :param gamma: step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
         arguments.
     :param mean: solver of the mean coefficients. None leaves them to another optimizer. "natural"
-        is a gradient step in the basis's coordinates, exact for mean_scaling="whitened". "newton"
-        solves for them and the mean of q(u) jointly, by conjugate gradients, for an `ODVGP`. An
-        `HDVGP` has neither.
+        is a gradient step in the basis's coordinates, exact for mean_scaling="whitened"; "newton",
+        for an `ODVGP`, solves for them and the mean of q(u) jointly. An `HDVGP` has neither.
     :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened if it
         overshoots.
     :param preconditioner: of "newton": "scaling" (the basis's) or "pivoted" (pivoted Cholesky).
@@ -320,7 +318,6 @@ class NaturalGradient(tf.Module):
 
 
 def _as_tensor(name: str, value: Gamma, high: float, dtype: tf.DType) -> tf.Tensor:
-    """The step size now, a scalar; raises `DataError` for a known one outside (0, `high`]."""
     value = value() if callable(value) and not isinstance(value, tf.Variable) else value
     if isinstance(value, (tf.Tensor, tf.Variable)):
         tensor = tf.cast(tf.convert_to_tensor(value), dtype)

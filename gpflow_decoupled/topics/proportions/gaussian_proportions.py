@@ -161,7 +161,6 @@ class GaussianProportions(NamedTuple):
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
-        """V [b, K, K] or its diagonal [b, K], and log det V [b]; may raise `NumericalError`."""
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
         chol = _cholesky(state.precision)
@@ -169,7 +168,6 @@ class GaussianProportions(NamedTuple):
         return np.linalg.inv(state.precision), log_det
 
     def _kl(self, mean: np.ndarray, covariance: np.ndarray, log_det: np.ndarray) -> np.ndarray:
-        """KL[N(m, V) || N(mu_0, Sigma_0)] [b]."""
         prior, residual = np.linalg.inv(self.Sigma), mean - self.mu
         trace = (
             covariance @ np.diagonal(prior) if self.diagonal else (covariance * prior).sum((1, 2))

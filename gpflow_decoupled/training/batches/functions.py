@@ -97,7 +97,6 @@ class FunctionBatches:
         return X, Y
 
     def _start_pass(self) -> None:
-        """Call the function; raises `DataError` if the pass before was not over `num_data` rows."""
         if self._pass is not None and self._rows != self.num_data:
             raise DataError(
                 f"This pass had {self._rows} rows and num_data is {self.num_data}: every pass must"

@@ -64,7 +64,6 @@ def make_batches(
 def _disk_batches(
     model: BasisGP, data: Sequence[npt.ArrayLike], batch_size: int | None | str, seed: int
 ) -> DiskBatches | None:
-    """Return batches of arrays on disk; None if all are in memory, or fit into one batch."""
     if not any(map(stays_on_disk, data)):
         return None
     X, Y = (

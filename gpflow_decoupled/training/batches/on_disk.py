@@ -83,7 +83,6 @@ class DiskBatches:
             yield self._read(slice(start, start + _BLOCK))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        """Check all entries, warn of constant columns; return a sample of rows."""
         stride = -(-self.num_data // _SAMPLE)
         parts: list[tuple[np.ndarray, np.ndarray]] = []
         extremes: list[tuple[np.ndarray, np.ndarray]] = []

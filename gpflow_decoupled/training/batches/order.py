@@ -49,7 +49,6 @@ class RowOrder:
         self._order = np.arange(num_data)
 
     def __call__(self, step: int) -> np.ndarray:
-        """The numbers [B] of the rows of step 0, 1, ..."""
         epoch, place = divmod(step, self.num_data // self.batch_size)
         if epoch != self._epoch:
             self._order = np.random.default_rng([self.seed, epoch]).permutation(self.num_data)

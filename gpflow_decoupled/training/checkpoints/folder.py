@@ -87,7 +87,6 @@ class StateFolder:
             (self.path / match[0]).unlink(missing_ok=True)
 
     def _listed(self) -> list[int] | None:
-        """States of the index, oldest first; None if it is missing or damaged."""
         try:
             state = tf.train.get_checkpoint_state(str(self.path))
         except ValueError:  # a damaged index

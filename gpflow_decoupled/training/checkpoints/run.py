@@ -122,7 +122,6 @@ class RunCheckpoint:
 
     @contextmanager
     def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
-        """Name the cause of a failed write; clean up if `states` are this worker's."""
         folder = self.folder
         try:
             yield

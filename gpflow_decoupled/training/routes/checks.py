@@ -192,7 +192,6 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
 
 
 def _inputs_of(model: BasisGP | FullGP | FactorGraph) -> TensorType | None:
-    """Some inputs [n, D] of a model, or none."""
     if isinstance(model, FullGP):
         return model.data[0]
     points = point_values(model.basis.beta) if isinstance(model, BasisGP) else []

@@ -101,7 +101,6 @@ class InducingRoute(Route):
             check_mean_on_data(model, asked.get("mean_solver"), BY_NAME)
 
     def options(self, model: Any, asked: Mapping[str, Any]) -> Options:
-        """Return the options; conjugate gradients and L-BFGS may be named by strings."""
         named: dict[str, Any] = dict(asked)
         if _is_called(BY_NAME, asked.get("mean_solver")):
             named["mean_solver"] = ConjugateGradients()
@@ -176,7 +175,6 @@ def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
 
 
 def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float | None:
-    """The step size of the caller, or one that suits batch and points."""
     rho = options.natural_gradient
     if rho != "auto":
         return None if rho is None else float(rho)

@@ -70,7 +70,6 @@ def plan_on_all_rows(
 
 
 def _check(model: BasisGP, data: Data, options: Options) -> set[object]:
-    """Refuse data and flags that rule the climb out; return references to q's variables."""
     if options.group.strategy is not None:
         raise UnknownOptionError(
             f"optimizer={BY_NAME!r} works on one device alone; leave `strategy` out, or use Adam."

@@ -46,7 +46,6 @@ class AffineAscent(Stage):
         return [*self._q, *self.others.variables]
 
     def refresh(self) -> bool:
-        """Find the best q; only the last q may take a normal base."""
         self._ascend(keep_better=not self.others.moved)
         return True
 

@@ -75,7 +75,6 @@ class CollapsedClimb(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters, q(u) and the mark that it is the best one."""
         q = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
         mean = self.model.basis.kernel_mean
         own = [] if mean is None else [mean.coefficients.unconstrained_variable]
@@ -94,7 +93,6 @@ class CollapsedClimb(Stage):
         return {"climbed": self.is_best}
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Trace the bound and its gradient on some rows; no variable changes."""
         self._evaluate(*(array[:_TIMED_ROWS] for array in self.data))
 
     def seconds(self) -> float:

@@ -52,13 +52,11 @@ class EvidenceClimb(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters and sites."""
         sites = self.model.basis.nu, self.model.basis.tau
         moved = self.objective.coordinates.variables
         return [*moved, *(site.unconstrained_variable for site in sites)]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Trace the evidence and its gradient, unless arrays do; no variable changes."""
         if self.on_arrays is None and self.objective.coordinates.variables:
             list(self.objective.terms())
 

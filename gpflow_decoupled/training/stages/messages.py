@@ -53,7 +53,6 @@ class Messages(Stage):
 
     @property
     def settings(self) -> dict[str, object]:
-        """The families of the variables and the neighbours of the factors."""
         families = {f"variable {name}": family.name for name, family in self.graph.families.items()}
         return families | {
             f"factor {key}": list(factor.neighbours) for key, factor in self.graph.factors.items()
@@ -66,7 +65,6 @@ class Messages(Stage):
             )
 
     def run(self, budget: Budget) -> Report:
-        """Take one sweep; report the bound after it, or the old one if undone."""
         messages, seed = self.graph.current(), budget.step_seed
         size = budget.sizes[0].natural_gradient
         size = self.step_size if size is None else size
@@ -99,7 +97,6 @@ class Messages(Stage):
     def _move(
         self, messages: graphs.Messages, step_size: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Moved, tf.Tensor]:
-        """The messages after one step of all variables, and the bound there; seed [2]."""
         graph = self.graph
         then = move_groups(graph, Moved.at(messages), self.groups, step_size, graph.data, seed)
         draws = tf.random.fold_in(seed, len(self.groups))

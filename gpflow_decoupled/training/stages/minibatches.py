@@ -122,7 +122,6 @@ class Minibatches(Stage):
 
     @property
     def settings(self) -> dict[str, object]:
-        """How q and the mean coefficients move."""
         natural = self.natural
         return {
             "mean_solver": None if natural is None else natural.mean,
@@ -136,7 +135,6 @@ class Minibatches(Stage):
         }
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Compile the step for X [B, D], Y [B, P]."""
         if self._several is not None:
             self._several.trace(X[None], Y[None])
         elif self._compiled is not None:
@@ -153,7 +151,6 @@ class Minibatches(Stage):
             self.mean.set_rate(sizes.mean_learning_rate)
 
     def refresh(self) -> bool:
-        """Update the frozen scaling of the mean coefficients; q(f) does not change."""
         if self.model.basis.kernel_mean is None:
             return False
         try:
@@ -164,7 +161,6 @@ class Minibatches(Stage):
         return True
 
     def run(self, budget: Budget) -> Report:
-        """Take one step, or several in one call."""
         if self._several is None:
             self.set_step_sizes(budget.sizes[0])
             return Report(self.step(*budget.batch, budget.step_seed))
@@ -252,7 +248,6 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
 
 
 def _ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """Return options of `tf.function` for batches of these shapes and types."""
     # A worker that traced again for a longer batch would not send the messages others wait for.
     if shards is None:
         return {"reduce_retracing": True}

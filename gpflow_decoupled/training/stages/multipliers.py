@@ -64,7 +64,6 @@ class Multipliers(Stage):
 
     @property
     def settings(self) -> dict[str, object]:
-        """The optimizer, and the quantity held fixed."""
         return {
             "optimizer": self.others.name,
             "holds_sites": self.holds_sites,

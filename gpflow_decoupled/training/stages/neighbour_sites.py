@@ -42,21 +42,17 @@ class NeighbourSites(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters, sites, and their score."""
         return [*self.rounds.variables, self.rounds.scores, self.value]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The score of the hyperparameters."""
         return {"scores": self.rounds.scores, "value": self.value}
 
     @property
     def settings(self) -> dict[str, object]:
-        """The numbers of rows and neighbours."""
         return {"rows": self.rounds.rows, "num_neighbours": self.model.gaussian.num_neighbours}
 
     def run(self, budget: Budget) -> Report:
-        """Run one round."""
         clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)
         moves = self.rounds.has_hyperparameters

@@ -64,17 +64,14 @@ class NeighbourSteps(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters, the state of the optimizer, and the pool."""
         return [*self.ascent.variables, *self._pool.values()]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The optimizer and the pool."""
         return {"optimizer": self.ascent.optimizer, **self._pool}
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes, and the optimizer."""
         sizes = {"batch_size": self.batch_size, "num_neighbours": self.model.num_neighbours}
         return {**sizes, "optimizer": self.ascent.name}
 
@@ -88,7 +85,6 @@ class NeighbourSteps(Stage):
         }
 
     def run(self, budget: Budget) -> Report:
-        """Take one step, on another pool where its time has come."""
         count = int(self.rows.shape[0])
         number = budget.first // max(1, _PASSES * count // self.batch_size)
         if number != int(self.number.numpy()):

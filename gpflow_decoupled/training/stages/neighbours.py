@@ -51,17 +51,14 @@ class NeighbourClimbs(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters, and the score that they have."""
         return [*self.model.trainable_variables, self.rounds.scores, self.spread, self.value]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The score of the hyperparameters."""
         return {"scores": self.rounds.scores, "spread": self.spread, "value": self.value}
 
     @property
     def settings(self) -> dict[str, object]:
-        """The numbers of rows and neighbours."""
         return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
 
     def run(self, budget: Budget) -> Report:

@@ -96,7 +96,6 @@ class DensePrior:
         return tf.reduce_sum(K * of_K)
 
     def _K(self) -> np.ndarray:
-        """The prior covariance [G, N, N]."""
         if self.gram is None:
             return np.asarray(self._covary(), np.float64)
         K, _ = self.gram(_value)
@@ -161,5 +160,4 @@ def _value(parameter: tf.Module) -> np.ndarray:
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, uncompiled."""
     return function

@@ -27,7 +27,6 @@ _ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
 def _between(
     old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Sites nu and tau [N, L] after a step of size [] towards their goal."""
     return tuple((1.0 - step) * was + step * new for was, new in zip(old, goal))  # (C13)
 
 
@@ -76,7 +75,6 @@ class Sites(Stage):
         }
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Compile the step for X [N, D], Y [N, P]."""
         if self._compiled is not None:
             self._compiled.get_concrete_function(X, Y)
 

@@ -68,13 +68,11 @@ class SitesClimb(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters and sites."""
         basis = self.model.basis
         own = (basis.nu, basis.tau) if isinstance(self.model, CVIGP) else (basis.alpha, basis.lam)
         return [*self.coordinates.variables, *(one.unconstrained_variable for one in own)]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Trace the expectations; no variable changes."""
         self._expected(self._start[0], np.ones_like(self._start[1]))
 
     def run(self, budget: Budget) -> Report:
@@ -127,7 +125,6 @@ class SitesClimb(Stage):
         return found.elbo + float(log_prior), gradient
 
     def _found(self, tolerance: float) -> BestSites | None:
-        """The best sites at the present hyperparameters, from those found last."""
         rows = self.model.basis.num_data
         posterior = self.prior.posterior()
         found = best_sites(posterior, self._expected, self._start, tolerance * rows)
@@ -137,7 +134,6 @@ class SitesClimb(Stage):
     def _expected(
         self, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """sum_n E_n in nats and its derivatives [N, L], at moments [N, L]."""
         value, g, h = self._expect(self._tensor(mean), self._tensor(variance))
         return float(value), np.asarray(g, np.float64), np.asarray(h, np.float64)
 
@@ -145,7 +141,6 @@ class SitesClimb(Stage):
         return tf.constant(array, self.model.data[0].dtype)
 
     def _log_density(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        """sum_n E_n [], as the bound of the model has it."""
         model = self.model
         if isinstance(model, LCLGP):
             return -tf.reduce_sum(model.site_loss().value(model.prior_mean() + mean, variance**0.5))
@@ -176,7 +171,6 @@ class SitesClimb(Stage):
         return log_prior, gradients
 
     def _write(self, found: BestSites | None) -> None:
-        """Give the sites to the model."""
         if found is None:
             return
         basis = self.model.basis
@@ -190,5 +184,4 @@ class SitesClimb(Stage):
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, uncompiled."""
     return function

@@ -139,7 +139,6 @@ class Column:
         return scaled
 
     def __str__(self) -> str:
-        """The rule in a line."""
         rule = {
             "number": "number",
             "truth": "true or false, as 1 or 0",
@@ -156,7 +155,6 @@ class Column:
 
 
 def _dates(series: pd.Series) -> pd.Series:
-    """Days or times in UTC; periods by their beginning."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.PeriodDtype):
@@ -172,7 +170,6 @@ def _words(series: pd.Series) -> np.ndarray:
 
 
 def _categories(series: pd.Series) -> tuple[str, ...]:
-    """The different words of a column, sorted; for a categorical one, in its order."""
     found = set(_words(series))
     if len(found) > max(_FEW, _REPEATED * len(series)):
         raise DataError(

@@ -36,7 +36,6 @@ def encode(columns: tuple[Column, ...], frame: pd.DataFrame) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def _transformer(columns: tuple[Column, ...]) -> ColumnTransformer:
-    """scikit-learn's transformer of these rules."""
     # It is fitted to two rows that have the median and, where training had one, a gap, so that the
     # rules alone make it: a file of a model holds them, and no object of scikit-learn.
     try:

@@ -196,7 +196,6 @@ class Table:
         _check_unique(frame)
 
     def __str__(self) -> str:
-        """The rules, a line for each column."""
         lines = [f"  {column}" for column in self.columns]
         if self.left_out:
             lines.append(f"  {self.left_out} rows without a target left out")
@@ -206,7 +205,6 @@ class Table:
 
 
 def _of_frame(value: Any) -> Any:
-    """A frame of another library as one of pandas; anything else unchanged."""
     if is_frame(value) and not _of_pandas(value) and hasattr(value, "to_pandas"):
         return value.to_pandas()
     return value
@@ -239,7 +237,6 @@ def _check_unique(frame: pd.DataFrame) -> None:
 
 
 def _numbers_of(Y: Any) -> np.ndarray:
-    """A target [N] or [N, P] as numbers."""
     columns = [Y[name] for name in Y.columns] if is_frame(Y) else [Y]
     rules = [Column.learn(column) for column in columns]
     for rule in rules:
@@ -252,7 +249,6 @@ def _numbers_of(Y: Any) -> np.ndarray:
 
 
 def _labels(Y: Any) -> np.ndarray:
-    """The labels of one target, [N]; `DataError` for several."""
     array = Y.to_numpy() if is_labelled(Y) else np.asarray(Y)
     if array.size != len(array):
         raise DataError(
@@ -279,14 +275,12 @@ def _classes(Y: Any) -> tuple[Any, ...]:
 
 
 def _has_labels(Y: Any) -> bool:
-    """True if Y holds labels of any kind, rather than the numbers of an array."""
     return is_labelled(Y) or (
         isinstance(Y, (list, tuple, np.ndarray)) and np.asarray(Y).dtype.kind in "OUS"
     )
 
 
 def _numbered(Y: Any, classes: tuple[Any, ...]) -> np.ndarray:
-    """Numbers of classes [N, 1]."""
     number = {label: place for place, label in enumerate(classes)}
     labels = _labels(Y).tolist()
     if unknown := sorted({str(label) for label in labels if label not in number}):

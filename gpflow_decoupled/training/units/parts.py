@@ -51,7 +51,6 @@ def kernel_in_units(
 
 
 def _converted(kernel: Kernel, inputs: Standardization, variance: float) -> Kernel:
-    """One kernel, times the square of the scale of Y."""
     if isinstance(kernel, Sum):
         return Sum([_converted(part, inputs, variance) for part in kernel.kernels])
     if isinstance(kernel, Product):
@@ -80,7 +79,6 @@ def _columns(kernel: Kernel) -> slice | np.ndarray:
 
 
 def _shared(scale: np.ndarray) -> np.ndarray:
-    """A single number where all columns [d] have one scale."""
     return scale[0] if np.ptp(scale) == 0.0 else scale
 
 

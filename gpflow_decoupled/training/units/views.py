@@ -55,7 +55,6 @@ class ParameterView(gpflow.Parameter):
         self.prior_on = "constrained"
 
     def __deepcopy__(self, memo: dict[int, object]) -> gpflow.Parameter:
-        """A plain Parameter of this value, independent of the one that trains."""
         positive = isinstance(self._own, (tfb.Softplus, tfb.Chain))
         transform = gpflow.utilities.positive() if positive else self._own
         memo[id(self)] = plain = gpflow.Parameter(
