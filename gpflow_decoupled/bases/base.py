@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Basis", "Features", "Gaussian", "State"]
+__all__ = ["EAGER_ROWS", "Basis", "Features", "Gaussian", "State"]
 
 import abc
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from gpflow.kernels import Kernel
 from ..covariances.latents import prior_variance
 from ..summaries import one_line, short_table
 
-_ROWS = 8192
+EAGER_ROWS = 8192
 """Inputs whose features exist at once in eager predictions of means and variances."""
 
 State = Any
@@ -150,10 +150,11 @@ class Basis(Module, abc.ABC):
 
         Eager calls take blocks of 8192 rows; `floored` as in `variance`.
         """
-        if tf.executing_eagerly() and X.shape[0] > _ROWS:
-            starts = range(0, X.shape[0], _ROWS)
+        if tf.executing_eagerly() and X.shape[0] > EAGER_ROWS:
+            starts = range(0, X.shape[0], EAGER_ROWS)
             blocks = [
-                self.marginals(state, kernel, X[i : i + _ROWS], floored=floored) for i in starts
+                self.marginals(state, kernel, X[i : i + EAGER_ROWS], floored=floored)
+                for i in starts
             ]
             mean, variance = (tf.concat(parts, axis=0) for parts in zip(*blocks))
             return mean, variance

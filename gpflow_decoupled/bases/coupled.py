@@ -25,7 +25,7 @@ from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Features, Gaussian
 from .inducing_basis import InducingBasis
-from .parts.collapsed import coupled_bound
+from .parts.collapsed import coupled_bound, coupled_bound_and_left
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
 
@@ -148,3 +148,8 @@ class CoupledBasis(InducingBasis):
     def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:
         """The collapsed bound, closed gradient; 2 N M^2 + M^3, and 2 N M^2 for the gradient."""
         return coupled_bound(kernel, self.beta, data)  # (D31)
+
+    def collapsed_elbo_and_left(
+        self, kernel: Kernel, data: Regression
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        return coupled_bound_and_left(kernel, self.beta, data)

@@ -226,6 +226,15 @@ class InducingBasis(Basis):
         """
         return self.optimal_parameters(kernel, data).elbo
 
+    def collapsed_elbo_and_left(
+        self, kernel: Kernel, data: Regression
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """`collapsed_elbo`, and the prior variances [N, L] or [N, 1] that beta leaves at X.
+
+        None for the variances where the basis does not share their cost.
+        """
+        return self.collapsed_elbo(kernel, data), None
+
     def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
         """Write `optimal_parameters` at the same kernel to all Parameters, or to none.
 

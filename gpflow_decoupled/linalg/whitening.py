@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Whitener", "whiten", "whitener"]
+__all__ = ["Whitener", "squares_with_slope", "whiten", "whitener"]
 
 from typing import NamedTuple
 
@@ -82,3 +82,25 @@ def whiten(
         return value, grad
 
     return run(tangent, rhs)
+
+
+def squares_with_slope(whitened: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
+    """Squared norms [..., N] of the columns of L^-1 R, with their gradient in the tangent; M^2 N.
+
+    For L^-1 R whose own gradient in the tangent is stopped, since other terms have theirs
+    elsewhere.
+
+    :param whitened: L^-1 R [..., M, N] of `whiten`.
+    :param tangent: the tangent [..., M, M], perhaps cast to the precision of this product.
+    """
+
+    @tf.custom_gradient
+    def run(whitened: tf.Tensor, tangent: tf.Tensor) -> tuple:
+        def grad(upstream: tf.Tensor) -> tuple:
+            of_whitened = 2.0 * upstream[..., None, :] * whitened
+            pair = [tf.cast(part, tangent.dtype) for part in (of_whitened, whitened)]
+            return of_whitened, sum_to(-lower_outer(*pair), tangent)
+
+        return tf.reduce_sum(tf.square(whitened), axis=-2), grad
+
+    return run(whitened, tangent)

@@ -19,6 +19,7 @@ from gpflow.utilities import parameter_dict
 
 from .. import replicas
 from ..bases import InducingBasis
+from ..bases.base import EAGER_ROWS, Features, State
 from ..covariances.indices import check_indices
 from ..errors import DataError, ModelError
 from ..inducing.variables import input_dims, point_values
@@ -195,13 +196,20 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return self.basis.prior_kl(self.basis.factor(self.kernel))
 
     def variational_expectations(
-        self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+        self,
+        mean: tf.Tensor,
+        variance: tf.Tensor,
+        data: RegressionData,
+        left: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
         L].
 
         With `expectations` an unbiased estimate, from new draws at every call. With bound="tight"
         at smaller variances and less their price, see `residual_bound`. X is [N, D], Y [N, P].
+
+        :param left: `left_variances` of the features, if the caller has features; else computed
+            anew where the bound needs them, N M^2.
         """
 
         def expected(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -213,18 +221,33 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         if self.bound == "classical":
             return expected(mean, variance)
         if gains_are_constant(self.kernel, self.likelihood):
-            return expected(mean, variance) + self.row_gains(data[0])
-        left = tf.cast(left_variances(self.kernel, self.basis, data[0]), variance.dtype)
-        return shrunk_expectations(expected, mean, variance, left)
+            return expected(mean, variance) + self.row_gains(data[0], left)
+        left = left_variances(self.kernel, self.basis, data[0]) if left is None else left
+        return shrunk_expectations(expected, mean, variance, tf.cast(left, variance.dtype))
 
-    def row_gains(self, X: tf.Tensor) -> tf.Tensor:
+    def left_variances(
+        self, features: Features, X: tf.Tensor, tangent: tf.Tensor | None = None
+    ) -> tf.Tensor | None:
+        """The variances [N, L] that the points leave at X [N, D]; None for the classical bound.
+
+        :param features: of the basis at X.
+        :param tangent: of the basis's state, where the features were computed at a stopped one;
+            the result has the gradient in it.
+        """
+        if self.bound == "classical":
+            return None
+        # the first is A in all bases in which f given u has the prior's covariance
+        return left_variances(self.kernel, self.basis, X, features.minus[0], tangent)
+
+    def row_gains(self, X: tf.Tensor, left: tf.Tensor | None = None) -> tf.Tensor:
         """Gain [N] in nats of bound="tight" per row X [N, D], for Gaussian noise of one variance;
-        else zeros.
+        else zeros. `left` as in `variational_expectations`.
         """
         noise = single_noise_variance(self.likelihood)
         if self.bound == "classical" or noise is None:
             return tf.zeros(tf.shape(X)[:1], X.dtype)
-        return row_gains(left_variances(self.kernel, self.basis, X), noise, self.num_latent_gps)
+        left = left_variances(self.kernel, self.basis, X) if left is None else left
+        return row_gains(left, noise, self.num_latent_gps)
 
     @property
     def resolution(self) -> Resolution | None:
@@ -261,9 +284,22 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
             )
         X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
-        mean, variance = self.basis.marginals(state, self.kernel, X)
-        expectations = self.variational_expectations(mean, variance, (X, Y))
+        expectations = self._expectations_at(state, X, Y)
         return self.scale(X) * tf.reduce_sum(expectations) - self.basis.prior_kl(state)
+
+    def _expectations_at(self, state: State, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """`variational_expectations` [N] from the state of the basis, eagerly in blocks of rows."""
+        if self.bound == "classical":
+            mean, variance = self.basis.marginals(state, self.kernel, X)
+            return self.variational_expectations(mean, variance, (X, Y))
+        if tf.executing_eagerly() and X.shape[0] > EAGER_ROWS:
+            starts = range(0, X.shape[0], EAGER_ROWS)
+            blocks = [(X[i : i + EAGER_ROWS], Y[i : i + EAGER_ROWS]) for i in starts]
+            return tf.concat([self._expectations_at(state, *block) for block in blocks], axis=0)
+        features = self.basis.features(state, self.kernel, X)
+        variance = self.basis.variance(features, self.kernel, X)
+        left = self.left_variances(features, X)
+        return self.variational_expectations(features.mean, variance, (X, Y), left)
 
     def evidence(
         self,

@@ -30,6 +30,7 @@ from ..covariances.latents import prior_variance
 from ..errors import ModelError, check_option
 from ..likelihoods.log_concave import is_log_concave
 from ..likelihoods.parameters import single_noise_variance
+from ..linalg.whitening import squares_with_slope
 
 BOUNDS = ("classical", "tight")
 _BASES = (CoupledBasis, OrthogonalMeanBasis, HybridBasis)
@@ -76,13 +77,25 @@ def gains_are_constant(kernel: Kernel, likelihood: Likelihood) -> bool:
     return single_noise_variance(likelihood) is not None and not mixed
 
 
-def left_variances(kernel: Kernel, basis: InducingBasis, X: tf.Tensor) -> tf.Tensor:
+def left_variances(
+    kernel: Kernel,
+    basis: InducingBasis,
+    X: tf.Tensor,
+    A: tf.Tensor | None = None,
+    tangent: tf.Tensor | None = None,
+) -> tf.Tensor:
     """The prior variances d [N, L] that the points u of a basis leave at X [N, D], or [N, 1].
 
-    Cost: M^3 / 3 + N M^2, differentiable in kernel and points.
+    Cost: N M given A, else M^3 / 3 + N M^2; differentiable in kernel and points.
+
+    :param A: the whitened rows L^-1 K_bx [G, M, N] if known, `Features.minus[0]` of the basis.
+    :param tangent: of the basis's state [G, M, M], where A has no gradient in it.
     """
-    _, A = project(kernel, basis.beta, X)  # [G, M, N]
-    left = prior_variance(kernel, X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)
+    A = project(kernel, basis.beta, X)[1] if A is None else A
+    explained = (
+        tf.reduce_sum(tf.square(A), axis=-2) if tangent is None else squares_with_slope(A, tangent)
+    )
+    left = prior_variance(kernel, X, full_cov=False) - explained
     return tf.transpose(tf.maximum(left, 0.0))  # below zero by round-off alone
 
 

@@ -92,8 +92,10 @@ def bound_at_optimum(model: BasisGP, data: Regression) -> tf.Tensor:
     :param model: with Gaussian noise of one variance.
     :param data: see `regression`.
     """
-    bound = model.basis.collapsed_elbo(model.kernel, data)  # (D31) or (D33)
-    return bound if model.bound == "classical" else bound + tf.reduce_sum(model.row_gains(data.X))
+    if model.bound == "classical":
+        return model.basis.collapsed_elbo(model.kernel, data)  # (D31) or (D33)
+    bound, left = model.basis.collapsed_elbo_and_left(model.kernel, data)
+    return bound + tf.reduce_sum(model.row_gains(data.X, left))
 
 
 def regression(model: BasisGP, data: RegressionData) -> Regression:

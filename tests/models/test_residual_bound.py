@@ -19,8 +19,10 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.bases import CoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.inducing.variables import as_inducing
-from gpflow_decoupled.models import ODVGP, BasisGP
+from gpflow_decoupled.models import ODVGP, BasisGP, residual_bound
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
+from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
+from gpflow_decoupled.optimizers.natural_gradient.in_turn import evaluate_in_turn
 from tests.bounds.registry import matern, randomize
 from tests.optimizers.data_mean.problems import grams_of
 from tests.optimizers.problems import BETA, GAMMA, NOISE, TREND, X, observations
@@ -127,6 +129,69 @@ def test_gradients_are_finite_differences(which: str, rng: np.random.Generator) 
     expected = slope(model, lambda: float(function[which]()), direction)
     found = sum(np.sum(np.asarray(g) * d) for g, d in zip(gradient, direction))
     assert_allclose(found, expected, rtol=2e-2 if counts else 1e-4)
+
+
+def _passes(model: BasisGP, data: Any) -> list[list[np.ndarray]]:
+    """Bound and gradients of the passes that `fit` and `elbo` make."""
+    variables = list(model.trainable_variables)
+    X_, Y_ = (tf.constant(part) for part in data)
+    with tf.GradientTape() as tape:
+        value = model.elbo(data)
+    found = [[value, *tape.gradient(value, variables, unconnected_gradients="zero")]]
+    held = evaluate(model, (X_, Y_), variables, hold_sites=model.basis.holds_sites)
+    found.append([held.elbo, *held.gradients])
+    turn, _ = evaluate_in_turn(
+        model, (X_, Y_), NaturalGradient(0.5), variables, hold_sites=model.basis.holds_sites
+    )
+    found.append([turn.elbo, *turn.gradients])
+    return [[np.asarray(part) for part in each if part is not None] for each in found]
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize(
+    "name, latents, counts",
+    [("coupled", 2, False), ("orthogonal", 1, True), ("coupled", 1, True), ("hybrid", 1, False)],
+)
+def test_passes_share_the_projection(
+    name: str, latents: int, counts: bool, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    """Their numbers are those with a projection of its own, and they make none."""
+    kernel = _two() if latents == 2 else matern(1.3, 0.8)
+    likelihood = {"likelihood": gl.Poisson()} if counts else {}
+    model = _model(name, latents=latents, kernel=kernel, **likelihood)
+    randomize(model.basis, rng, 0.3)
+    data = (X, LABELS["counts"][1] if counts else Y[:, :latents])
+    with monkeypatch.context() as patch:
+        patch.setattr(BasisGP, "left_variances", lambda *_: None)
+        expected = _passes(model, data)
+    monkeypatch.setattr(residual_bound, "project", None)
+    for found, own in zip(_passes(model, data), expected, strict=True):
+        for one, other in zip(found, own, strict=True):
+            assert_allclose(one, other, rtol=1e-6, atol=1e-9 * max(np.abs(other).max(), 1.0))
+
+
+def test_the_collapsed_bound_shares_the_projection(monkeypatch: Any) -> None:
+    model, data = _model(latents=2, kernel=_two()), (X, Y)
+    variables = [*model.kernel.trainable_variables, *model.likelihood.trainable_variables]
+    variables += model.basis.beta.trainable_variables
+    found = []
+    for bound in (
+        lambda: optimal_parameters(model, data).elbo,
+        lambda: collapsed_elbo(model, data),
+    ):
+        with tf.GradientTape() as tape:
+            value = bound()
+        found.append([value, *tape.gradient(value, variables)])
+        monkeypatch.setattr(residual_bound, "project", None)
+    for expected, one in zip(*found, strict=True):
+        assert_allclose(one, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_blocks_of_rows_add_up(monkeypatch: Any) -> None:
+    model, data = _model(), (X, Y[:, :1])
+    whole = float(model.elbo(data))
+    monkeypatch.setattr("gpflow_decoupled.models.basis_gp.EAGER_ROWS", 7)
+    assert_allclose(model.elbo(data), whole, rtol=1e-12)
 
 
 @pytest.mark.exhaustive

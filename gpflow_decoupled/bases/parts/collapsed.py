@@ -10,11 +10,14 @@
 #   dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
 #   dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
 #
-# m is optimal, so its change does not count.
+# m is optimal, so its change does not count. A function of the explained variances e_n = |A_n|^2
+# with slopes c_n adds, with P = L^-T A diag(c),
+#
+#   2 P to dF/dK_bx,   -P A^T L^-1 to dF/dK
 
 from __future__ import annotations
 
-__all__ = ["coupled_bound"]
+__all__ = ["coupled_bound", "coupled_bound_and_left"]
 
 import math
 from typing import NamedTuple
@@ -26,7 +29,7 @@ from gpflow.kernels import Kernel
 from ...covariances.latents import gram_to_data, gram_to_factor, prior_variance
 from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import apply_per_latent
-from ...linalg.triangular import inverse, lower_root_gram, solve
+from ...linalg.triangular import inverse, lower_root_gram, solve, symmetric_product
 from .optimum import Regression, best_precision, solve_columns
 
 
@@ -51,20 +54,59 @@ def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> 
     """The bound (D31) at the best q(u), in nats, over all latents; 2 N M^2 + M^3, gradient 2 N
     M^2.
     """
-    prior = prior_variance(
-        kernel, data.X, full_cov=False
-    )  # per kernel, where K is per kernel and points
+    prior = prior_variance(kernel, data.X, full_cov=False)  # [G, N]
+    return _bound(*_matrices(kernel, beta, data, prior))
+
+
+def coupled_bound_and_left(
+    kernel: Kernel, beta: InducingVariables, data: Regression
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """`coupled_bound`, and the prior variances [N, G] that the points leave, not below zero.
+
+    The gradient of the variances costs 2 N M^2 more.
+    """
+    prior = prior_variance(kernel, data.X, full_cov=False)
+    bound, explained = _bound_and_explained(*_matrices(kernel, beta, data, prior))
+    return bound, tf.transpose(tf.maximum(prior - explained, 0.0))
+
+
+def _matrices(
+    kernel: Kernel, beta: InducingVariables, data: Regression, prior: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L], s2 []."""
+    # prior variances are per kernel, where K is per kernel and points
     trace = tf.reduce_sum(prior) * (data.y.shape[1] / prior.shape[0])
-    return _bound(
-        gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X), trace, data.y, data.noise
-    )
+    K, cross = gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X)
+    return K, cross, trace, data.y, data.noise
 
 
 @tf.custom_gradient
-def _bound(
+def _bound(*matrices: tf.Tensor) -> tuple:
+    """The bound from `_matrices`."""
+    value, _, grad = _forward(*matrices)
+    return value, grad
+
+
+@tf.custom_gradient
+def _bound_and_explained(*matrices: tf.Tensor) -> tuple:
+    """The bound from `_matrices`, and the squares of columns of A [G, N]."""
+    value, pieces, grad = _forward(*matrices)
+
+    def both(upstream: tf.Tensor, slopes: tf.Tensor) -> tuple:
+        to_K, to_cross, *others = grad(upstream)
+        sloped = solve(pieces.chol, pieces.A * slopes[:, None, :], adjoint=True)  # P
+        inner = symmetric_product(pieces.A, slopes)
+        half = solve(pieces.chol, inner, adjoint=True)
+        to_K -= solve(pieces.chol, tf.linalg.matrix_transpose(half), adjoint=True)
+        return to_K, to_cross + 2.0 * sloped, *others
+
+    return (value, tf.reduce_sum(tf.square(pieces.A), axis=1)), both
+
+
+def _forward(
     K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
 ) -> tuple:
-    """The bound from K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L], s2 []."""
+    """The bound, its pieces, and its gradient, from `_matrices`."""
     pieces = _pieces(K, cross, y, noise)
     shared = y.shape[1] / K.shape[0]  # how many latents each group stands for
     count, log_det = tf.cast(tf.size(y), y.dtype), tf.math.log(tf.linalg.diag_part(pieces.chol_B))
@@ -88,7 +130,7 @@ def _bound(
         gradients = to_K, to_cross, -0.5 / noise, -pieces.rest / noise, to_noise
         return tuple(upstream * gradient for gradient in gradients)
 
-    return value, grad
+    return value, pieces, grad
 
 
 def _pieces(K: tf.Tensor, cross: tf.Tensor, y: tf.Tensor, noise: tf.Tensor) -> _Pieces:

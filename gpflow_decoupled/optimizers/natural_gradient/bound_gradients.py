@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BoundGradients", "added_up", "as_basis_model", "evaluate", "features_at", "gradients_of",
-    "local_expansion", "local_gradient",
+    "local_expansion", "local_gradient", "slope_of_rows",
 ]  # fmt: skip
 
 from collections.abc import Sequence
@@ -112,9 +112,11 @@ def evaluate(
         )
         features = features_at(model, known, X, low)
         mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
+        left = model.left_variances(features, X, slope_of_rows(model, state, weights, low))
         tape.watch([mean, variance])
         scale = model.scale(X)
-        expected = scale * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+        expectations = model.variational_expectations(mean, variance, (X, Y), left)
+        expected = scale * tf.reduce_sum(expectations)
         elbo = expected - replicas.share(model.basis.prior_kl(state))
         objective = elbo + replicas.share(model.log_prior_density())
     g, h = tape.gradient(expected, [mean, variance])
@@ -129,6 +131,18 @@ def evaluate(
     gradients = gradients_of(tape, objective, variables, held, weights, low)
     target = (sums[0].theta, sums[0].precision) if with_target and sums else None
     return added_up(BoundGradients(elbo, state, features, variance, g, h, gradients, scale, target))
+
+
+def slope_of_rows(
+    model: BasisGP, state: State, weights: tf.Tensor | None, low: tf.DType | None
+) -> tf.Tensor | None:
+    """Return the tangent [G, M, M] for `left_variances`, in the precision of products with rows.
+
+    None without `weights` [M, L], since the features have their gradient in the tangent then.
+    """
+    if weights is None:
+        return None
+    return state.tangent if low is None else model.basis.lowered(state, low).tangent
 
 
 def gradients_of(
@@ -191,15 +205,18 @@ def local_expansion(
     variance: tf.Tensor,
     data: RegressionData,
     scale: tf.Tensor | None = None,
+    left: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """E [], dE/dmean and dE/dvariance [N, L], by one pass through the likelihood.
 
     :param mean: of q(f) at the data [N, L], less the mean function; `variance` likewise.
     :param data: X [N, D], Y [N, P].
     :param scale: factor of the data term []; None computes it.
+    :param left: as in `BasisGP.variational_expectations`.
     """
     factor = model.scale(data[0]) if scale is None else scale
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
-        expected = factor * tf.reduce_sum(model.variational_expectations(mean, variance, data))
+        expectations = model.variational_expectations(mean, variance, data, left)
+        expected = factor * tf.reduce_sum(expectations)
     return expected, *tape.gradient(expected, [mean, variance])

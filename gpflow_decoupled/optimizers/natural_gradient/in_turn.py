@@ -20,7 +20,14 @@ from ...bases.base import State
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
 from ...models import BasisGP
-from .bound_gradients import BoundGradients, added_up, features_at, gradients_of, local_expansion
+from .bound_gradients import (
+    BoundGradients,
+    added_up,
+    features_at,
+    gradients_of,
+    local_expansion,
+    slope_of_rows,
+)
 from .held_sites import SiteSums, site_sums
 from .moves import Move
 from .natural_gradient import NaturalGradient
@@ -56,12 +63,14 @@ def evaluate_in_turn(
         tape.watch(list(variables))
         # 1. where q goes
         state = basis.factor(model.kernel, rows=rows)
-        for_rows = state
-        if hold_sites and basis.weights_of_rows(state) is not None:  # see `evaluate`
+        for_rows, weights = state, basis.weights_of_rows(state) if hold_sites else None
+        if weights is not None:  # see `evaluate`
             for_rows = state._replace(tangent=tf.stop_gradient(state.tangent))
         features, old = features_at(model, for_rows, X, low), basis.gaussians(state)
+        left = model.left_variances(features, X, slope_of_rows(model, state, weights, low))
         with tape.stop_recording():
-            now, sums = _evaluation(model, (X, Y), state, features, natural.starts_at(model), low)
+            with_target = natural.starts_at(model)
+            now, sums = _evaluation(model, (X, Y), state, features, left, with_target, low)
             move = natural.propose(model, (X, Y), now, [])
             new = tuple(part.gaussian() for part in move.naturals)
         # 2. the moments there
@@ -69,7 +78,8 @@ def evaluate_in_turn(
         mean, variance = features.mean, basis.variance(features, model.kernel, X)
         tape.watch([mean, variance])
         # 3. the bound there
-        expected = now.scale * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+        expectations = model.variational_expectations(mean, variance, (X, Y), left)
+        expected = now.scale * tf.reduce_sum(expectations)
         objective = expected + replicas.share(model.log_prior_density() - basis.prior_kl(moved))
     held = []
     if hold_sites:
@@ -93,12 +103,13 @@ def _evaluation(
     data: RegressionData,
     state: State,
     features: Features,
+    left: tf.Tensor | None,
     with_target: bool,
     low: tf.DType | None,
 ) -> tuple[BoundGradients, SiteSums | None]:
     """Evaluate the bound at q, its derivatives in q, and this replica's sums of the first part."""
     variance, scale = model.basis.variance(features, model.kernel, data[0]), model.scale(data[0])
-    expected, g, h = local_expansion(model, features.mean, variance, data, scale)
+    expected, g, h = local_expansion(model, features.mean, variance, data, scale, left)
     elbo, sums = expected - replicas.share(model.basis.prior_kl(state)), None
     if with_target:
         sums = site_sums(model.basis.gaussians(state)[0], features.minus[0], g, h, low)

@@ -239,8 +239,11 @@ def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.T
         state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
         features = basis.features(state, model.kernel, X)
         mean, variance = features.mean, basis.variance(features, model.kernel, X)
+        left = model.left_variances(features, X)
         expected = (
-            mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+            mean + variance
+            if samples
+            else model.variational_expectations(mean, variance, (X, Y), left)
         )
         return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
 
