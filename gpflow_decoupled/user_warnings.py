@@ -11,11 +11,14 @@ from types import FrameType
 _LIBRARIES = frozenset(
     {
         __package__, "gpflow", "tensorflow", "tensorflow_probability", "tf_keras", "keras",
-        "check_shapes", "scipy", "numpy", "sklearn", "contextlib", "functools", "importlib",
+        "check_shapes", "scipy", "numpy", "sklearn", "joblib", "contextlib", "functools",
+        "importlib",
     }
 )  # fmt: skip
 """Packages whose frames are nobody's own code: they call each other between a user and a warning.
 Those of a user's framework are not in the list, because the line there is the one to change."""
+_TRANSLATED = "__autograph_generated_file"
+"""In the file name of a user's function that AutoGraph has translated, whose lines are others."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
@@ -41,8 +44,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 def _users_frame(frame: FrameType) -> FrameType:
     """The first of `frame` and its callers outside of the libraries, else the outermost."""
-    while frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
-        if frame.f_back is None:
-            break
+    while frame.f_back is not None and _is_nobodys(frame):
         frame = frame.f_back
     return frame
+
+
+def _is_nobodys(frame: FrameType) -> bool:
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return package in _LIBRARIES or _TRANSLATED in frame.f_code.co_filename

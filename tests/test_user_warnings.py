@@ -10,12 +10,16 @@ import ast
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import gpflow
+import joblib
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
@@ -23,10 +27,17 @@ from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
 from gpflow_decoupled.diagnostics.fall import warn_of_fall
 from gpflow_decoupled.diagnostics.rise import warn_of_rise
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
+from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
 from gpflow_decoupled.pathwise import pathwise_samples
 from gpflow_decoupled.saving import model_file
+from gpflow_decoupled.training import Checkpoints, Evaluation, Schedule, Standardized
+from gpflow_decoupled.training.checkpoints import lock
+from gpflow_decoupled.training.run import Run
+from gpflow_decoupled.training.scores import Scores
+from gpflow_decoupled.training.workers import repair_drift
 from gpflow_decoupled.user_warnings import warn_user
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 
@@ -139,6 +150,78 @@ def short_run(patch: Patch) -> None:
     ).fit(X, np.sin(X[:, 0]))
 
 
+def fit(model: Any, data: Any = LABELS, steps: int = 1, **options: Any) -> object:
+    return gd.fit(model, data, steps=steps, compile=False, progress=False, **options)
+
+
+def many_points(num_data: int | None = None) -> models.SparseCVIGP:
+    Z = np.linspace(0.0, 1.0, 13)[:, None]
+    return models.SparseCVIGP(kernel(), likelihoods.BernoulliLogit(), Z, num_data=num_data)
+
+
+def passes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    yield LABELS
+
+
+def nearly_constant() -> np.ndarray:
+    """Inputs whose second column differs in its last digits."""
+    return np.hstack([X, 1.0 + 2.3e-16 * (np.arange(len(X))[:, None] % 2)])
+
+
+def built_by_joblib(_: Patch) -> None:
+    """As scikit-learn's cross-validation calls an estimator."""
+    build = joblib.delayed(gd.build)
+    joblib.Parallel(n_jobs=1)([build(nearly_constant(), DATA[1], verbose=False)])
+
+
+def score_that_is_not_finite(patch: Patch) -> None:
+    patch.setattr(Scores, "evaluate", lambda *_: {"log_density": -np.inf})
+    fit(classifier(), evaluation=Evaluation(LABELS, every=1))
+
+
+def in_a_folder(patch: Patch, spoil: Callable[[Path, Patch], object]) -> None:
+    """A run with two checkpoints in a folder that is then spoilt, and a longer one."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"checkpoint": Checkpoints(folder, every=1), "schedule": Schedule(anneal=0.0)}
+        fit(classifier(), steps=2, **settings)
+        spoil(Path(folder), patch)
+        fit(classifier(), steps=3, **settings)
+
+
+def refresh_that_fails(patch: Patch) -> None:
+    def fail(*_: object) -> None:
+        raise NumericalError("C_gamma cannot be factorised.")
+
+    model = orthogonal()
+    patch.setattr(OrthogonalBasis, "refresh", fail)
+    fit(model, DATA, steps=2, schedule=Schedule(refresh_every=1))
+
+
+def far_off_intervals(patch: Patch) -> None:
+    judged = SimpleNamespace(spread=9.0), True
+    patch.setattr(NeighbourRounds, "calibrate", lambda *_: judged)
+    noise = gpflow.likelihoods.Gaussian()
+    fit(models.NNGP(DATA, kernel(), noise, num_neighbours=4), None)
+
+
+def drifted_replicas(_: Patch) -> None:
+    group = SimpleNamespace(
+        strategy=True, replicas=2, copies=lambda _: [], gather=lambda _: np.array([0, 1])
+    )
+    repair_drift(group, [])
+
+
+def late_climb(_: Patch) -> None:
+    model = models.SparseCVIGP(kernel(), gpflow.likelihoods.Gaussian(), X[::4])
+    gd.fit(model, DATA, seconds=1e-6, optimizer="lbfgs", compile=False, progress=False)
+
+
+def spoilt_end(patch: Patch) -> None:
+    """The test that fails is the last one, which has the exact bound."""
+    patch.setattr(Run, "_is_sound", lambda self, done, bound=None: bound is None)
+    fit(classifier(), steps=2, batch_size=None)
+
+
 PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "certificates/conditions.py": [
         lambda _: pac_bayes_certificate(classifier(), LABELS),
@@ -195,10 +278,41 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "optimizers/neighbours/site_sweeps.py": [passes_used_up],
     "pathwise/data_correction.py": [coarse_draws],
     "saving/model_file.py": [file_of_another_version],
+    "training/checkpoints/folder.py": [
+        lambda patch: in_a_folder(patch, lambda path, _: (path / "checkpoint").unlink())
+    ],
+    "training/checkpoints/lock.py": [
+        lambda patch: in_a_folder(patch, lambda _, patch: patch.setattr(lock, "fcntl", None))
+    ],
+    "training/checkpoints/run.py": [
+        lambda patch: in_a_folder(patch, lambda path, _: (path / "run-2.json").unlink())
+    ],
+    "training/routes/checks.py": [
+        lambda _: fit(many_points(12), tf.data.Dataset.from_tensors(LABELS)),
+        lambda _: fit(many_points(12), passes),
+        lambda _: Standardized(lambda *_: many_points(), LABELS).fit(steps=1, compile=False),
+    ],
+    "training/run.py": [spoilt_end],
+    "training/scores.py": [score_that_is_not_finite],
+    "training/stages/collapsed_climb.py": [late_climb],
+    "training/stages/minibatches.py": [refresh_that_fails],
+    "training/stages/neighbours.py": [far_off_intervals],
+    "training/standardization.py": [
+        lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),
+        built_by_joblib,
+    ],
+    "training/workers.py": [drifted_replicas],
     "wrappers/sklearn.py": [short_run],
 }
-LONG = ("models/basis_gp.py", "wrappers/sklearn.py")
-"""Of these the short run takes the first action, or none."""
+LONG = (
+    "models/basis_gp.py",
+    "training/checkpoints/folder.py",
+    "training/checkpoints/run.py",
+    "training/routes/checks.py",
+    "training/stages/neighbours.py",
+    "wrappers/sklearn.py",
+)
+"""Of these the short run leaves out the last action."""
 CASES = [
     pytest.param(
         module,
@@ -225,7 +339,7 @@ def test_every_module_that_warns_is_provoked() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "warn_user"
     }
-    assert {name for name in warn if not name.startswith("training/")} == set(PROVOKED)
+    assert warn == set(PROVOKED)
 
 
 def test_one_line_is_warned_of_once() -> None:
@@ -236,6 +350,19 @@ def test_one_line_is_warned_of_once() -> None:
             warn_user("Once.", RuntimeWarning)
         warn_user("Once.", RuntimeWarning)
     assert [warning.category for warning in caught] == [RuntimeWarning] * 2
+
+
+def test_a_function_that_autograph_translates_is_not_the_users_line() -> None:
+    """Its file has another name and other lines; the call of the compiled function is named."""
+
+    @tf.function
+    def compiled() -> tf.Tensor:
+        warn_user("Traced.")
+        return tf.zeros([])
+
+    with pytest.warns(UserWarning, match="Traced") as caught:
+        compiled()
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_without_a_line_of_the_user_the_outermost_is_named() -> None:
