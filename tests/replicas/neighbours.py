@@ -43,9 +43,10 @@ def neighbours_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
 def neighbours(
     strategy: tf.distribute.Strategy, path: str, rows: int = ROWS, compile: bool = True
 ) -> Found:
-    """A run by this worker alone and by both, and predictions of new rows."""
+    """A run by the first worker alone and by both, and predictions of new rows."""
     found: Found = {}
-    for kind, chosen in (("one", None), ("two", strategy)):
+    alone = {"one": None} if Group(strategy).is_first else {}
+    for kind, chosen in {**alone, "two": strategy}.items():
         group = Group(chosen)
         with group.scope():
             model = neighbours_model(data_of(rows))
