@@ -124,7 +124,7 @@ class Server(tf.Module):
         super().__init__()
         self.posterior = posterior
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)])
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
     def predict(self, inputs):
         """Mean and variance."""
         return self.posterior.predict_f(inputs)

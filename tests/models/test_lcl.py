@@ -236,7 +236,9 @@ def test_copies_checkpoints_and_exports_of_several_latents(tmp_path):
     served = tf.Module()
     served.posterior = built.posterior("variable")
     served.predict = tf.function(
-        served.posterior.predict_f, input_signature=[tf.TensorSpec([None, 2], built.data[0].dtype)]
+        served.posterior.predict_f,
+        input_signature=[tf.TensorSpec([None, 2], built.data[0].dtype)],
+        autograph=False,
     )
     tf.saved_model.save(served, str(tmp_path / "served"))
     loaded = tf.saved_model.load(str(tmp_path / "served"))

@@ -147,7 +147,7 @@ def test_a_solution_continues_where_it_was_cut_short(weak):
     assert not late.mean_is_solved
 
 
-def test_copies_files_and_checkpoints(tmp_path: Path):
+def test_copies_and_files(tmp_path: Path):
     ours = solved(separate(), Y=missing(), mean_function=trend())
     expected = ours.predict_f(XNEW)[0]
     gd.save(ours, tmp_path / "model.zip")
@@ -159,6 +159,11 @@ def test_copies_files_and_checkpoints(tmp_path: Path):
         twin.kernel.kernels[0].lengthscales.assign([0.2, 0.2])
         assert np.abs(twin.predict_f(XNEW)[0] - expected).max() > 1e-2
     assert_allclose(ours.predict_f(XNEW)[0], expected, rtol=1e-12)
+
+
+@pytest.mark.exhaustive
+def test_a_checkpoint_has_the_mean_of_other_data_to_solve_for(tmp_path: Path):
+    ours = solved(separate(), Y=missing(), mean_function=trend())
     path = tf.train.Checkpoint(model=ours).save(str(tmp_path / "state"))
     other = model(separate(), FEW, Y=-missing(), mean_function=trend(), mean="data")
     tf.train.Checkpoint(model=other).restore(path)

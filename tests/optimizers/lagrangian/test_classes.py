@@ -135,6 +135,8 @@ OTHERS = {
     "rates": (gl.Beta, RATES),
     "narrow rates": (lambda: gl.Beta(scale=20.0), RATES),
 }
+GRADES = pytest.param("grades", marks=pytest.mark.exhaustive)
+"""Eight seconds: its quadrature has the most nodes."""
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -158,7 +160,8 @@ def test_losses_of_grades_and_rates(name: str, rng: np.random.Generator) -> None
     assert np.all(there.d_hh >= -loss.curvature - 1e-9)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", ["rates", "narrow rates", GRADES])
 def test_the_best_q_of_grades_and_rates(name: str) -> None:
     make, Y = OTHERS[name]
     model, other = (of((X, Y), kernel(), make()) for of in (LCLGP, CVIGP))
