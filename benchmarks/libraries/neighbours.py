@@ -13,7 +13,11 @@ import numpy as np
 
 from gpflow_decoupled import fit
 from gpflow_decoupled.building import default_kernel
-from gpflow_decoupled.building.kernels import PREDICTION_NEIGHBOURS, choose_kernel
+from gpflow_decoupled.building.kernels import (
+    PREDICTION_NEIGHBOURS,
+    SPREAD_NEIGHBOURS,
+    choose_kernel,
+)
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.training import Standardized
@@ -114,12 +118,12 @@ def _build(
     """
     X, Y = data.X_train, data.Y_train
     kernel, noise, name, ranks = default_kernel(X.shape[1]), _NOISE, "", False
-    predicting = PREDICTION_NEIGHBOURS
+    predicting, spread = PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS
     if spec.auto:
         choice = choose_kernel(X, Y, seed=settings.seed, seconds=seconds)
         kernel, noise, ranks = choice.kernel, choice.noise_variance, choice.normal_scores
         name = f"{choice.name} of ranks" if ranks else choice.name
-        predicting = choice.prediction_neighbours
+        predicting, spread = choice.prediction_neighbours, choice.spread_neighbours
 
     def inside(X: np.ndarray, Y: np.ndarray) -> NNGP:
         return NNGP(
@@ -128,6 +132,7 @@ def _build(
             gpflow.likelihoods.Gaussian(noise),
             num_neighbours=spec.num_beta,
             prediction_neighbours=predicting,
+            spread_neighbours=spread,
             seed=settings.seed,
         )
 

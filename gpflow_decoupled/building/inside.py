@@ -32,7 +32,7 @@ from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
 from ..training.row_numbers import RowNumbers
-from .kernels import AUTO, PREDICTION_NEIGHBOURS, KernelChoice
+from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
 from .likelihoods import likelihood_for, prior_mean
 from .report import EXACT_ROWS, FULL_ROWS, classes_rows
 from .rows import with_rows
@@ -86,10 +86,11 @@ class Inside:
         if not (neighbours and numbers is None and _has_neighbours(density, kernel)):
             density = with_rows(density, numbers, gaps)  # an NNGP has gaps of its own
         if self.points is None:
-            predicting = PREDICTION_NEIGHBOURS
+            numbers_of = PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS
             if self.choices:
-                predicting = self.choices[0].prediction_neighbours
-            found = _without_points((X, Y), kernel, density, mean, self.seed, predicting)
+                choice = self.choices[0]
+                numbers_of = choice.prediction_neighbours, choice.spread_neighbours
+            found = _without_points((X, Y), kernel, density, mean, self.seed, *numbers_of)
             if found is not None:
                 return found
         beta, gamma = self.points or (NUM_INDUCING, NUM_MEAN_POINTS)
@@ -124,6 +125,7 @@ def _without_points(
     mean: MeanFunction | None,
     seed: int,
     prediction_neighbours: int,
+    spread_neighbours: int,
 ) -> GPModel | None:
     rows = len(data[0])
     one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
@@ -145,6 +147,7 @@ def _without_points(
             likelihood,
             num_neighbours=NUM_NEIGHBOURS,
             prediction_neighbours=prediction_neighbours,
+            spread_neighbours=spread_neighbours,
             mean_function=mean,
             seed=seed,
         )

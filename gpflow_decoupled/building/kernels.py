@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["AUTO", "CANDIDATES", "PREDICTION_NEIGHBOURS", "KernelChoice", "choose_kernel"]
+__all__ = [
+    "AUTO", "CANDIDATES", "PREDICTION_NEIGHBOURS", "SPREAD_NEIGHBOURS", "KernelChoice",
+    "choose_kernel",
+]  # fmt: skip
 
 import time
 from collections.abc import Mapping
@@ -38,6 +41,9 @@ speed: close scores may change places in a longer run."""
 PREDICTION_NEIGHBOURS, MOST_PREDICTION_NEIGHBOURS = 256, 400
 """A prediction is made once and can afford more neighbours than learning. The second number, four
 times as slow, is for data of which more rows tell more."""
+SPREAD_NEIGHBOURS = 64
+"""The nearest rows that tell how large errors are there, see `NNGP`."""
+_OTHER_SPREADS = (16, 128)
 _TELLS_MORE = 0.05
 """Nats a row that twice the neighbours of judging must gain for that. On kin40k they gain 0.2, and
 0.01 at most on most other sets; 400 in place of 256 lower its RMSE from 0.078 to 0.070."""
@@ -58,6 +64,8 @@ class KernelChoice:
     """True for a kernel of inputs by their ranks, see `training.NormalScores`."""
     prediction_neighbours: int = PREDICTION_NEIGHBOURS
     """400 where twice the neighbours clearly predict better, else 256."""
+    spread_neighbours: int = SPREAD_NEIGHBOURS
+    """Of 16, 64 and, for as many neighbours, 128: the one of the best score."""
 
     def __str__(self) -> str:
         scores = ", ".join(f"{name} {score:.3f}" for name, score in self.scores.items())
@@ -112,7 +120,7 @@ def choose_kernel(
         _above_floor(model.likelihood),
         {name: rounds.best for name, rounds in found.items()},
         best == NORMAL_SCORES,
-        _prediction_neighbours(found[best]),
+        *_numbers_of_neighbours(found[best]),
     )
 
 
@@ -126,6 +134,7 @@ def _short_run(
         gpflow.likelihoods.Gaussian(0.1),
         num_neighbours=_NEIGHBOURS,
         prediction_neighbours=_JUDGING_NEIGHBOURS,
+        spread_neighbours=SPREAD_NEIGHBOURS,
     )
     rounds = NeighbourRounds(model, rows=_ROWS, evaluations=_EVALUATIONS, seed=seed)
     rounds.start(deadline)
@@ -150,11 +159,22 @@ def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
     return next(name for name in scores if not falls_short(name))
 
 
-def _prediction_neighbours(rounds: NeighbourRounds) -> int:
-    few = rounds.judge().score
-    rounds.model.prediction_neighbours = 2 * _JUDGING_NEIGHBOURS
-    more = rounds.judge().score
-    return MOST_PREDICTION_NEIGHBOURS if more - few > _TELLS_MORE else PREDICTION_NEIGHBOURS
+def _numbers_of_neighbours(rounds: NeighbourRounds) -> tuple[int, int]:
+    """Of a prediction and of its spread, by scores of the judging rows."""
+
+    def score(predicting: int, spread: int) -> float:
+        rounds.model.prediction_neighbours = predicting
+        rounds.model.spread_neighbours = spread
+        return rounds.judge().score
+
+    many = 2 * _JUDGING_NEIGHBOURS
+    few = score(_JUDGING_NEIGHBOURS, SPREAD_NEIGHBOURS)
+    scores = {SPREAD_NEIGHBOURS: score(many, SPREAD_NEIGHBOURS)}
+    predicting = PREDICTION_NEIGHBOURS
+    if scores[SPREAD_NEIGHBOURS] - few > _TELLS_MORE:
+        predicting = MOST_PREDICTION_NEIGHBOURS
+    scores |= {count: score(many, count) for count in _OTHER_SPREADS}
+    return predicting, max(scores, key=scores.__getitem__)
 
 
 def _in_sight(model: GaussianNNGP) -> Kernel:

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "Conditional", "conditional", "inverse_factor_rows", "log_densities", "vacuous_noise",
+    "Conditional", "conditional", "inverse_factor_rows", "log_densities", "quadratic_forms",
+    "vacuous_noise",
 ]  # fmt: skip
 
 import math
@@ -83,6 +84,12 @@ def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
     last = tf.one_hot([int(joint.shape[-1]) - 1], int(joint.shape[-1]), dtype=joint.dtype)
     last = tf.broadcast_to(last[0][:, None], tf.concat([tf.shape(joint)[:-1], [1]], axis=0))
     return tf.linalg.triangular_solve(chol, last, adjoint=True)[..., 0]
+
+
+def quadratic_forms(covariance: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """y^T K^-1 y [..., Q] for covariances [..., m, m] and values [..., m, Q]: cost m^3 / 3 each."""
+    whitened = tf.linalg.triangular_solve(cholesky(covariance).chol, values)
+    return tf.reduce_sum(tf.square(whitened), axis=-2)
 
 
 def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

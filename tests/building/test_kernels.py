@@ -77,10 +77,12 @@ def test_more_rows_predict_where_twice_the_rows_tell_more(gain, neighbours):
     model.prediction_neighbours = 64
 
     def judge() -> SimpleNamespace:
-        return SimpleNamespace(score={64: 1.0, 128: 1.0 + gain}[model.prediction_neighbours])
+        by_spread = {16: 0.02, 64: 0.0, 128: -0.3}[model.spread_neighbours]
+        score = {64: 1.0, 128: 1.0 + gain}[model.prediction_neighbours]
+        return SimpleNamespace(score=score + by_spread)
 
     rounds = SimpleNamespace(model=model, judge=judge)
-    assert kernels._prediction_neighbours(rounds) == neighbours
+    assert kernels._numbers_of_neighbours(rounds) == (neighbours, 16)
     choice = KernelChoice("Matern 3/2", model.kernel, 0.1, {}, prediction_neighbours=neighbours)
     assert choice.prediction_neighbours == neighbours
 
@@ -134,7 +136,7 @@ def test_build_says_what_it_chose(no_search, capsys):
 
 def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     kernel = gpflow.kernels.Matern32()
-    fixed = KernelChoice("Matern 3/2", kernel, 0.02, {"Matern 3/2": 1.0}, True, 77)
+    fixed = KernelChoice("Matern 3/2", kernel, 0.02, {"Matern 3/2": 1.0}, True, 77, 16)
     asked: list[dict] = []
     monkeypatch.setattr(
         choice, "choose_kernel", lambda *_, **options: asked.append(options) or fixed
@@ -144,6 +146,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     assert len(asked) == 1 and asked[0]["seconds"] == 9.0
     assert isinstance(model.inputs, NormalScores)
     assert model.model.prediction_neighbours == 77
+    assert model.model.spread_neighbours == 16
     np.testing.assert_allclose(model.model.data[0], NormalScores(X).transform(X))
     said = capsys.readouterr().out
     assert "kernel Matern 3/2 of inputs by their ranks, by the leave" in said

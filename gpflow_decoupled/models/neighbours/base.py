@@ -32,7 +32,12 @@ from ..checks import (
     refuse_replicas,
     warn_of_values,
 )
-from .checks import arrays_of, check_neighbours_kernel, check_new
+from .checks import (
+    arrays_of,
+    check_neighbours_kernel,
+    check_new,
+    refuse_spread_of_sites,
+)
 from .likelihood import LeaveOneOut
 from .mean_of_rows import MEANS, refuse_mean_of_sites
 from .posterior import NeighboursPosterior
@@ -54,6 +59,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
+    :param spread_neighbours: k, for Gaussian noise: variances are scaled, at each input, by the mean
+        squared error of the k nearest observations, `local_spread`; 64 is a good number, and what
+        `build` takes. None for variances that the outputs do not move, as those of a GP.
     :param mean: "neighbours", or "data" for Gaussian noise: the predictive mean then uses all rows,
         which suits smooth functions under large noise. `solve_mean` finds it at the first
         prediction and again when Parameters changed, at N^2 D a product. Variances do not change.
@@ -86,6 +94,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         *,
         num_neighbours: int,
         prediction_neighbours: int | None = None,
+        spread_neighbours: int | None = None,
         mean: str = "neighbours",
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
@@ -95,6 +104,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         if not self.of_gaussian_noise:
             refuse_replicas(type(self).__name__)
             refuse_mean_of_sites(mean, likelihood)
+            refuse_spread_of_sites(spread_neighbours, likelihood)
         likelihood = Gaussian() if likelihood is None else likelihood
         check_parts(kernel, likelihood)
         check_neighbours_kernel(kernel)
@@ -103,6 +113,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         if prediction_neighbours is None:
             prediction_neighbours = num_neighbours
         check_whole(1, prediction_neighbours=prediction_neighbours)
+        if spread_neighbours is not None:
+            check_whole(1, spread_neighbours=spread_neighbours)
         X, Y = arrays_of(data, float_type(kernel))
         latents = num_latent_gps
         if latents is None and likelihood.latent_dim is None and Y.ndim == 2:
@@ -115,7 +127,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_mean_function(mean_function, X.shape[1], latents)
         warn_of_values(X, Y, likelihood)
         self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
-        self.mean = mean
+        self.mean, self.spread_neighbours = mean, spread_neighbours
         self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
 
     # `wraps` shows the constructor's signature; copies and files call this without arguments

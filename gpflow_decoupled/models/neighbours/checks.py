@@ -8,6 +8,7 @@ __all__ = [
     "check_new",
     "check_noise",
     "check_rows",
+    "refuse_spread_of_sites",
     "warn_at_floor",
 ]
 
@@ -16,6 +17,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 
 from ...covariances.indices import check_indices
@@ -32,6 +34,16 @@ def warn_at_floor(noise_at_floor: np.ndarray) -> None:
         warn_user(
             "The noise variance is at its floor, the relative jitter or the likelihood's lower"
             " bound: intervals may be too narrow; add noise, or a rougher kernel."
+        )
+
+
+def refuse_spread_of_sites(spread_neighbours: int | None, likelihood: Likelihood | None) -> None:
+    """Refuse a local spread where observations are not Gaussian; raises `DataError`."""
+    if spread_neighbours is not None:
+        raise DataError(
+            f"spread_neighbours={spread_neighbours} is for Gaussian noise, and not for"
+            f" {type(likelihood).__name__}: leave it out. A noise that depends on the inputs is"
+            ' build(X, Y, "heteroskedastic").'
         )
 
 

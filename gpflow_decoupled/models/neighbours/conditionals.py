@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Observations", "joint_given_rows", "new_given_neighbours", "rows_given_neighbours"]
+__all__ = [
+    "NewMoments", "Observations", "joint_given_rows", "new_given_neighbours",
+    "rows_given_neighbours",
+]  # fmt: skip
 
 from typing import NamedTuple
 
@@ -14,6 +17,7 @@ from ...covariances.neighbours import neighbourhood_grams
 from ...linalg.cholesky import cholesky
 from ...linalg.neighbours import conditional, vacuous_noise
 from .groups import relative_jitter
+from .spread import LocalSpread, local_spread
 
 
 class Observations(NamedTuple):
@@ -32,34 +36,54 @@ class Observations(NamedTuple):
         return Observations(*(tf.gather(part, rows) for part in self))
 
 
+class NewMoments(NamedTuple):
+    """Moments of f at new inputs."""
+
+    mean: tf.Tensor
+    """[B, Q], less the mean function."""
+    variance: tf.Tensor
+    """[B, Q], times the spread."""
+    spread: tf.Tensor
+    """[B, Q]: the factor of this variance and of the noise; one without a local spread."""
+
+
 def rows_given_neighbours(
-    kernel: Kernel, joint: Observations, there: tf.Tensor
+    kernel: Kernel, joint: Observations, there: tf.Tensor, spread: LocalSpread | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Moments of observations given their neighbours, (N1), less the mean function.
 
     :param kernel: of one latent function.
     :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
     :param there: [B, m], bool: which neighbours exist.
+    :param spread: scales the variances.
     :return: means and variances [B, Q], noise included, and whether the factorisations succeeded
         []. Cost: B (m^3 / 3 + m^2 D), and B m^3 / 3 for each further output if noises differ.
     """
     K = neighbourhood_grams(kernel, joint.X)
     prior = tf.linalg.diag_part(K)
     noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
-    there = tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
-    return _conditional(K, noise, there, joint.residuals[:, :-1])
+    values, exist = joint.residuals[:, :-1], tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
+    mean, variance, ok = _conditional(K, noise, exist, values)
+    if spread is not None:
+        variance *= local_spread(spread, K, noise[:, :-1], there, values)
+    return mean, variance, ok
 
 
 def new_given_neighbours(
-    kernel: Kernel, Xnew: tf.Tensor, near: Observations, there: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    kernel: Kernel,
+    Xnew: tf.Tensor,
+    near: Observations,
+    there: tf.Tensor,
+    spread: LocalSpread | None = None,
+) -> NewMoments:
     """Moments of f at new inputs given the nearest observations, (N7), less the mean function.
 
     :param kernel: of one latent function.
     :param Xnew: [B, D].
     :param near: their neighbours [B, m, ...].
     :param there: [B, m], bool: which of them exist.
-    :return: means and variances [B, Q], and whether the factorisations succeeded []. Cost as of
+    :param spread: scales the variances.
+    :return: means and variances, NaN where a factorisation failed. Cost as of
         `rows_given_neighbours`.
     """
     K = neighbourhood_grams(kernel, tf.concat([near.X, Xnew[:, None]], axis=1))
@@ -71,9 +95,12 @@ def new_given_neighbours(
     lift = jitter * tf.reduce_max(prior, axis=1) + tiny
     noise = near.noise + jitter * prior[:, :-1, None]
     own = tf.repeat(lift[:, None, None], noise.shape[-1], axis=2)
-    there = tf.concat([there, tf.fill(tf.shape(there[:, :1]), True)], axis=1)
-    mean, variance, ok = _conditional(K, tf.concat([noise, own], axis=1), there, near.residuals)
-    return mean, tf.maximum(variance - lift[:, None], 0.0), ok
+    exist = tf.concat([there, tf.fill(tf.shape(there[:, :1]), True)], axis=1)
+    mean, variance, _ = _conditional(K, tf.concat([noise, own], axis=1), exist, near.residuals)
+    variance, scale = tf.maximum(variance - lift[:, None], 0.0), tf.ones_like(mean)
+    if spread is not None:
+        scale = local_spread(spread, K, noise, there, near.residuals)
+    return NewMoments(mean, variance * scale, scale)
 
 
 def joint_given_rows(

@@ -6,12 +6,14 @@ __all__ = ["GaussianNNGP"]
 
 from typing import Any, ClassVar
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import positive
 
 from ...errors import DataError
 from ...linalg.neighbours import log_densities
@@ -31,6 +33,7 @@ from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .mean_of_rows import MeanOfRows
 from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
+from .spread import LocalSpread
 
 
 class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
@@ -84,6 +87,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         check_noise(self.likelihood, *self.data)
         self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
         self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
+        if self.spread_neighbours is not None:
+            self.spread_factor = gpflow.Parameter(1.0, transform=positive(), trainable=False)
 
     @property
     def order(self) -> np.ndarray:
@@ -202,7 +207,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         warn_at_floor(self.noise_at_floor())
         neighbours = self.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
         parts = self.mean_function, self.likelihood
-        return left_out(self.groups, self.data, parts, rows, neighbours)
+        return left_out(self.groups, self.data, parts, rows, neighbours, self._spread)
 
     def noise_at_floor(self) -> np.ndarray:
         """Tell which outputs' mean noise is at its floor, [P] bool.
@@ -222,9 +227,10 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         X = self.inputs(Xnew)
         if full_cov or full_output_cov:
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
-        mean, variance = self.predict_f(X)
-        noise = noise_variances(self.likelihood, X, None)
-        return mean, variance + noise + jitter_variances(self.groups, X)
+        noise = noise_variances(self.likelihood, X, None) + jitter_variances(self.groups, X)
+        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+        mean, variance, spread = posterior.fused_with_spread(X)
+        return mean, variance + noise * spread
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -250,6 +256,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             self.mean_function,
             self.mean_coefficients if self.mean == "data" else None,
             precompute_cache=precompute_cache,
+            spread=self._spread,
         )
 
     def update(self, new_data: RegressionData) -> None:
@@ -274,6 +281,13 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
         order = appended_order(self._order.numpy(), len(X))
         self._order = tf.Variable(order, trainable=False)
+
+    @property
+    def _spread(self) -> LocalSpread | None:
+        """Of predictions, not of the likelihood."""
+        if self.spread_neighbours is None:
+            return None
+        return LocalSpread(self.spread_neighbours, self.spread_factor)
 
     def _complete_neighbours(self) -> None:
         N = int(self.data[0].shape[0])

@@ -17,6 +17,7 @@ from ...linalg.neighbours import log_densities
 from .conditionals import Observations, rows_given_neighbours
 from .groups import Group, noise_of_group, noise_variances
 from .observed import mean_values, residuals_of
+from .spread import LocalSpread
 
 _ENTRIES = 8_000_000
 """Most entries of the covariance matrices of a block of rows, 64 MB in double precision."""
@@ -55,6 +56,7 @@ def moments_of_rows(
     parts: tuple[MeanFunction, Gaussian],
     rows: tf.Tensor,
     neighbours: tf.Tensor,
+    spread: LocalSpread | None = None,
 ) -> RowMoments:
     """Moments of rows given their neighbours, (N1), by blocks of rows.
 
@@ -63,6 +65,7 @@ def moments_of_rows(
     :param parts: the mean function and the likelihood.
     :param rows: row numbers [B].
     :param neighbours: row numbers [G, B, m], -1 for none.
+    :param spread: scales the variances.
     :return: [B, P] each. With several blocks, the gradient recomputes each.
     """
     width = int(neighbours.shape[-1]) + 1
@@ -70,7 +73,9 @@ def moments_of_rows(
 
     def of_block(rows: tf.Tensor, neighbours: tf.Tensor) -> RowMoments:
         near = tf.unstack(neighbours, num=len(groups), axis=1)
-        found = [_of_group(group, data, parts, rows, near[g]) for g, group in enumerate(groups)]
+        found = [
+            _of_group(group, data, parts, rows, near[g], spread) for g, group in enumerate(groups)
+        ]
         return RowMoments(*(tf.concat(part, axis=1) for part in zip(*found)))
 
     near = tf.transpose(neighbours, [1, 0, 2])
@@ -88,12 +93,13 @@ def left_out(
     parts: tuple[MeanFunction, Gaussian],
     rows: np.ndarray,
     neighbours: tf.Tensor,
+    spread: LocalSpread | None = None,
 ) -> LeaveOneOut:
     """Predict observed rows [B] from their neighbours [G, B, m], with the mean function.
 
     Parameters and cost as in `moments_of_rows`.
     """
-    found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours)
+    found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours, spread)
     prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
     terms = log_densities(*found).numpy()
     mean = (prior_mean + found.mean).numpy()
@@ -120,6 +126,7 @@ def _of_group(
     parts: tuple[MeanFunction, Gaussian],
     rows: tf.Tensor,
     neighbours: tf.Tensor,
+    spread: LocalSpread | None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Residuals, means and variances [B, Q] of one group's outputs."""
     mean_function, likelihood = parts
@@ -130,7 +137,7 @@ def _of_group(
     residuals = tf.gather(residuals_of(mean_function, X, Y), group.columns, axis=-1)
     noise = noise_of_group(noise_variances(likelihood, X, joint), group)
     mean, variance, _ = rows_given_neighbours(
-        group.kernel, Observations(X, residuals, noise), there
+        group.kernel, Observations(X, residuals, noise), there, spread
     )
     observed = tf.gather(Y[:, -1], group.columns, axis=-1)
     residual = tf.where(tf.math.is_nan(observed), observed, residuals[:, -1])

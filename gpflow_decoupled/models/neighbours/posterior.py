@@ -23,9 +23,10 @@ from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
 from ...posteriors import cache_type, mix_outputs
 from ...summaries import kernel_name, one_line
-from .conditionals import Observations, joint_given_rows, new_given_neighbours
+from .conditionals import NewMoments, Observations, joint_given_rows, new_given_neighbours
 from .groups import Group, groups_of, noise_of_group, noise_variances
 from .observed import residuals_of
+from .spread import LocalSpread
 
 _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of inputs, 32 MB in double precision."""
@@ -45,6 +46,7 @@ class NeighboursPosterior(AbstractPosterior):
     :param mean_function: added to the mean; zero if not given.
     :param coefficients: returns a [N, P] at the present Parameters, for the means k(x, X) a of all
         rows at N D a prediction; by default means are those of the neighbours.
+    :param spread: scales the variances.
     :param precompute_cache: storage of residuals, noise and coefficients: "tensor",
         "variable", or "nocache".
         Outside of `tf.function` the index of the rows is kept too.
@@ -62,11 +64,12 @@ class NeighboursPosterior(AbstractPosterior):
         mean_function: MeanFunction | None = None,
         coefficients: Callable[[], tf.Tensor] | None = None,
         *,
+        spread: LocalSpread | None = None,
         precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
     ) -> None:
         super().__init__(kernel, data[0], mean_function=mean_function)
         self.likelihood, self.num_neighbours = likelihood, num_neighbours
-        self._Y, self._coefficients = data[1], coefficients
+        self._Y, self._coefficients, self._spread = data[1], coefficients, spread
         self._indexes: dict[object, RowIndex] = {}
         self.update_cache(precompute_cache)
 
@@ -104,6 +107,19 @@ class NeighboursPosterior(AbstractPosterior):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         return super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+
+    def fused_with_spread(self, Xnew: InputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Mean and variance of f, and the spread [..., N, P], a factor of this variance and of the
+        noise.
+
+        Example::
+
+            mean, variance, spread = posterior.fused_with_spread(Xnew)
+        """
+        X = self._inputs(Xnew)
+        parts = self._by_group([part.value for part in self._precompute()], X, False)
+        mean, variance, spread = (tf.concat(part, axis=-1) for part in zip(*parts))
+        return self._add_mean_function(X, mean), variance, spread
 
     def _inputs(self, Xnew: InputData) -> tf.Tensor:
         X = as_inputs(Xnew, "Xnew", int(self.X_data.shape[1]), float_type(self.kernel))
@@ -143,8 +159,16 @@ class NeighboursPosterior(AbstractPosterior):
         full_cov: bool,
         full_output_cov: bool,
     ) -> MeanAndVariance:
+        means, covs, _ = zip(*self._by_group(cache, Xnew, full_cov))
+        mean, cov = tf.concat(means, axis=-1), tf.concat(covs, axis=-3 if full_cov else -1)
+        return mix_outputs(self.kernel, mean, cov, full_cov, full_output_cov)
+
+    def _by_group(
+        self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
+    ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Mean, variance or covariance, and spread of each group."""
         residuals, noise, *coefficients = cache
-        means, covs = [], []
+        found = []
         for group in groups_of(self.kernel, self._Y):
             mine = Observations(
                 self.X_data,
@@ -154,44 +178,55 @@ class NeighboursPosterior(AbstractPosterior):
             if group.rows is not None:
                 mine = mine.at(group.rows)
             predict = self._joint if full_cov else self._marginals
-            mean, cov = predict(group, mine, Xnew)
+            mean, cov, spread = predict(group, mine, Xnew)
             if coefficients:
                 columns = tf.gather(coefficients[0], group.columns, axis=1)
                 mean = _mean_of_rows(group.kernel, Xnew, self.X_data, columns)
-            means.append(mean)
-            covs.append(cov)
-        mean, cov = tf.concat(means, axis=-1), tf.concat(covs, axis=-3 if full_cov else -1)
-        return mix_outputs(self.kernel, mean, cov, full_cov, full_output_cov)
+            found.append((mean, cov, spread))
+        return found
 
     def _marginals(
         self, group: Group, data: Observations, Xnew: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [..., N, Q]."""
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Means, variances and spreads [..., N, Q]."""
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
         if Xnew.shape.num_elements() == 0:
             nothing = tf.zeros([*Xnew.shape[:-1], len(group.columns)], Xnew.dtype)
-            return nothing, nothing
+            return nothing, nothing, nothing
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
         neighbours = index.nearest(flat, count)
 
-        def of_block(inputs: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            found = new_given_neighbours(group.kernel, inputs, data.at(near), near >= 0)
-            return found[:2]
+        def of_block(inputs: tf.Tensor, near: tf.Tensor) -> NewMoments:
+            rows = data.at(near)
+            return new_given_neighbours(group.kernel, inputs, rows, near >= 0, self._spread)
 
         size = max(1, _ENTRIES // (int(data.noise.shape[1]) * (count + 1) ** 2))
         run, kind = of_block, Xnew.dtype
         if tf.executing_eagerly() and flat.shape[0] >= _COMPILED * size:
             run = Compiled(of_block)
-        mean, variance = map_rows(run, (flat, neighbours), size, (kind, kind))
-        _check(tf.reduce_all(tf.math.is_finite(mean)) & tf.reduce_all(tf.math.is_finite(variance)))
+        found = map_rows(run, (flat, neighbours), size, NewMoments(kind, kind, kind))
+        _check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in found]))
         shape = tf.concat([tf.shape(Xnew)[:-1], [len(group.columns)]], axis=0)
-        return tf.reshape(mean, shape), tf.reshape(variance, shape)
+        return tuple(tf.reshape(part, shape) for part in found)
 
     def _joint(
         self, group: Group, data: Observations, Xnew: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Means and spreads [..., N, Q], covariances [..., Q, N, N], given the union of all
+        neighbours.
+        """
+        mean, cov = self._joint_covariance(group, data, Xnew)
+        if self._spread is None:
+            return mean, cov, tf.ones_like(mean)
+        # each input has the spread of its own neighbours, with or without the others
+        spread = self._marginals(group, data, Xnew)[2]
+        root = tf.linalg.matrix_transpose(tf.sqrt(spread))
+        return mean, cov * root[..., :, None] * root[..., None, :], spread
+
+    def _joint_covariance(
+        self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means [..., N, Q], covariances [..., Q, N, N], given the union of all neighbours."""
         index = self._index(group, data.X)
         count = min(self.num_neighbours, int(data.X.shape[0]))
 

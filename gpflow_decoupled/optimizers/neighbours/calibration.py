@@ -34,12 +34,16 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
     Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its standard
-    error, see `shrunk`. Skipped where nothing is left, or kernel or noise has no trainable
+    error, see `shrunk`. With a local spread its factor is multiplied instead; else skipped where nothing is left, or kernel or noise has no trainable
     variance.
 
     :param model: whose variances change.
     :param judged: at its present hyperparameters.
     """
+    if model.spread_neighbours is not None:
+        factor = shrunk(judged.spread, judged.error)
+        model.spread_factor.assign(factor * model.spread_factor.numpy())
+        return Calibration(judged, factor != 1.0)
     scales = scales_of(model)
     factor = 1.0 if scales is None else _factor(model.likelihood, judged)
     if scales is None or factor == 1.0:

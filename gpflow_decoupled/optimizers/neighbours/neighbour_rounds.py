@@ -343,7 +343,7 @@ class NeighbourRounds:
     @property
     def _calibrates(self) -> bool:
         """True if `calibrate` can change variances; else scores use the variances found."""
-        return scales_of(self.model) is not None
+        return self.model.spread_neighbours is not None or scales_of(self.model) is not None
 
     @property
     def _num_data(self) -> int:

@@ -112,10 +112,11 @@ def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Repor
     """
     judged, done = rounds.calibrate(deadline)
     spread = judged.spread
-    if not 1.0 / _SUSPECT < spread < _SUSPECT:
+    local = rounds.model.spread_neighbours is not None  # wide ones are then narrowed for good
+    if not (0.0 if local else 1.0 / _SUSPECT) < spread < _SUSPECT:
         width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")
         then = (
-            "the variances of kernel and noise were multiplied by it"
+            f"the variances {'predicted' if local else 'of kernel and noise'} were multiplied by it"
             if done
             else "stay so, since the noise is at its lower bound or the variances are not trainable"
         )

@@ -1,0 +1,123 @@
+"""Variances by the errors nearby: against dense algebra, in every verb, and in `fit`."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.models import NNGP
+from tests.reference import neighbours as ref
+
+N, NOISE, JITTER, COUNT = 60, (0.05, 0.2), 1e-6, 8
+_RNG = np.random.default_rng(5)
+X = _RNG.uniform(-2.0, 2.0, (N, 2))
+Y = np.sin(2.0 * X) + np.where(X[:, :1] > 0.0, 0.5, 0.05) * _RNG.standard_normal((N, 2))
+XNEW = _RNG.uniform(-2.0, 2.0, (7, 2))
+
+
+def model(Y: np.ndarray = Y, spread: int | None = COUNT, noise: object = NOISE) -> NNGP:
+    kernel = gpflow.kernels.Matern52(variance=1.3, lengthscales=[0.8, 1.5])
+    return NNGP(
+        (X, Y), kernel, Gaussian(np.array(noise)), num_neighbours=20, spread_neighbours=spread
+    )
+
+
+def expected_spread(x: np.ndarray, output: int, rows: np.ndarray, factor: float = 1.0) -> float:
+    kernel = model().kernel
+    scaled = [array / kernel.lengthscales.numpy() for array in (x, X[rows])]
+    c = rows[ref.nearest(*scaled, COUNT)]
+    K = kernel(X[c]).numpy()
+    K += np.diag(NOISE[output] + JITTER * np.diag(K))
+    return factor * (1.0 + Y[c, output] @ np.linalg.solve(K, Y[c, output])) / (1.0 + COUNT)
+
+
+def test_variances_are_scaled_by_the_errors_nearby():
+    ours, plain = model(), model(spread=None)
+    ours.spread_factor.assign(1.7)
+    every = np.arange(N)
+    spread = [[expected_spread(x, p, every, 1.7) for p in range(2)] for x in XNEW]
+    assert np.max(spread) > 3.0 * np.min(spread)
+    for predict in ("predict_f", "predict_y"):
+        mean, variance = getattr(ours, predict)(XNEW)
+        before = getattr(plain, predict)(XNEW)
+        assert_allclose(mean, before[0])
+        assert_allclose(variance, before[1] * spread, rtol=1e-7)
+    left, before = ours.leave_one_out(), plain.leave_one_out()
+    spread = [[expected_spread(x, p, np.delete(every, n), 1.7) for p in range(2)] for n, x in
+              enumerate(X)]  # fmt: skip
+    assert_allclose(left.variance, before.variance * spread, rtol=1e-6)
+    assert_allclose(ours.training_loss(), plain.training_loss())
+
+
+def test_joint_covariances_and_posteriors_have_the_same_spreads():
+    ours, plain = model(), model(spread=None)
+    cov, before = (one.predict_f(XNEW, full_cov=True)[1].numpy() for one in (ours, plain))
+    spread = (ours.predict_f(XNEW)[1] / plain.predict_f(XNEW)[1]).numpy().T
+    assert_allclose(cov, before * np.sqrt(spread[:, None] * spread[:, :, None]), rtol=1e-6)
+    assert_allclose(ours.posterior().predict_f(XNEW)[1], ours.predict_f(XNEW)[1])
+    compiled = tf.function(ours.predict_y)(tf.constant(XNEW))
+    assert_allclose(compiled[1], ours.predict_y(XNEW)[1])
+    stacked = ours.predict_y(np.stack([XNEW, XNEW]))[1]
+    assert_allclose(stacked[1], ours.predict_y(XNEW)[1])
+
+
+def test_missing_outputs_tell_nothing():
+    gaps = Y.copy()
+    gaps[::3, 1] = np.nan
+    variance = model(gaps).predict_f(XNEW)[1] / model(gaps, None).predict_f(XNEW)[1]
+    rows = np.flatnonzero(~np.isnan(gaps[:, 1]))
+    assert_allclose(variance[:, 1], [expected_spread(x, 1, rows) for x in XNEW], rtol=1e-6)
+    assert_allclose(variance[:, 0], [expected_spread(x, 0, np.arange(N)) for x in XNEW], rtol=1e-6)
+
+
+def test_copies_and_files_keep_the_spread(tmp_path):
+    ours = model()
+    ours.spread_factor.assign(2.5)
+    gd.save(ours, tmp_path / "model")
+    expected = ours.predict_y(XNEW)[1]
+    assert_allclose(gd.load(tmp_path / "model").predict_y(XNEW)[1], expected)
+    assert_allclose(gpflow.utilities.deepcopy(ours).predict_y(XNEW)[1], expected)
+
+
+def test_fit_makes_intervals_right_in_both_halves():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, (1500, 1))
+    y = np.sin(3.0 * X) + np.where(X > 0.0, 0.5, 0.1) * rng.standard_normal((1500, 1))
+
+    def errors(spread: int | None) -> list[float]:
+        data, kernel = (X[:1000], y[:1000]), gpflow.kernels.Matern52()
+        one = NNGP(data, kernel, num_neighbours=10, prediction_neighbours=64,
+                   spread_neighbours=spread)  # fmt: skip
+        gd.fit(one, steps=2, progress=False)
+        mean, variance = one.predict_y(X[1000:])
+        z = np.square(y[1000:] - mean) / variance
+        return [float(np.mean(z[half])) for half in (X[1000:] > 0.0, X[1000:] <= 0.0)]
+
+    assert_allclose(errors(64), 1.0, atol=0.3)
+    assert errors(None)[1] < 0.3
+
+
+@pytest.mark.parametrize("count", [0, 1.5, -3])
+def test_invalid_numbers_are_refused(count):
+    with pytest.raises(DataError, match="spread_neighbours"):
+        model(spread=count)
+
+
+def test_other_likelihoods_are_refused():
+    with pytest.raises(DataError, match="heteroskedastic"):
+        NNGP((X, np.abs(Y[:, :1]).round()), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson(),
+             num_neighbours=5, spread_neighbours=5)  # fmt: skip
+
+
+def test_more_than_there_are_is_all():
+    few = NNGP((X[:3], Y[:3]), gpflow.kernels.Matern52(), num_neighbours=9, spread_neighbours=64)
+    assert np.all(few.predict_y(XNEW)[1] > 0.0)
+    one = NNGP((X[:1], Y[:1]), gpflow.kernels.Matern52(), num_neighbours=9, spread_neighbours=64)
+    assert np.all(one.predict_y(XNEW)[1] > 0.0)
+    assert np.all(np.isfinite(one.leave_one_out().log_density))
