@@ -99,7 +99,7 @@ def test_fit_makes_intervals_right_in_both_halves():
         z = np.square(y[1000:] - mean) / variance
         return [float(np.mean(z[half])) for half in (X[1000:] > 0.0, X[1000:] <= 0.0)]
 
-    assert_allclose(errors(64), 1.0, atol=0.3)
+    assert_allclose(errors(64), 1.0, atol=0.4)
     assert errors(None)[1] < 0.3
 
 
@@ -118,6 +118,8 @@ def test_other_likelihoods_are_refused():
 def test_more_than_there_are_is_all():
     few = NNGP((X[:3], Y[:3]), gpflow.kernels.Matern52(), num_neighbours=9, spread_neighbours=64)
     assert np.all(few.predict_y(XNEW)[1] > 0.0)
-    one = NNGP((X[:1], Y[:1]), gpflow.kernels.Matern52(), num_neighbours=9, spread_neighbours=64)
+    with pytest.warns(UserWarning, match="one observation"):
+        one = NNGP((X[:1], Y[:1]), gpflow.kernels.Matern52(), num_neighbours=9,
+                   spread_neighbours=64)  # fmt: skip
     assert np.all(one.predict_y(XNEW)[1] > 0.0)
     assert np.all(np.isfinite(one.leave_one_out().log_density))

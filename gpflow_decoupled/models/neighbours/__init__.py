@@ -2,9 +2,10 @@
 
 Read `base` first, then `gaussian` for Gaussian noise and `sites`, which puts that on the sites of
 other likelihoods. `likelihood` has the terms of rows of the data and `posterior` the predictions,
-both by `conditionals`. `ordering` finds neighbours, `groups` says which outputs share them,
-`observed` subtracts the mean function, `evidence` is that of some rows or of all, `checks` refuses
-bad input. `mean_of_rows` keeps a mean of all rows, which `all_rows` solves for.
+both by `conditionals`, with variances by the errors nearby, `spread`. `ordering` finds neighbours,
+`groups` says which outputs share them, `observed` subtracts the mean function, `evidence` is that
+of some rows or of all, `checks` refuses bad input. `mean_of_rows` keeps a mean of all rows, which
+`all_rows` solves for.
 """
 
 from .base import NNGP

@@ -59,9 +59,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-    :param spread_neighbours: k, for Gaussian noise: variances are scaled, at each input, by the mean
-        squared error of the k nearest observations, `local_spread`; 64 is a good number, and what
-        `build` takes. None for variances that the outputs do not move, as those of a GP.
+    :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
+        squared error of the k nearest observations, as `build` does for 64. None for variances
+        that the outputs do not move, as those of a GP.
     :param mean: "neighbours", or "data" for Gaussian noise: the predictive mean then uses all rows,
         which suits smooth functions under large noise. `solve_mean` finds it at the first
         prediction and again when Parameters changed, at N^2 D a product. Variances do not change.

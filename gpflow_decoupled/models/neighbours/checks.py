@@ -16,8 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
-from gpflow.likelihoods import Gaussian
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 
 from ...covariances.indices import check_indices

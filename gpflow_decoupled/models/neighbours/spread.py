@@ -29,7 +29,7 @@ class LocalSpread(NamedTuple):
 def local_spread(
     spread: LocalSpread, K: tf.Tensor, noise: tf.Tensor, there: tf.Tensor, values: tf.Tensor
 ) -> tf.Tensor:
-    """The mean squared error of the nearest observations in units of the model's variances.
+    """The mean squared error of the nearest observations in units of the model's variances, (N11).
 
         s = c (1 + y_c^T K^_cc^-1 y_c) / (1 + k)
 

@@ -34,8 +34,8 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
     Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its standard
-    error, see `shrunk`. With a local spread its factor is multiplied instead; else skipped where nothing is left, or kernel or noise has no trainable
-    variance.
+    error, see `shrunk`. With a local spread its factor is multiplied instead; else skipped where
+    nothing is left, or kernel or noise has no trainable variance.
 
     :param model: whose variances change.
     :param judged: at its present hyperparameters.
