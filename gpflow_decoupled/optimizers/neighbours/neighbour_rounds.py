@@ -54,9 +54,9 @@ FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
 """Of a round with twice the neighbours, for smooth data with little noise: see `wants_fine`."""
 JUDGES = 1000
 """Rows whose leave-one-out score judges each round, the same rows for all."""
-UNCERTAIN, MORE_JUDGES = 0.1, 2000
+UNCERTAIN, MORE_JUDGES = 0.05, 2000
 """Above this standard error of the log spread, calibration looks at this many more rows."""
-# Gaussian errors leave 0.05; heavy tails on diamonds left 0.14, and intervals a seventh too narrow.
+# Gaussian errors leave 0.045; heavy tails on diamonds left 0.14, and intervals too narrow.
 JUDGING_NEIGHBOURS = 128
 """Most neighbours of a judging row. With 256 a judgement took two seconds, five times in a run."""
 _LONGEST = 2.0
