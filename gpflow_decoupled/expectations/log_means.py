@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 from numpy.polynomial.legendre import leggauss
 
 _REACH = 9.0
@@ -30,10 +31,10 @@ _CUTS = np.array([-40.0, -20.0, -10.0, -5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40
 
 def log_mean_exp(
     log_density: Callable[[tf.Tensor], tf.Tensor],
-    mean: tf.Tensor,
-    variance: tf.Tensor,
-    centre: tf.Tensor,
-    width: tf.Tensor,
+    mean: TensorType,
+    variance: TensorType,
+    centre: TensorType,
+    width: TensorType,
 ) -> tf.Tensor:
     """Return log E exp(l(f)), f ~ N(mean, variance), to 1e-8 nats, also where one is narrow.
 
@@ -48,6 +49,10 @@ def log_mean_exp(
 
         log_mean_exp(lambda f: y * f - tf.exp(f), m, v, tf.math.log(y), y**-0.5)
     """
+    mean = tf.convert_to_tensor(mean)
+    variance, centre, width = (
+        tf.convert_to_tensor(part, mean.dtype) for part in (variance, centre, width)
+    )
     deviation = _deviation(mean, variance)
 
     def integrand(f: tf.Tensor) -> tf.Tensor:

@@ -12,15 +12,13 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.likelihoods import observation_moments
 from tests.likelihoods.observed_cases import CASES as OBSERVED
+from tests.likelihoods.test_likelihoods import CASES
 from tests.models.builders import LIKELIHOODS
 
 MAKERS = {
     **{name: (make, latents) for name, (make, latents, _) in LIKELIHOODS.items()},
-    "BernoulliLogit": (own.BernoulliLogit, 1),
-    "BernoulliProbit": (own.BernoulliProbit, 1),
     "Hinge": (own.Hinge, 1),
-    "Laplace": (own.Laplace, 1),
-    "NegativeBinomial": (own.NegativeBinomial, 1),
+    **{type(make()).__name__: (make, 1) for make, *_ in CASES.values()},
     **{type(case.make()).__name__: (case.make, 1) for case in OBSERVED.values()},
 }
 SAMPLED = ("Softmax",)
