@@ -4,6 +4,7 @@ by one `_add`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -54,7 +55,7 @@ class Case(NamedTuple):
             basis = self.basis(*points, latents, **self.options, **extra)
             basis.data_mean.set_data(gamma)
             return basis
-        if self.basis is not CoupledBasis:
+        if next(iter(inspect.signature(self.basis).parameters)) != "beta":
             points.insert(0, as_inducing(gamma, "gamma", kernel))
         basis = self.basis(*points, latents, **self.options, **extra)
         basis.refresh(kernel)
@@ -118,6 +119,8 @@ def randomize(basis: Basis, rng: np.random.Generator, scale: float = 1.0) -> Non
         if value.ndim == 3:
             size = value.shape[-1]
             noise = np.tril(noise) / np.sqrt(size) + np.eye(size)
+        else:
+            noise = np.asarray(parameter.transform.forward(noise))  # positive ones, for example
         parameter.assign(scale * noise)
     if isinstance(basis, OWNERS):
         precision = basis.tau if isinstance(basis, SiteBasis) else basis.lam
