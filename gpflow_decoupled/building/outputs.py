@@ -6,25 +6,28 @@ __all__ = ["COREGIONALISED", "coregionalised"]
 
 import gpflow
 import numpy as np
-from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
+from gpflow.kernels import Kernel, MultioutputKernel
 
+from ..covariances.shared_and_own import SharedAndOwn
 from ..errors import DataError
 
 COREGIONALISED = "coregionalised"
 """The word for outputs that are mixtures of a few latent functions."""
 _LEAST = 0.05
 """Least deviation, beside the largest, of a latent function at the start, which still can grow."""
+_OWN = 0.1
+"""Variance of an output's own function at the start, of standardised outputs."""
 
 
-def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int) -> LinearCoregionalization:
-    """A kernel of P outputs f = W g, with `rank` latent functions g of one kernel each.
+def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> SharedAndOwn:
+    """A kernel of P outputs f = W g + h, with `rank` shared latents g, and one h for each output.
 
-    W [P, rank] starts at the principal components of Y; latent kernels are copies of fixed
-    variance.
+    W [P, rank] starts at the principal components of Y. Latent kernels are copies of `kernel`;
+    those of g have a fixed variance.
 
     :param kernel: of a latent function.
     :param Y: standardised outputs [N, P], NaN where they are missing.
-    :param rank: number of latent functions, at most P.
+    :param rank: number of shared latents, at most P; by default 1 for two outputs, else 2.
     :raises DataError: for a single output, a rank above P, and a kernel of several outputs.
 
     Example::
@@ -37,6 +40,7 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int) -> LinearCoregional
             f"a {type(kernel).__name__} has its own outputs: leave outputs={COREGIONALISED!r} out,"
             " or pass the kernel of one latent function."
         )
+    rank = min(2, max(1, outputs - 1)) if rank is None else rank
     if outputs < 2 or rank > outputs:
         raise DataError(
             f"outputs={COREGIONALISED!r} with rank={rank} mixes {rank} latent functions into"
@@ -46,9 +50,9 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int) -> LinearCoregional
     filled = np.where(np.isnan(Y), 0.0, Y - np.nanmean(Y, axis=0))
     _, sizes, components = np.linalg.svd(filled / np.sqrt(len(Y)), full_matrices=False)
     sizes = np.maximum(sizes, _LEAST * np.max(sizes, initial=1e-300))
-    latents = [gpflow.utilities.deepcopy(kernel) for _ in range(rank)]
-    for latent in latents:
+    latents = [gpflow.utilities.deepcopy(kernel) for _ in range(rank + outputs)]
+    for place, latent in enumerate(latents):
         if hasattr(latent, "variance"):
-            latent.variance.assign(1.0)
-            gpflow.set_trainable(latent.variance, False)
-    return LinearCoregionalization(latents, W=(components[:rank] * sizes[:rank, None]).T)
+            latent.variance.assign(1.0 if place < rank else _OWN)
+            gpflow.set_trainable(latent.variance, place >= rank)
+    return SharedAndOwn(latents, (components[:rank] * sizes[:rank, None]).T)

@@ -4,7 +4,8 @@ Read `latents` first: the covariances of a basis, with jitter. `residual` has th
 `stationary` a hand-written gradient for kernels with `profiles`, `array_grams` the same for arrays.
 `products` with matrices that are never stored use fused blocks (`stationary_products`, `blocks`) or
 `strips` of rows. `neighbours` finds nearest rows, `state_space` has kernels on a line, `centring`
-moves the origin to the data, `indices` finds columns that are indices.
+moves the origin to the data, `indices` finds columns that are indices, `shared_and_own` mixes
+latents into outputs.
 """
 
 __all__: list[str] = []

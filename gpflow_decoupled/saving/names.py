@@ -15,7 +15,8 @@ from ..errors import DataError
 _PACKAGES = (
     "gpflow.base", "gpflow.functions", "gpflow.inducing_variables", "gpflow.kernels",
     "gpflow.likelihoods", "gpflow.models", "gpflow.quadrature", "gpflow_decoupled.bases",
-    "gpflow_decoupled.distributions", "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
+    "gpflow_decoupled.covariances.shared_and_own", "gpflow_decoupled.distributions",
+    "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
     "gpflow_decoupled.training.normal_scores", "gpflow_decoupled.training.standardization",
     "gpflow_decoupled.training.row_numbers",

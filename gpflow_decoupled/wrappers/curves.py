@@ -118,7 +118,8 @@ def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None
                 else "pass X [N, D] and Y [N, P] of the same N observations"
             )
             raise DataError(f"{name} has shape {array.shape}; {fix}.")
-        check_finite_entries(array, name)
+        several = name == "Y" and array.shape[1] > 1  # whose gaps are not drawn
+        check_finite_entries(np.where(np.isnan(array), 0.0, array) if several else array, name)
     if not names:
         names = ["x"] if X.shape[1] == 1 else [f"x{column}" for column in range(X.shape[1])]
     return Observed(X, Y, names)
