@@ -1,11 +1,15 @@
-"""Warnings that point to the user's line."""
+"""Warnings that point to the user's line, and messages that name the user's columns."""
 
 from __future__ import annotations
 
-__all__ = ["warn_user"]
+__all__ = ["naming_columns", "warn_user"]
 
+import re
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 _LIBRARIES = frozenset(
@@ -20,6 +24,39 @@ Those of a user's framework are not in the list, because the line there is the o
 _TRANSLATED = "__autograph_generated_file"
 """In the file name of a user's function that AutoGraph has translated, whose lines are others."""
 
+_PLACE = re.compile(r"\b([XY])\[(:|\d+), (\d+)\]")
+"""A column, or an entry, of the data as messages write it."""
+_names: ContextVar[dict[str, Sequence[object]]] = ContextVar("names of columns")
+
+
+@contextmanager
+def naming_columns(X: Sequence[object] = (), Y: Sequence[object] = ()) -> Iterator[None]:
+    """Let warnings and errors of data name columns of a data frame beside their numbers.
+
+    :param X: names of the columns [D] of X; none if X was an array.
+    :param Y: of the targets [P].
+    """
+    token = _names.set({"X": X, "Y": Y})
+    try:
+        yield
+    except ValueError as error:  # of which DataError is one
+        if error.args and isinstance(error.args[0], str):
+            error.args = (_named(error.args[0]), *error.args[1:])
+        raise
+    finally:
+        _names.reset(token)
+
+
+def _named(message: str) -> str:
+    """The message with the names of the columns that it tells of."""
+    names = _names.get({})
+
+    def name(place: re.Match[str]) -> str:
+        own, column = names.get(place[1], ()), int(place[3])
+        return f"{place[0]} (column {str(own[column])!r})" if column < len(own) else place[0]
+
+    return _PLACE.sub(name, message)
+
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line outside of this package and the libraries below it.
@@ -32,7 +69,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     # for example in a thread of TensorFlow, the outermost frame is named.
     frame = _users_frame(sys._getframe(1))
     warnings.warn_explicit(
-        message,
+        _named(message),
         category,
         filename=frame.f_code.co_filename,
         lineno=frame.f_lineno,

@@ -30,6 +30,7 @@ from .likelihoods import (
     own_number,
     takes_classes,
     takes_gaps,
+    with_level,
 )
 from .outputs import COREGIONALISED, coregionalised
 from .report import report
@@ -55,8 +56,9 @@ def build(
     noise_variance: npt.ArrayLike | str | None = None,
     trials: npt.ArrayLike | str | None = None,
     censored: npt.ArrayLike | str | None = None,
+    quantile: float | None = None,
     outputs: str | None = None,
-    rank: int = 2,
+    rank: int | None = None,
     num_inducing: int | None = None,
     num_mean_points: int | str | None = None,
     seed: int = 0,
@@ -86,7 +88,7 @@ def build(
     :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic", "bernoulli"
         (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
         "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
-        "beta_binomial", "tobit", "weibull", "log_normal", "quantile" (the median), "tweedie",
+        "beta_binomial", "tobit", "weibull", "log_normal", "quantile", "tweedie",
         "gamma", "exponential", "beta", or a GPflow likelihood (copied) of standardised Y.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
         default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto", for Gaussian noise,
@@ -103,9 +105,10 @@ def build(
     :param trials: of each row, where Y counts successes; 1 where not given.
     :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
         above y, -1 below; 0 where not given.
-    :param outputs: "coregionalised" mixes P outputs of `rank` latent GPs; None learns each by
-        itself with one kernel.
-    :param rank: number of latent GPs.
+    :param quantile: level of "quantile", of which `predict_f` is then; by default 0.5, the median.
+    :param outputs: "coregionalised" lets outputs share `rank` latent GPs, beside one of each output
+        alone, and so fill each other's gaps; None learns each by itself with one kernel.
+    :param rank: number of shared latent GPs; by default 1 for two outputs, else 2.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
@@ -125,10 +128,9 @@ def build(
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     _check_words(scale, outputs)
-    _check_numbers(seed, rank)
-    _check_points(beta, gamma)
+    _check_numbers(seed, rank, beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
-    X, Y = Table.split(X, Y)
+    (X, Y), likelihood = Table.split(X, Y), with_level(likelihood, quantile)
     arguments = {
         "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
@@ -189,9 +191,11 @@ def _in_units(kernel: object, likelihood: object) -> bool:
     return isinstance(kernel, Kernel) or callable(kernel) or reads
 
 
-def _check_numbers(seed: int, rank: int) -> None:
+def _check_numbers(seed: int, rank: int | None, beta: int, gamma: int | str) -> None:
     check_whole(0, seed=seed)
-    check_whole(1, rank=rank)
+    if rank is not None:
+        check_whole(1, rank=rank)
+    _check_points(beta, gamma)
 
 
 def _check_words(scale: str | None, outputs: str | None) -> None:

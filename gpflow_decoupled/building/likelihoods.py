@@ -12,6 +12,7 @@ __all__ = [
     "prior_mean",
     "takes_classes",
     "takes_gaps",
+    "with_level",
 ]
 
 from collections.abc import Callable, Mapping
@@ -47,11 +48,12 @@ from ..models.checks import check_likelihood
 
 _NOISE = 0.1
 """Variance at the start, of standardised Y; one for each output."""
+_SCALE = 0.3  # the same as a deviation
 NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "gaussian": lambda: gpflow.likelihoods.Gaussian(_NOISE),
     "student_t": lambda: gpflow.likelihoods.StudentT(scale=0.3, df=4.0),
     "laplace": lambda: Laplace(0.3),
-    "quantile": lambda: AsymmetricLaplace(0.5, 0.3),
+    "quantile": lambda: AsymmetricLaplace(0.5, _SCALE),
     "tobit": lambda: CensoredNormal(0.3),
     "heteroskedastic": gpflow.likelihoods.HeteroskedasticTFPConditional,
     "bernoulli": BernoulliLogit,
@@ -131,6 +133,23 @@ def own_number(likelihood: str | Likelihood) -> str | None:
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
     return likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
+
+
+def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Likelihood:
+    """The likelihood of a quantile of Y where its level is given, else `likelihood`.
+
+    :param likelihood: a likelihood, or its name.
+    :param quantile: above 0 and below 1.
+    :raises DataError: for a level out of range, and with another name than "quantile".
+    """
+    if quantile is None:
+        return likelihood
+    if not (isinstance(likelihood, str) and likelihood == "quantile"):
+        raise DataError(
+            f'quantile={quantile!r} is the level of likelihood="quantile", and the likelihood is'
+            f' {likelihood!r}: pass likelihood="quantile", or leave the level out.'
+        )
+    return AsymmetricLaplace(quantile, _SCALE)
 
 
 def likelihood_for(

@@ -199,6 +199,8 @@ def _wrong_model(model: object) -> str:
             f"{message}. Use BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=...,"
             " whiten=...)) with the same parameters, which has the same posterior."
         )
+    if hasattr(model, "pathwise_samples"):  # a `Standardized`, from `build`
+        return f"{message}: call model.pathwise_samples(10), whose draws are in units of the data."
     if isinstance(model, GPModel):
         return f"{message}. For draws at given inputs use its predict_f_samples(Xnew, num_samples)."
     return f"{message}, which has no latent function of the inputs."

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 
 from ..errors import DataError, NumericalError, WorkerError
 from ..optimizers import ConjugateGradients, StochasticDualDescent
+from ..user_warnings import naming_columns
 from .batches import Data
 from .beginning import Beginning
 from .checkpoints import Checkpoints
@@ -128,6 +129,7 @@ def fit(
     usual: Mapping[str, object] = {}
     in_units: Callable[[FitResult], FitResult] = _unchanged
     shift: Callable[[], SupportsFloat] = float
+    columns = getattr(model, "column_names", ())
     if hasattr(model, "on_scale"):  # of a `Standardized`, which is built on this function
         usual, in_units, shift = model.usual_options, model.result_in_units, model.log_scale
         model, data, arguments["evaluation"] = model.on_scale(data, evaluation)
@@ -138,6 +140,7 @@ def fit(
     route.check(model, asked)
     options = route.options(model, asked)
     with (
+        naming_columns(*columns),
         (group := options.group).scope(),
         group.naming_lost_workers(),
         route.accepting(model) as accept,

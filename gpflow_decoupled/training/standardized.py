@@ -21,6 +21,7 @@ from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
 from ..replicas import starts_passes
 from ..summaries import model_line
+from ..user_warnings import naming_columns
 from . import units
 from .batches import Data, Passes
 from .evaluation import Evaluation
@@ -94,27 +95,25 @@ class Standardized(PredictionsInUnits):
             table, X, Y = Table.learn(X, Y)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
         self.table = table
-        scaled_inputs = scaled_columns(scale_inputs, table, X)
-        scaling: type[Scaling] = NormalScores if normal_scores else Standardization
-        self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
-        self.numbers = numbers
-        width = None if numbers is None else numbers.outputs
-        several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
-        # in any case: it checks Y
-        outputs = Standardization(Y[..., :width], "Y", gaps=gaps and several)
-        if len(X) != len(Y):
-            raise DataError(
-                f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
-            )
-        scaled = self._transformed(Y, outputs).numpy()
-        unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
-        tries = [
-            Y
-            for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs))
-            if wanted
-        ]
-        self.model, self.inputs, used = build_scaled(build, X, scaled_inputs, tries, scaling)
-        inside = self.inputs.transform(X).numpy()
+        with naming_columns(*self.column_names):
+            scaled_inputs = scaled_columns(scale_inputs, table, X)
+            scaling: type[Scaling] = NormalScores if normal_scores else Standardization
+            self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
+            self.numbers = numbers
+            width = None if numbers is None else numbers.outputs
+            several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
+            # in any case: it checks Y
+            outputs = Standardization(Y[..., :width], "Y", gaps=gaps and several)
+            if len(X) != len(Y):
+                raise DataError(
+                    f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
+                )
+            scaled = self._transformed(Y, outputs).numpy()
+            unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
+            wanted = (scaled, scale_outputs is not False), (unscaled, not scale_outputs)
+            tries = [Y for Y, is_wanted in wanted if is_wanted]
+            self.model, self.inputs, used = build_scaled(build, X, scaled_inputs, tries, scaling)
+            inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
         seen = ~np.isnan(np.asarray(used[:, :width], np.float64))
@@ -126,6 +125,11 @@ class Standardized(PredictionsInUnits):
     def __repr__(self) -> str:
         nameless = " object at 0x" in repr(self.model)  # as GPflow's are
         return f"{type(self).__name__}({model_line(self.model) if nameless else repr(self.model)})"
+
+    @property
+    def column_names(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the columns of X and of Y, none where they were arrays."""
+        return self.table.names, self.table.targets
 
     @property
     def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:

@@ -54,6 +54,81 @@ def test_a_frame_keeps_rows_that_have_one_of_the_outputs(capsys) -> None:
     assert gd.fit(model, frame, steps=1, **EAGER).steps == 1
 
 
+def _related(seed: int, elsewhere: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, two outputs with gaps, their functions, and the rows where the second is not seen.
+
+    The second output follows the first, and has a slow function of its own.
+    """
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0.0, 10.0, 40)[:, None]
+    first, second = rng.uniform(0.0, 6.0, 2)
+    f = np.sin(1.7 * x + first) + 0.5 * np.sin(2.9 * x + second)
+    F = np.hstack([f, 2.0 - 0.8 * f + 0.3 * np.sin(0.5 * x)])
+    y = F + 0.1 * rng.standard_normal(F.shape)
+    gap = (x[:, 0] > 4.0) & (x[:, 0] < 7.0)
+    y[gap, 1] = np.nan
+    if elsewhere:  # outside of the gap no row has both
+        y[::2, 0] = np.where(gap[::2], y[::2, 0], np.nan)
+        y[1::2, 1] = np.nan
+    return x, y, F, gap
+
+
+@pytest.mark.parametrize(
+    "seed, elsewhere",
+    [
+        pytest.param(2, False),
+        pytest.param(2, True, marks=pytest.mark.exhaustive),
+        *(pytest.param(seed, False, marks=pytest.mark.exhaustive) for seed in (0, 1, 3, 4)),
+    ],
+)
+def test_related_outputs_fill_gaps(seed: int, elsewhere: bool) -> None:
+    """Without own functions intervals in the gap covered 3 to 22 %, since the shared function had
+    to be everything.
+    """
+    x, y, F, gap = _related(seed, elsewhere)
+    errors = []
+    for outputs in (None, "coregionalised"):
+        model = gd.build(x, y, outputs=outputs, **QUIET)
+        gd.fit(model, steps=15, progress=False)
+        mean, variance = (np.asarray(part)[gap, 1] for part in model.predict_f(x))
+        errors.append(np.sqrt(np.mean((mean - F[gap, 1]) ** 2)))
+    assert errors[1] < 0.7 * errors[0]
+    inside = np.abs(mean - F[gap, 1]) < 3.0 * np.sqrt(variance)
+    assert np.mean(inside) > 0.5
+
+
+def test_coregionalised_models_are_saved_and_drawn(tmp_path) -> None:
+    model = gd.build(X, GAPS, outputs="coregionalised", rank=2, **QUIET)
+    kernel = model.model.kernel
+    assert kernel.W.shape == (2, 4) and kernel.shared.shape == (2, 2)
+    assert [bool(part.variance.trainable) for part in kernel.kernels] == [False, False, True, True]
+    gd.save(model, tmp_path / "model.zip")
+    again = gd.load(tmp_path / "model.zip")
+    np.testing.assert_allclose(again.predict_y(X)[0], model.predict_y(X)[0])
+    assert gd.wrappers.plot_posterior(model) is not None
+
+
+@pytest.mark.parametrize("level", [0.9, None])
+def test_a_quantile_has_a_level(level: float | None) -> None:
+    y = F + 0.5 * np.random.default_rng(1).standard_normal(40)
+    model = gd.build(X, y, "quantile", quantile=level, **QUIET)
+    gd.fit(model, steps=12, **EAGER)
+    below = np.mean(y < np.asarray(model.predict_f(X)[0])[:, 0])
+    assert below > 0.8 if level else 0.3 < below < 0.7
+
+
+@pytest.mark.parametrize(
+    "name, level, message",
+    [
+        ("quantile", 1.5, "quantile=1.5 must be a number above 0"),
+        ("gaussian", 0.9, 'quantile=0.9 is the level of likelihood="quantile"'),
+    ],
+)
+def test_bad_levels_are_refused(name: str, level: float, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        gd.build(X, Y[:, 0], name, quantile=level, **QUIET)
+
+
 @pytest.mark.parametrize(
     "options", [{"num_inducing": 5, "num_mean_points": 0}, {"outputs": "coregionalised"}]
 )

@@ -219,6 +219,21 @@ def test_rows_and_frames_of_arrays_are_refused(model) -> None:
         gd.fit(arrays, FRAME, **EAGER)
 
 
+def test_messages_name_the_columns_of_the_frame() -> None:
+    frame = _frame().dropna().assign(floor=1.0)
+    with pytest.warns(UserWarning, match=r"X\[:, \d+\] \(column 'floor'\) is constant"):
+        model = gd.build(frame, "price", verbose=False)
+    place = list(model.table.names).index("area")
+    lengths = model.model.kernel.lengthscales.numpy()
+    lengths[place] = 1e4
+    model.model.kernel.lengthscales.assign(lengths)
+    with pytest.warns(UserWarning, match=r"X\[:, \d+\] \(column 'area'\) has a range of"):
+        gd.fit(model, frame, **EAGER)
+    arrays = model.table.arrays(frame)
+    with pytest.warns(UserWarning, match=r"X\[:, \d+\] is constant"):
+        gd.build(*arrays, verbose=False)
+
+
 def test_estimators_take_frames() -> None:
     X, y = KNOWN.drop(columns="price"), KNOWN.price
     options = {"steps": 3, "num_inducing": 10, "num_mean_points": 0}
