@@ -15,6 +15,7 @@ NAMES = (
     "problems",
     "climbs",
     "invariants",
+    "evidence_bounds",
     "bad_inputs",
     "kills",
     "lost_workers",

@@ -24,6 +24,7 @@ SOME = {
     "problems": 16,
     "climbs": 8,
     "invariants": 10,
+    "evidence_bounds": 10,
     "bad_inputs": 40,
     "kills": 4,
     "lost_workers": 1,

@@ -50,7 +50,8 @@ TINY = {
     ),
     "evidence": (
         "--tasks diabetes --noises 0.3 --num-data 80 --num-points 8 --neighbours 5 --probes 2"
-        " --learning-rows 30 --iterations 3"
+        " --learning-rows 30 --iterations 3 --evaluations 6 --climbs 2"
+        " --ways exact tight rounds-diagonal solved-5"
     ),
     "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc",
     "replicas": (

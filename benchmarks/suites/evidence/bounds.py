@@ -74,23 +74,26 @@ class Problem(NamedTuple):
 
 def learned(
     options: argparse.Namespace, task: str, noise: float
-) -> tuple[np.ndarray, np.ndarray, gpflow.kernels.Kernel]:
-    """Random rows X [N, D], Y [N, 1], and the kernel of an exact GP on the first of them."""
+) -> tuple[np.ndarray, np.ndarray, gpflow.kernels.Kernel, float]:
+    """Random rows X [N, D], Y [N, 1], and the kernel of an exact GP on the first of them.
+
+    Last the noise variance: as given, or learned with the kernel for `--learn-noise`.
+    """
     data = load(task, 0, options.data)
     rows = np.random.default_rng(options.seed).permutation(len(data.X_train))[: options.num_data]
     X, Y = data.X_train[rows], data.Y_train[rows]
     kernel = KERNELS[options.kernel](lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
     few = X[: options.learning_rows], Y[: options.learning_rows]
     exact = gpflow.models.GPR(few, kernel, noise_variance=noise)
-    gpflow.set_trainable(exact.likelihood, False)
+    gpflow.set_trainable(exact.likelihood, options.learn_noise)
     gpflow.optimizers.Scipy().minimize(
         exact.training_loss, exact.trainable_variables, options={"maxiter": options.iterations}
     )
-    return X, Y, kernel
+    return X, Y, kernel, float(exact.likelihood.variance.numpy())
 
 
 def _problem(options: argparse.Namespace, task: str, noise: float) -> Problem:
-    X, Y, kernel = learned(options, task, noise)
+    X, Y, kernel, noise = learned(options, task, noise)
     data = load(task, 0, options.data)
     root = cholesky(kernel(X).numpy() + noise * np.eye(len(X)), lower=True)
     a = cho_solve((root, True), Y)
@@ -143,11 +146,12 @@ def _measure(options: argparse.Namespace, task: str, noise: float) -> list[Row]:
 
     def add(bound: str, value: float, seconds: float, products: int = 0) -> None:
         short = (problem.evidence - value) / N
-        found.append(Row(task, N, noise, bound, short, products, seconds))
+        found.append(Row(task, N, problem.noise, bound, short, products, seconds))
 
     for name, value, seconds in _given(problem, options):
         add(name, value, seconds)
-    model = ODVGP(problem.kernel, gpflow.likelihoods.Gaussian(noise), "data", problem.points)
+    likelihood = gpflow.likelihoods.Gaussian(problem.noise)
+    model = ODVGP(problem.kernel, likelihood, "data", problem.points)
     exact_rows, interval.EXACT_ROWS = interval.EXACT_ROWS, 0
     try:
         for count, probes in product(options.neighbours, (0, options.probes)):
@@ -203,6 +207,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--neighbours", nargs="+", type=int, default=[30, 100])
     parser.add_argument("--probes", type=int, default=16, help="of the estimated upper end")
     parser.add_argument("--learning-rows", type=int, default=600, help="of the kernel")
+    parser.add_argument(
+        "--learn-noise", action="store_true", help="with the kernel, from each of --noises"
+    )
     parser.add_argument("--iterations", type=int, default=60, help="of L-BFGS for the kernel")
 
 

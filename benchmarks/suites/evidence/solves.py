@@ -47,14 +47,15 @@ class Solve(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
     parser.add_argument("--tolerance", type=float, default=0.1, help="of a solve, nats")
+    parser.add_argument("--preconditioners", nargs="+", default=["points", "neighbours"])
     parser.add_argument("--max-products", type=int, default=200, help="of a solve")
 
 
 def _measure(options: argparse.Namespace, task: str, noise: float) -> Iterator[Solve]:
-    X, Y, kernel = learned(options, task, noise)
+    X, Y, kernel, noise = learned(options, task, noise)
     points = inducing_points(Data(task, X, Y, X, Y), min(options.num_points, 100), options.seed)
     likelihood = gpflow.likelihoods.Gaussian(noise, variance_lower_bound=0.0)
-    for name in ("points", "neighbours"):
+    for name in options.preconditioners:
         model = ODVGP(kernel, likelihood, "data", points)
         pays = neighbours_pay(
             kernel, model.basis.beta, tf.constant(X), tf.constant(noise, X.dtype), None
@@ -85,7 +86,11 @@ def _section(rows: list[Solve], options: argparse.Namespace) -> Section:
         cells.append([task, name, *texts])
     size = max(row.num_data for row in rows)
     title = f"Products / processor seconds to {options.tolerance:g} nats, {size} rows; bold: chosen"
-    return Section([Table(title, ["set", "preconditioner", *map(str, noises)], cells)], [], NOTES)
+    return Section(
+        [Table(title, ["set", "preconditioner", *(f"{noise:.3g}" for noise in noises)], cells)],
+        [],
+        NOTES,
+    )
 
 
 PART = Part(

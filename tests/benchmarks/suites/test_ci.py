@@ -352,6 +352,10 @@ def test_evidence(results: Path) -> None:
     solves = [row for row in content["results"] if row["part"] == "solves"]
     assert {row["preconditioner"] for row in solves} == {"points", "neighbours"}
     assert max(row["gap"] for row in solves) <= 0.1
+    learned = {row["way"]: row for row in content["results"] if row["part"] == "learning"}
+    assert set(learned) == {"exact", "tight", "rounds-diagonal", "solved-5"}
+    assert all(row["bound"] <= row["evidence"] + 1e-8 for row in learned.values())
+    assert learned["exact"]["bound"] > learned["tight"]["bound"]
 
 
 def test_sparse(results: Path) -> None:
