@@ -159,7 +159,7 @@ def _labels(rng: np.random.Generator) -> Outcome:
         return np.sum([np.asarray(one) for one in each], axis=0)
 
     evidence, error = quadrature_evidence(np.asarray(kernel(X)), np.zeros(rows), log_density)
-    for steps in (0, 8):  # anywhere, and near the best q
+    for steps in (0, 4):  # anywhere, and near the best q
         basis.q_mu.assign(rng.normal(size=basis.q_mu.shape))
         for _ in range(steps):
             NaturalGradient(0.5).minimize(model, (X, Y))
@@ -192,7 +192,7 @@ def run(case: Case) -> Outcome:
     dtype = np.float32 if rng.uniform() < 0.4 else np.float64
     title = f"case {case.number}"
     try:
-        if case.number % 5 == 4:
+        if case.number % 10 == 9:
             return _labels(rng)
         with as_context(Config(float=dtype)):
             problem = _drawn(rng, dtype)
