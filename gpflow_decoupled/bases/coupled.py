@@ -61,6 +61,7 @@ class CoupledBasis(InducingBasis):
     """
 
     state_type = CoupledState
+    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root")
 
     def __init__(

@@ -93,6 +93,7 @@ class DecoupledBasis(InducingBasis):
     """
 
     state_type = DecoupledState
+    keeps_conditional = True
     kernel_mean: KernelMean
 
     def __init__(
@@ -177,6 +178,13 @@ class DecoupledBasis(InducingBasis):
             return Features(mean, (A,), (transposed_product(state.root, A),))  # (D9)
         # (D7)
         return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())
+
+    def whitened_rows(
+        self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
+    ) -> tuple[tf.Tensor, ...]:
+        """A of beta, computed for covariance="inverse"."""
+        # a root of B takes the place of A in (D7)
+        return super().whitened_rows(kernel, X, features if self.covariance == "coupled" else None)
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
         if self.covariance == "coupled":

@@ -65,6 +65,7 @@ class HybridBasis(InducingBasis):
     """
 
     state_type = HybridState
+    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root")
     kernel_mean: KernelMean
 

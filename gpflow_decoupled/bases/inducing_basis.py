@@ -11,6 +11,7 @@
 # | `steps_mean` | mean coefficients have natural steps, (D41), (D42) | `mean="natural"` |
 # | `solves_mean` | the Newton system (D49) for all means applies | `mean="newton"` |
 # | `data_mean` is not None | the mean is on all training inputs | `fit`, `ConjugateGradients` |
+# | `keeps_conditional` | f given the points has the prior's covariance, (N6) | `bound="tight"` |
 # | `mixes_precision` | products with rows may be in float32 | `fit(precision="mixed")` |
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .parts.atomic import all_or_nothing
 from .parts.data_mean import DataMean
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
-from .parts.optimum import OptimalParameters, Regression, check_optimum
+from .parts.optimum import OptimalParameters, Regression, check_optimum, project
 
 
 class InducingBasis(Basis):
@@ -60,6 +61,8 @@ class InducingBasis(Basis):
     """The mean on extra points, or None."""
     data_mean: DataMean | None = None
     """The mean on all training inputs, or None."""
+    keeps_conditional: bool = False
+    """True if f given the values at all points has the prior's covariance; see `whitened_rows`."""
     whiten: bool = False
     """True if the Parameters of `gaussians` are whitened, and so independent of the kernel."""
 
@@ -226,10 +229,22 @@ class InducingBasis(Basis):
         """
         return self.optimal_parameters(kernel, data).elbo
 
+    def whitened_rows(
+        self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Parts [G, M, N] whose squares add up to the prior variances that all points explain.
+
+        Where `keeps_conditional`. By default A of beta, the first of `Features.minus`.
+
+        :param X: inputs [N, D].
+        :param features: at X, if known; else N M^2 + M^3 / 3.
+        """
+        return (project(kernel, self.beta, X)[1] if features is None else features.minus[0],)
+
     def collapsed_elbo_and_left(
         self, kernel: Kernel, data: Regression
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """`collapsed_elbo`, and the prior variances [N, L] or [N, 1] that beta leaves at X.
+        """`collapsed_elbo`, and the prior variances [N, L] or [N, 1] that the points leave at X.
 
         None for the variances where the basis does not share their cost.
         """

@@ -61,6 +61,7 @@ class OrthogonalMeanBasis(InducingBasis):
     """
 
     state_type = OrthogonalState
+    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root", "t")
 
     def __init__(

@@ -77,6 +77,7 @@ class SolveBasis(InducingBasis):
     """
 
     state_type = SolveState
+    keeps_conditional = True
 
     def __init__(
         self,
@@ -143,6 +144,15 @@ class SolveBasis(InducingBasis):
             (A, A_v),
             (transposed_product(state.root, A), transposed_product(state.v_root, A_v)),
         )
+
+    def whitened_rows(
+        self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Those of beta and of the orthogonal gamma."""
+        found = features
+        if found is None:
+            found = self.features(self.factor(kernel, with_kl=False), kernel, X)
+        return found.minus
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:
         return kl_from_whitened(state.mean, state.root) + kl_from_whitened(

@@ -66,7 +66,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         the variance d_n of f_n given u shrinks at the data, for Gaussian noise -log(1 + d_n / s2) /
         2 replaces -d_n / (2 s2) in a row's term.
     :raises ModelError: for a "tight" bound with another likelihood, with `expectations`, or with a
-        basis that changes the covariance of f given u.
+        basis that does not declare `keeps_conditional`; all of the package do.
     :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
         draws from a likelihood without gradients.
 
@@ -236,8 +236,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """
         if self.bound == "classical":
             return None
-        # the first is A in all bases in which f given u has the prior's covariance
-        return left_variances(self.kernel, self.basis, X, features.minus[0], tangent)
+        return left_variances(self.kernel, self.basis, X, features, tangent)
 
     def row_gains(self, X: tf.Tensor, left: tf.Tensor | None = None) -> tf.Tensor:
         """Gain [N] in nats of bound="tight" per row X [N, D], for Gaussian noise of one variance;

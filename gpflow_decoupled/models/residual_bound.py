@@ -23,9 +23,7 @@ import tensorflow as tf
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
 
-from ..bases import CoupledBasis, HybridBasis, InducingBasis
-from ..bases.orthogonal_mean import OrthogonalMeanBasis
-from ..bases.parts.optimum import project
+from ..bases import Features, InducingBasis
 from ..covariances.latents import prior_variance
 from ..errors import ModelError, check_option
 from ..likelihoods.log_concave import is_log_concave
@@ -33,8 +31,6 @@ from ..likelihoods.parameters import single_noise_variance
 from ..linalg.whitening import squares_with_slope
 
 BOUNDS = ("classical", "tight")
-_BASES = (CoupledBasis, OrthogonalMeanBasis, HybridBasis)
-"""Bases in which f given u has the prior's covariance."""
 _STEPS = 2
 """Steps of the fixed point for v_n: one is exact for Gaussian noise."""
 
@@ -61,11 +57,11 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
             'bound="tight" needs the integrals of the likelihood, and expectations=MonteCarlo(...)'
             ' draws them: leave expectations out, or use bound="classical".'
         )
-    if not isinstance(basis, _BASES):
+    if not basis.keeps_conditional:
         raise ModelError(
             f'bound="tight" needs a basis in which f given u has the covariance of the prior, and'
-            f' {type(basis).__name__} is none: use bound="classical", or a CoupledBasis or'
-            " OrthogonalBasis."
+            f' {type(basis).__name__} does not declare one: use bound="classical", or set'
+            " keeps_conditional = True in its class if that is so."
         )
 
 
@@ -81,21 +77,23 @@ def left_variances(
     kernel: Kernel,
     basis: InducingBasis,
     X: tf.Tensor,
-    A: tf.Tensor | None = None,
+    features: Features | None = None,
     tangent: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """The prior variances d [N, L] that the points u of a basis leave at X [N, D], or [N, 1].
 
-    Cost: N M given A, else M^3 / 3 + N M^2; differentiable in kernel and points.
+    Differentiable in kernel and points; cost as `InducingBasis.whitened_rows`.
 
-    :param A: the whitened rows L^-1 K_bx [G, M, N] if known, `Features.minus[0]` of the basis.
-    :param tangent: of the basis's state [G, M, M], where A has no gradient in it.
+    :param features: of the basis at X, if known.
+    :param tangent: of the basis's state [G, M, M], where the features have no gradient in it.
     """
-    A = project(kernel, basis.beta, X)[1] if A is None else A
-    explained = (
-        tf.reduce_sum(tf.square(A), axis=-2) if tangent is None else squares_with_slope(A, tangent)
-    )
-    left = prior_variance(kernel, X, full_cov=False) - explained
+    left = prior_variance(kernel, X, full_cov=False)
+    for A in basis.whitened_rows(kernel, X, features):
+        left -= (
+            tf.reduce_sum(tf.square(A), axis=-2)
+            if tangent is None
+            else squares_with_slope(A, tangent)
+        )
     return tf.transpose(tf.maximum(left, 0.0))  # below zero by round-off alone
 
 

@@ -16,10 +16,17 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.bases import CoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SolveBasis,
+    inducing_basis,
+)
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.inducing.variables import as_inducing
-from gpflow_decoupled.models import ODVGP, BasisGP, residual_bound
+from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
 from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.in_turn import evaluate_in_turn
@@ -36,6 +43,9 @@ BASES = {
     "coupled": lambda kernel, L: CoupledBasis(as_inducing(BETA, "beta", kernel), L),
     "hybrid": lambda kernel, L: HybridBasis(*_points(kernel), L),
     "orthogonal": lambda kernel, L: OrthogonalBasis(*_points(kernel), L),
+    "solve": lambda kernel, L: SolveBasis(*_points(kernel), L),
+    "decoupled": lambda kernel, L: DecoupledBasis(*_points(kernel), L, covariance="coupled"),
+    "inverse": lambda kernel, L: DecoupledBasis(*_points(kernel), L, covariance="inverse"),
 }
 
 
@@ -55,8 +65,8 @@ def _two() -> SeparateIndependent:
     return SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)])
 
 
-def _dense(kernel: Any, column: int) -> tuple[np.ndarray, ...]:
-    k = grams_of(kernel, column, BETA, X)
+def _dense(kernel: Any, column: int, points: np.ndarray = BETA) -> tuple[np.ndarray, ...]:
+    k = grams_of(kernel, column, points, X)
     return k.K_x, k.Q_x, np.full(N, NOISE), Y[:, column] - TREND(X).numpy()[:, 0]
 
 
@@ -73,8 +83,9 @@ def test_the_bound_is_above_the_classical_one_by_the_gain_of_the_reference(
     randomize(tight.basis, rng, 0.3)
     gpflow.utilities.multiple_assign(classical, gpflow.utilities.read_values(tight))
     gain = exact = 0.0
+    points = np.concatenate([BETA, GAMMA]) if name == "solve" else BETA
     for column in range(latents):
-        K, Q, D, y = _dense(kernel, column)
+        K, Q, D, y = _dense(kernel, column, points)
         dets = eb.log_determinants(K, Q, D, [[]] * N)
         gain += 0.5 * (dets["elbo"] - dets["diagonal"])
         exact += eb.evidence(K, D, y)
@@ -150,7 +161,14 @@ def _passes(model: BasisGP, data: Any) -> list[list[np.ndarray]]:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name, latents, counts",
-    [("coupled", 2, False), ("orthogonal", 1, True), ("coupled", 1, True), ("hybrid", 1, False)],
+    [
+        ("coupled", 2, False),
+        ("orthogonal", 1, True),
+        ("coupled", 1, True),
+        ("hybrid", 1, False),
+        ("solve", 1, True),
+        ("decoupled", 1, False),
+    ],
 )
 def test_passes_share_the_projection(
     name: str, latents: int, counts: bool, rng: np.random.Generator, monkeypatch: Any
@@ -164,7 +182,7 @@ def test_passes_share_the_projection(
     with monkeypatch.context() as patch:
         patch.setattr(BasisGP, "left_variances", lambda *_: None)
         expected = _passes(model, data)
-    monkeypatch.setattr(residual_bound, "project", None)
+    monkeypatch.setattr(inducing_basis, "project", None)
     for found, own in zip(_passes(model, data), expected, strict=True):
         for one, other in zip(found, own, strict=True):
             assert_allclose(one, other, rtol=1e-6, atol=1e-9 * max(np.abs(other).max(), 1.0))
@@ -182,7 +200,7 @@ def test_the_collapsed_bound_shares_the_projection(monkeypatch: Any) -> None:
         with tf.GradientTape() as tape:
             value = bound()
         found.append([value, *tape.gradient(value, variables)])
-        monkeypatch.setattr(residual_bound, "project", None)
+        monkeypatch.setattr(inducing_basis, "project", None)
     for expected, one in zip(*found, strict=True):
         assert_allclose(one, expected, rtol=1e-6, atol=1e-8)
 
@@ -274,10 +292,16 @@ def test_a_natural_gradient_climbs_it_for_counts() -> None:
     assert abs(bounds[-1] - bounds[-2]) < 1e-4
 
 
+class OfUser(CoupledBasis):
+    """One that says nothing of f given u."""
+
+    keeps_conditional = False
+
+
 REFUSED: dict[str, tuple[Any, Any, Any]] = {
     "labels": (matern(1.3, 0.8), gl.Bernoulli(), CoupledBasis(BETA)),
     "outliers": (matern(1.3, 0.8), gl.StudentT(), CoupledBasis(BETA)),
-    "solve": (matern(1.3, 0.8), gl.Gaussian(NOISE), SolveBasis(GAMMA, BETA)),
+    "basis": (matern(1.3, 0.8), gl.Gaussian(NOISE), OfUser(BETA)),
 }
 
 
