@@ -53,8 +53,8 @@ class DataError(ValueError):
 class CheckpointError(OSError):
     """A checkpoint folder that cannot be used or written: held by another run, a file, disk full.
 
-    States in the folder stay usable. If training had begun, the model is as the last whole step
-    left it, and `result` is the record of the steps.
+    States in the folder stay usable. The model is as the last whole step left it; `result` is the
+    record of the steps.
 
     Example::
 
@@ -114,8 +114,8 @@ class NumericalError(ArithmeticError):
 class WorkerError(RuntimeError):
     """A failed or ended process of a `tf.distribute` strategy, with the cause if known.
 
-    TensorFlow cannot continue with fewer processes: start all again. With a checkpoint the run
-    continues from its latest state. `result` is the record of the steps before.
+    TensorFlow cannot continue with fewer processes: start all again; with a checkpoint the run
+    continues. `result` is the record of the steps before.
 
     Example::
 

@@ -2,9 +2,8 @@
 
 For example `python -m gpflow_decoupled.launch --workers 2 script.py`.
 
-Each worker runs the script in a process and finds the others in TF_CONFIG, all that
-`tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the cluster's starter (Slurm,
-Kubernetes, Ray) does this.
+Each worker finds the others in TF_CONFIG, as `tf.distribute.MultiWorkerMirroredStrategy` needs. On
+several hosts the cluster's starter does this.
 """
 
 from __future__ import annotations

@@ -73,12 +73,11 @@ def lbfgs_ascent(
 ) -> LBFGSRun:
     """Find the best point by L-BFGS-B from `start` [n].
 
-    :param stop: called after each iteration with the best values so far, the start's first; True
-        ends the run. See `settled`.
+    :param stop: called after each iteration with the best values so far; True ends the run. See
+        `settled`.
     :param max_evaluations: approximate limit.
     :param low: lower bounds [n], -inf for none; `high` upper bounds [n], inf for none.
-    :param record: called with the best value and the new evaluations: at the start, after each
-        iteration, and after a failed line search.
+    :param record: called with the best value and the new evaluations.
     :param keep: an interrupt ends the run with its best point and is not raised.
     :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.
@@ -169,7 +168,6 @@ class _Watched:
 
 
 def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
-    """Gain of a Newton step along `gradient` [n], by the curvature in L-BFGS's memory."""
     # It is tiny at a maximum, where round-off makes a line search fail, but not where values and
     # gradients disagree.
     return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

@@ -206,7 +206,6 @@ def _log_product(triangle: TensorType) -> tf.Tensor:
 
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L and U [D, D] with L U = A P, U unit upper triangular, P the pivoting permutation."""
     # A = root^T rotation^T; pivots of a rotation do not depend on the scale of the rows of A
     rotation, root = np.linalg.qr(A.T)
     _, lower, upper = scipy.linalg.lu(rotation)

@@ -259,7 +259,6 @@ class DecoupledBasis(InducingBasis):
             self.chol_B.assign(optimum.chol_B)
 
     def _H(self, K_b: tf.Tensor) -> tf.Tensor:
-        """H = I + C^T K_b C [L, M_beta, M_beta], exactly symmetric."""
         C = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         inner = transposed_product(C, tf.matmul(K_b, C))
         return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(

@@ -153,9 +153,8 @@ class InducingBasis(Basis):
     def weights_of_rows(self, state: State) -> tf.Tensor | None:
         """The factor w [M, L] of A = L^-1 k(beta, x) in the mean of q(f), given `state.tangent`.
 
-        For cheaper gradients at fixed sites, where q has one Gaussian part and A enters q(f) by
-        this product and the variance alone; else None, also in a class that redefines `features` or
-        `variance`.
+        For cheaper gradients at fixed sites of one Gaussian part; None where A enters q(f)
+        otherwise, or a subclass redefines `features` or `variance`.
         """
         return None
 

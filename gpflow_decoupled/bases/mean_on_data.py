@@ -25,7 +25,7 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
     """q(f) with a mean on all training inputs, and a covariance on beta.
 
     With Gaussian noise the best mean is the exact posterior mean; `optimizers.ConjugateGradients`
-    finds it without an N x N matrix. A `CoupledBasis` until `fit` or a solver sets the data.
+    finds it. A `CoupledBasis` until `fit` or a solver sets the data.
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
     :param num_latent_gps: L.

@@ -86,9 +86,9 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; same q(f).
 
-        Adam steps equally far in every coordinate. Where C is near zero that is a random walk of
-        K_gamma a without effect on q(f), until a small move of points or kernel lowers the bound by
-        thousands of nats; a floor prevents this.
+        Adam steps equally far in every coordinate: where C is near zero a random walk without
+        effect on q(f), until points or kernel move and the bound falls by thousands of nats. A
+        floor prevents this.
 
         :param floor: scale by C + floor * K_gamma instead of C, plus floor times the diagonal of
             K_gamma where gamma moves.

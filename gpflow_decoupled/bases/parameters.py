@@ -222,7 +222,7 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
     :raises DataError: for "inverse", unless S <= K_beta up to round-off.
     :raises NumericalError: if K_beta is not positive definite.
 
-    Example, natural gradients of the covariance after a start in the inverse form::
+    Example::
 
         model.basis = with_covariance(model.basis, model.kernel, "coupled")
     """
@@ -285,7 +285,6 @@ def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
 
 
 def _checked_excess(precision: tf.Tensor) -> tf.Tensor:
-    """S~^-1 - I [L, M, M], non-negative up to round-off; raises `DataError` for another S."""
     excess = precision - tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
     values, eps = np.linalg.eigvalsh(excess), np.finfo(precision.dtype.as_numpy_dtype).eps
     least = float(np.min(values))

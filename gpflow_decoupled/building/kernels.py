@@ -88,12 +88,10 @@ def choose_kernel(
 
     :param X: standardised inputs [N, D].
     :param Y: standardised observations [N, P].
-    :param seed: of the rows.
     :param seconds: limit, after which no candidate and no iteration begins.
     :param fixed: [D], true for columns that normal scores leave alone.
-    :param progress: show a line with the kernels.
     :raises DataError: for seconds that are no positive number.
-    :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N, and searches.
+    :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N.
     """
     if seconds is not None:
         check_rate(seconds=seconds)
@@ -145,9 +143,8 @@ def _short_run(
 def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
     """The roughest kernel whose score is at most a standard error below the best one.
 
-    The judging rows are the same for all. Among kernels that predict them alike, a rough one has
-    the safer intervals: it does not promise that near rows are alike. On protein, Matern 3/2 and
-    1/2 score alike after short runs, and after long ones 1/2 gains 0.05 nats on test rows.
+    Among kernels that score alike, a rough one has the safer intervals: on protein, Matern 1/2 and
+    3/2 score alike after short runs, and after long ones 1/2 gains 0.05 nats on test rows.
     """
     scores = {name: found[name].scores.numpy() for name in _ROUGH_FIRST if name in found}
     best = max(scores, key=lambda name: float(np.mean(scores[name])))
@@ -178,7 +175,6 @@ def _numbers_of_neighbours(rounds: NeighbourRounds) -> tuple[int, int]:
 
 
 def _in_sight(model: GaussianNNGP) -> Kernel:
-    """Copy the kernel so that training can start from it."""
     # The lengthscale of an irrelevant column may be orders of magnitude beyond its range; at 50
     # ranges a gradient can still bring it back.
     kernel = gpflow.utilities.deepcopy(model.kernel)

@@ -159,8 +159,7 @@ def likelihood_for(
 
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
-    :param each: give "gaussian" a noise variance for each output, so that a quiet one has narrow
-        intervals.
+    :param each: give "gaussian" a noise variance for each output.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
@@ -186,8 +185,7 @@ def prior_mean(
 ) -> MeanFunction | None:
     """A constant mean function at the log of the mean of Y [N, P], or None where f is near 0.
 
-    :param likelihood: a name; a mean of the size of exp(f) is known for
-        `_LOG_LINKS` only.
+    :param likelihood: a name; `_LOG_LINKS` have a mean of the size of exp(f).
     :param numbers: of the rows, by name, [N, 1]; a mean is per unit of exposure.
     """
     if likelihood not in _LOG_LINKS:

@@ -93,8 +93,6 @@ def _product(
 
 
 def _norm(profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
-    """variance * sum_ij a_i a_j f(|x_i - x_j|^2) for scaled inputs x [M, D] and a [M, 1]."""
-
     @tf.custom_gradient
     def run(variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tuple:
         product, of_slopes = _symmetric_products(profile, variance, a, inputs)
@@ -159,7 +157,6 @@ def _gram(
 
 
 def _square_distances(left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
-    """Squared distances [M, N], exactly zero on the diagonal if both are the same."""
     squares = tf.maximum(
         tf.matmul(augmented_rows(left), augmented_columns(right), transpose_b=True), 0.0
     )

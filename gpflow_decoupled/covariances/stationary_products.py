@@ -123,7 +123,6 @@ def _block(
     column: tf.Tensor,
     diagonal: bool,
 ) -> tuple:
-    """Return the share of one block in the sums of its rows [B, p] and its columns [q, C]."""
     # `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U), U only for gradients;
     # `turned` is the transpose of `row`.
     A, R = task.inputs + 2, task.right
@@ -171,7 +170,6 @@ def _sums(
 def _eager_sums(
     how: How, task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """`_sums` in chunks; nothing inside a chunk is recorded for a gradient."""
     xla, sizes = xla_works() if how.xla is None else how.xla, _sizes(how, task)
     loop = _compiled(task, xla)
 

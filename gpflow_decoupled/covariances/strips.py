@@ -39,11 +39,9 @@ def strip_product(
 ) -> tf.Tensor:
     """Return K(X, Z) V [N, R], storing at most `entries` of K (or one row) at a time.
 
-    Differentiable once; the gradient computes every strip again, and reaches only variables of the
-    kernel.
+    Differentiable once, in variables of the kernel too.
 
-    X is [N, D], V [M, R], Z [M, D], or None for X with the exact diagonal `kernel(X,
-    full_cov=False)`.
+    X is [N, D], V [M, R], Z [M, D], or None for X with the exact diagonal.
 
     :param group: if eager, the replicas that share the rows, see `kernel_product`.
     """

@@ -151,5 +151,4 @@ def _advice(
 
 
 def _allowed(number: int) -> float:
-    """The largest error of a bound, in nats, that is not worth a warning."""
     return max(min(_PER_OBSERVATION * number, _IN_ALL), _NEGLIGIBLE * number)

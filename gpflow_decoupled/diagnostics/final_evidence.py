@@ -44,12 +44,11 @@ def final_evidence(
 ) -> Evidence | None:
     """Return `model.evidence` of the training data if it is affordable.
 
-    :param model: after training.
     :param data: X [N, D] and Y [N, P] if they are in memory; a model's own data come first.
     :param seconds: of the run; the evidence may take a tenth of them.
     :param left: seconds until the limit of the run, which the evidence keeps.
-    :return: None for other likelihoods, mixed outputs, data not in memory, too many rows for the
-        time, and a covariance that cannot be factorised.
+    :return: None for other likelihoods, mixed outputs, data not in memory, and too many rows for
+        the time.
     """
     if not isinstance(model, (BasisGP, FullGP, GaussianNNGP)) or not has_evidence(model):
         return None
@@ -66,7 +65,6 @@ def final_evidence(
 
 
 def _seconds(model: GPModel, X: tf.Tensor) -> float:
-    """Estimate the seconds of the evidence, with the kernel timed on some rows X [N, D]."""
     N, kernels = len(X), split_latents(model.kernel)
     if N <= EXACT_ROWS:
         return len(kernels) * _EXACT_SECONDS * (N / EXACT_ROWS) ** 3

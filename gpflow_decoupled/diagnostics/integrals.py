@@ -28,8 +28,7 @@ def accurate_expectations(
 ) -> np.ndarray | None:
     """Return E log p(y_n | f_n) [N], f_n ~ N(mean_n, variance_n), in nats, at any widths.
 
-    41 evaluations of the log density per observation, some 500 where these do not suffice. X is [N,
-    D], mean and variance [N, L], Y [N, P].
+    41 to 500 log densities per observation. X is [N, D], mean and variance [N, L], Y [N, P].
 
     :return: exact to 1e-6 where each latent has its labels; elsewhere with twice the nodes; None
         for a likelihood without nodes.

@@ -69,7 +69,6 @@ def _leaves(kernel: Kernel) -> Iterator[Kernel]:
 
 
 def _scaled(kernel: Kernel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns [d] that a kernel acts on, X there [N, d], and their lengthscales [d]."""
     columns = np.arange(X.shape[1])[kernel.active_dims]
     lengthscales = np.broadcast_to(
         np.asarray(kernel.lengthscales).astype(np.float64), columns.shape

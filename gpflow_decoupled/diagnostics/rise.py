@@ -19,8 +19,8 @@ _STEPS = 100
 def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
     """Warn if a bound rose by more than 0.01 nats per observation in the last hundred steps.
 
-    The rise is twice the difference of the means of both halves. Estimates from minibatches must
-    rise by three standard errors of that more, from differences of neighbours.
+    The rise is twice the difference of the means of both halves; estimates from minibatches must
+    rise by three standard errors more.
 
     :param elbos: of the steps in nats.
     :param remedy: how to go on, as it ends the sentence.

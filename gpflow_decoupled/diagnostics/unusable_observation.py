@@ -36,8 +36,8 @@ def unusable_observation(
     """Return the error for the first observation whose expected log density is not finite.
 
     :param data: X [N, D] and Y [N, P], or None for a model that owns them.
-    :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
-    :param rows: numbers of these rows in the whole data set [N]; counted if None.
+    :param moments: mean and variance of f at the data, [N, P] each.
+    :param rows: their numbers in the whole data set [N].
     :return: None if all expectations are finite, the moments are not, or the model has no
         `moments`.
     """
@@ -74,7 +74,6 @@ def naming_observation(model: object, moments: Callable[[], _Pair] | None = None
 def _places(
     model: CheckedPredictions, data: RegressionData | None, moments: _Pair | None
 ) -> Iterator[tuple[RegressionData, Callable[[], Moments]]]:
-    """Places to check, in order: observations, and a function for moments of f there."""
     own = getattr(model, "data", None)
     here = own if data is None else data
     if here is None:
@@ -122,7 +121,6 @@ def _error(
 
 
 def _unusable(values: np.ndarray) -> np.ndarray:
-    """Mark expected log densities [N] that are infinite, NaN, or too large to compute with."""
     return ~(np.abs(values) < _TOO_LARGE)
 
 

@@ -26,9 +26,9 @@ _COPIES = 3
 class BlockBase(Base):
     """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
 
-    The number of variables is fixed, k = n_1 + n_2 + ...: theta is [k, P], or [k, 1, P] with
-    frequencies [N, k, T], P the largest number of shapes, unused columns zero. With A of structure
-    "lu" the pivots assign columns to blocks; with "full", predicted gains.
+    The number of variables is fixed, k = n_1 + n_2 + ...: theta is [k, P], P the largest number of
+    shapes, unused columns zero. With A of structure "lu" the pivots assign columns to blocks; with
+    "full", predicted gains.
 
     :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
         than `BlockBase`, or a scalar TFP distribution.
@@ -200,7 +200,6 @@ class _BlockBijector(tfp.bijectors.Bijector):
             )
 
     def _parts(self, x: tf.Tensor) -> list[tuple[tfp.bijectors.Bijector, tf.Tensor, tf.Tensor]]:
-        """For each block: bijector, used columns, unused columns of its rows of x [..., k, P]."""
         blocks = zip(self._bijectors, self._columns, tf.split(x, self._sizes, axis=-2))
         return [(bijector, rows[..., :used], rows[..., used:]) for bijector, used, rows in blocks]
 

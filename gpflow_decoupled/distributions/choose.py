@@ -80,8 +80,6 @@ def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> No
 
 
 class _Cast:
-    """A distribution in the dtype and batch shape [...] of theta [..., 0], for `TabulatedBase`."""
-
     def __init__(self, distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> None:
         self._distribution, self._theta = distribution, theta
 

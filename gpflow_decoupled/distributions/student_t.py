@@ -109,7 +109,6 @@ def _log_height(nu: tf.Tensor) -> tf.Tensor:
 
 
 def _nodes(a: tf.Tensor) -> tf.Tensor:
-    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s)."""
     peak = tf.math.log(a)
 
     def fall(distance: tf.Tensor) -> tf.Tensor:

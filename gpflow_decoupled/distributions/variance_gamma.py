@@ -103,7 +103,6 @@ class VarianceGammaBase(Base):
 
 @cache
 def _entropies() -> tuple[np.ndarray, np.ndarray]:
-    """Entropy and its derivative in log k on the grid, [J] each, by the trapezoid rule in log v."""
     log_k = np.arange(_LOW - _STEP, _HIGH + 2.0 * _STEP, _STEP)
     s = np.arange(-80.0, 5.0, 0.05)
     values = np.array([_entropy(k, s) for k in np.exp(log_k)])

@@ -77,7 +77,6 @@ def _rule(
     R: tf.Tensor,
     T: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return frequencies and weights [n, T], and the mean of y minus the site's centre [n]."""
     # By (A13), or Gauss-Legendre nodes up to the site's `cutoff`; not differentiated. The distance
     # is clipped to where y has mass, as the sum is periodic.
     if site.cutoff is not None:

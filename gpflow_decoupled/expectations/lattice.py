@@ -154,6 +154,5 @@ def _matched(
 
 
 def _cell_average(u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """Average of |u| over a cell of width [n, 1] around u [n, 2 K]."""
     inside = 0.25 * width + tf.square(u) / width
     return tf.where(tf.abs(u) >= 0.5 * width, tf.abs(u), inside)  # (A9)

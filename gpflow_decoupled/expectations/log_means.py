@@ -78,7 +78,6 @@ def _place(
     centre: tf.Tensor,
     width: tf.Tensor,
 ) -> tuple[tf.Tensor, ...]:
-    """Ends [...] of the range that counts, with centre and width of the bend."""
     centre, width = centre + tf.zeros_like(mean), width + tf.zeros_like(mean)
     low = tf.minimum(mean, centre) - _REACH * deviation
     high = tf.maximum(mean, centre) + _REACH * deviation

@@ -202,7 +202,6 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes u [Q] and weights [Q] of the trapezoid rule for e^(-u^2/2) / pi."""
     u = _STEP * np.arange(_NODES)
     weights = _STEP / np.pi * np.exp(-0.5 * u**2)
     weights[0] *= 0.5
@@ -220,7 +219,6 @@ def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Te
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from two grids."""
     reach = 9.0 + 30.0 / sigma
     phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
     fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)

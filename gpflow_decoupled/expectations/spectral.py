@@ -70,7 +70,6 @@ def _density(
     K: int,
     averaged: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and the density there, [n, K] each."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale[:, None] / K
     places = tf.range(K // 2 + 1, dtype=alpha.dtype)
     omega = 2.0 * math.pi / (K * step) * places

@@ -89,7 +89,6 @@ def _of_rows(mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
 def _distribution(
     mean: tf.Tensor, deviation: tf.Tensor, t: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """F and F' [B, C, T] for m and sigma [B, C, 1] at t [B, 1, T]."""
     narrow, sigma = deviation < _STEP, tf.maximum(deviation, _STEP)
     z = ((t - mean)[..., None] - _GUMBEL) / sigma[..., None]
     many = tf.linalg.matvec(0.5 * tf.math.erfc(-z / math.sqrt(2.0)), _WEIGHTS)

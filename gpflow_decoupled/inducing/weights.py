@@ -35,8 +35,7 @@ from .linear_kernel import LinearWeights
 class Weights(InducingVariables):
     """The weights w [p] of a linear function f(x) = x^T w, with their prior from the kernel.
 
-    For linear kernels (table of `inducing.weights`); others raise `NotImplementedError` at their
-    first use, and another number of weights `DataError`. No jitter is added.
+    For linear kernels; others raise `NotImplementedError` at their first use. No jitter is added.
 
     :param num_weights: p, the columns of X that the kernel uses, plus one for an intercept
         (`gpflow.kernels.Constant`).
@@ -149,7 +148,6 @@ def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
 @Kuu.register(Weights, Kernel)
 @check_shapes("inducing_variable: [M, ., 1]", "return: [M, M]")
 def _kuu_weights(inducing_variable: Weights, kernel: Kernel, *, jitter: float = 0.0) -> tf.Tensor:
-    """K_u = S, block diagonal for a sum of kernels."""
     parts, counts = weight_parts(kernel), weight_counts(kernel, inducing_variable.num_weights)
     dtype = parts[0].parameters[0].dtype
     blocks = [

@@ -79,7 +79,6 @@ class CategoricalLogit(Likelihood):
         return self._of_class(mean, Y) - tilted_bound(mean, variance)
 
     def _of_class(self, values: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """Select from values [..., C] the classes Y [..., 1]; NaN for invalid classes."""
         labels = tf.cast(Y, values.dtype)[..., 0]
         chosen = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=values.dtype)
         known = (labels >= 0.0) & (labels < self.num_classes) & (labels == tf.floor(labels))

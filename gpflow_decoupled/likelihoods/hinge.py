@@ -20,9 +20,8 @@ class Hinge(ScalarLikelihood):
     """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
     exp(-loss) does not sum to 1 over the labels y = 0, 1: bounds do not compare with other
-    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. `predict_y`
-    and `predict_log_density` normalise exp(-loss) over both labels (Sollich 2002); training does
-    not.
+    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. Predictions
+    normalise exp(-loss) over both labels (Sollich 2002).
 
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 

@@ -63,7 +63,7 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
     :param builder: (likelihood, Y [N, L]) -> its `SiteLoss`.
     :raises DataError: if `kind` is not a class of likelihoods.
 
-    Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
+    Example, for a convex -log p(y | f) with derivatives between -1 and 1::
 
         declare_site_loss(
             Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0)

@@ -13,10 +13,9 @@ from gpflow.likelihoods import ScalarLikelihood
 class NumberedLikelihood(ScalarLikelihood):
     """A likelihood of y given one latent each, whose rows have a known number in a last column.
 
-    Y is [N, P + 1]: P observations, and the number of the row, by which all of them go: of trials
-    (`Binomial`), or a code of censoring (`CensoredNormal`). `build` and the estimators take it as
-    the argument that `number` names. Predictions of moments are for a row like any other
-    (`row_likelihood.NEUTRAL`): one trial, not censored.
+    Y is [N, P + 1]: P observations, and the number of the row: of trials (`Binomial`), or a code of
+    censoring (`CensoredNormal`). `build` takes it as the argument that `number` names. Predicted
+    moments are for one trial, not censored.
 
     Example::
 

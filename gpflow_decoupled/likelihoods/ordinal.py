@@ -82,7 +82,6 @@ class Ordinal(gl.ScalarLikelihood):
         return tf.sqrt(tf.square(self.sigma) + Fvar)
 
     def _grade_log_prob(self, f: tf.Tensor, deviation: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """log [Phi((e_y - f) / deviation) - Phi((e_{y-1} - f) / deviation)], f and Y broadcast."""
         grades = tf.cast(Y, tf.int32)
         edges = tf.constant(self.bin_edges, f.dtype)
         above = (tf.gather(edges, tf.minimum(grades, self.num_bins - 2)) - f) / deviation

@@ -42,7 +42,7 @@ class RowLikelihood(Likelihood):
 
     over the observed entries. s2 is added to the variance of a `Gaussian`; under a likelihood of
     labels y counts successes in t trials. The number of a `NumberedLikelihood` is one of them.
-    Predictions are for weight 1, offset 0, no known noise and one trial.
+    Predictions are for weight 1, offset 0 and one trial.
 
     :param likelihood: of each column of y; with weights alone also of several latents, such as
         `CategoricalLogit`.

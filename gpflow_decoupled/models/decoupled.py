@@ -26,8 +26,8 @@ class ODVGP(BasisGP):
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", a mean on all
-        training inputs, solved for by `fit`, see `optimizers.ConjugateGradients`. Variances are
-        those of beta; `NNGP(..., mean="data")` has the same mean and variances from neighbours.
+        training inputs, see `optimizers.ConjugateGradients`; `NNGP(..., mean="data")` has the same
+        mean and better variances.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else 1.

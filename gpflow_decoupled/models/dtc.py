@@ -40,8 +40,8 @@ from .checks import (
 class DTC(CheckedPredictions, SGPR):
     """GPflow's `SGPR` with the projected process's likelihood: the bound without its trace term.
 
-    Predictions and `elbo` are `SGPR`'s. The objective may exceed log p(y): optimised points can
-    overfit. Cost: N M^2 + M^3.
+    Predictions and `elbo` are `SGPR`'s. The objective may exceed log p(y), and points overfit.
+    Cost: N M^2 + M^3.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.

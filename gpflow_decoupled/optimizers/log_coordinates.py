@@ -16,8 +16,7 @@ from tensorflow_probability import math as tfm
 class LogCoordinates:
     """Trainable Parameters as one vector x [n]: positive ones by their logarithms.
 
-    In GPflow's unconstrained u a large lengthscale grows by a few units an iteration, and L-BFGS
-    ends long before an irrelevant column has left the distances. In
+    In GPflow's unconstrained u large lengthscales hardly grow before L-BFGS ends. In
 
         x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
 

@@ -187,7 +187,6 @@ def _value(model: CVIGP, density: Callable[[], tf.Tensor]) -> float:
 
 
 def _guess(model: CVIGP) -> None:
-    """Assign a guess from the data to Parameters of stationary kernels and of the noise."""
     X, Y = (part.numpy() for part in model.data)
     spread, variance = np.std(X, axis=0), float(np.var(Y - model.mean_function(X)))
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))

@@ -156,7 +156,6 @@ def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Te
 def _whitened(
     chol: tf.Tensor, values: tf.Tensor, jitter: tf.Tensor, rng: np.random.Generator
 ) -> tf.Tensor:
-    """L^-1 (values + noise) [S, L, M], L [G, M, M], with the jitter's variance in the noise."""
     return solve_draws(chol, values + _deviation(jitter) * normal(values, rng))
 
 

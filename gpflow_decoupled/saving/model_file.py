@@ -33,8 +33,8 @@ def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[st
 
     :param model: a model of this package or of GPflow, or a `Standardized`; with its data, if it
         owns them.
-    :param path: of the file. An old file is replaced once the new one is complete and on the disk;
-        it keeps its permissions, and a symbolic link stays one.
+    :param path: of the file. An old file is replaced once the new one is complete, and keeps its
+        permissions.
     :raises ModelError: for another object.
     :raises DataError: for a model with a part that no file can hold, for example a `lambda`, or
         with a Parameter that is not finite.
@@ -106,7 +106,6 @@ def load(
 
 
 def _guarded(source: Path, read: Callable[[], Any]) -> Any:
-    """Call `read`; errors for a file that `save` did not write become a `DataError`."""
     try:
         return read()
     except DataError as error:

@@ -37,5 +37,4 @@ def inverse_mills(u: tf.Tensor) -> tf.Tensor:
 
 
 def _scaled_erfc(u: tf.Tensor) -> tf.Tensor:
-    """Return 2 Phi(u) e^(u^2 / 2) for u <= 0, else 1."""
     return tfp.math.erfcx(-tf.minimum(u, 0.0) / _SQRT_2)

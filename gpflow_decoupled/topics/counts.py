@@ -100,7 +100,6 @@ def split_words(
 
 
 def _as_numbers(X: npt.ArrayLike, name: str) -> np.ndarray:
-    """Dense counts as floats; `DataError` for text, which NumPy would parse, and masked entries."""
     if np.ma.is_masked(X):
         raise DataError(
             f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their"

@@ -150,9 +150,6 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Predictive means [N, P] less observations y [N, P]: of each row's task, or of class
-    probabilities.
-    """
     if isinstance(likelihood, SwitchedLikelihood):
         # the last column of y is the task, and the means of all tasks stand side by side
         tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)

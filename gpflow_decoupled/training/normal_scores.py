@@ -66,7 +66,6 @@ class NormalScores(tf.Module):
 
 
 def _knots(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values of a column [N], at most 502 with one beyond either end, and their scores."""
     x, counts = np.unique(column, return_counts=True)
     if len(x) == 1:  # nothing to spread
         return np.array([x[0], x[0] + 1.0]), np.array([0.0, 1.0])

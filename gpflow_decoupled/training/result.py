@@ -106,9 +106,9 @@ class FitResult(RunResult):
     evaluations. `converged` means that patience or a tolerance ended the run.
 
     `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
-    whole data set in nats, for models on inducing points and with sites before the step (from its
-    batch), for others after it. With `Evaluation` it has "evaluation_step", "evaluation_seconds",
-    "rmse" and "log_density" (nats per observation); for an `NNGP` "leave_one_out". Example::
+    whole data set in nats, on inducing points and with sites before the step, else after it. With
+    `Evaluation` it has "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
+    observation); for an `NNGP` "leave_one_out". Example::
 
         result = fit(model, (X, Y))
         print(result, result.history["elbo"][-1])

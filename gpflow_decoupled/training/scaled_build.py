@@ -75,7 +75,6 @@ def _indices(model: GPModel) -> list[int]:
 
 
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
-    """Build the model; return it and the index of its Y, of two the first standardised."""
     # A model that owns its data may refuse standardised counts or labels; it is then built from the
     # second.
     Y = tries[-1]

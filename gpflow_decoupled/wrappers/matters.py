@@ -74,11 +74,11 @@ def importance(
     | permutation | nats per row that are lost where the rows of the input are exchanged |
     | standard_error | of that, from `repeats` permutations |
     | inverse_lengthscale | standard deviations of the input in a lengthscale, inverted: 0 is \
-irrelevant; of the smoothest kind of part that reads it |
+    irrelevant; of the smoothest kind of part that reads it |
     | lengthscale | in units of the input; infinite where no stationary kernel reads it |
 
-    The first sees how wrong predictions get, and shares what correlated inputs know; the others see
-    how fast f varies along the input. The columns of 0 and 1 of a category move together.
+    The first sees how wrong predictions get, the others how fast f varies along the input. The
+    columns of a category move together.
 
     :param model: from `build`, or a `Standardized` one.
     :param data: held-out X [N, D] and Y [N, P], or the frame of a model of a frame.
@@ -131,7 +131,6 @@ def columns_of_inputs(model: Standardized, columns: int) -> dict[str, list[int]]
 
 
 def _scale(model: Standardized, column: int) -> float:
-    """Units of a column per unit of the model inside; 1 where X goes by its ranks."""
     scale = getattr(model.inputs, "scale", None)
     return 1.0 if scale is None else float(np.asarray(scale)[column])
 

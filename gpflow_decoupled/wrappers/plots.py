@@ -203,7 +203,6 @@ def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
 
 
 def _half(values: npt.ArrayLike, upper: bool) -> tuple[float, float]:
-    """Limits that keep values [n] in the upper or lower part of the axes, so metrics differ."""
     finite = np.asarray(values, float)[np.isfinite(values)]
     if len(finite) == 0:
         return 0.0, 1.0

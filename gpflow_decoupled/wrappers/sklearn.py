@@ -78,7 +78,6 @@ class _DecoupledGP(BaseEstimator):
         likelihood: Likelihood | str,
         numbers: dict[str, Any],
     ) -> None:
-        """Set the fitted attributes from X [N, D], Y [N, P] and the `numbers` of rows [N]."""
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         numbers = {name: numbers_of_rows(name, value, len(X)) for name, value in numbers.items()}

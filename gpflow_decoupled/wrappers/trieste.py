@@ -45,8 +45,8 @@ class DecoupledVariational(
     `update` checks the data; `optimize` learns from them, starting where the last training ended. A
     prediction costs N M^2, and `optimize` as much as `fit`.
 
-    :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the
-        encoded search space, for example `search_space.sample_sobol(M)`; training moves them.
+    :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`, with points in the encoded
+        search space, say `search_space.sample_sobol(M)`.
     :param num_frequencies: of the prior in trajectories, see `pathwise_samples`.
     :param seed: of trajectories.
     :param encoder: trieste's encoder of query points.

@@ -169,7 +169,6 @@ class WeightSpace(Geometry):
         return stationary_solve(T, tf.transpose(state.lam), curvatures, *right, root=True)  # (V27)
 
     def _root(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
-        """T [L, p, N] with V = T^T T at the observations; N p^2 per latent."""
         return solve(state.chol, tf.linalg.matrix_transpose(prior))  # (V8)
 
 

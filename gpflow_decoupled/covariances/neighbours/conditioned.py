@@ -43,9 +43,9 @@ def ordered_neighbours(
 ) -> np.ndarray:
     """The nearest earlier rows of each row, or of some.
 
-    :param kernel: of one latent function; its parameters define near and far.
+    :param kernel: of one latent function.
     :param X: inputs [N, D].
-    :param order: all row numbers [N]. In a random order neighbours of all distances occur.
+    :param order: all row numbers [N].
     :param count: m.
     :param rows: row numbers [B]; all N if not given.
     :return: row numbers [B, m], int32, -1 for none; not differentiable. Cost: B N D, or B m log N

@@ -49,7 +49,6 @@ def _gram(profile: Profile, variance: tf.Tensor, scaled: tf.Tensor) -> tf.Tensor
 
 
 def _square_distances(scaled: tf.Tensor) -> tf.Tensor:
-    """Squared distances [B, n, n] of inputs [B, n, D]; exactly zero on the diagonal."""
     norms = tf.reduce_sum(tf.square(scaled), axis=-1, keepdims=True)
     ones = tf.ones_like(norms)
     left = tf.concat([-2.0 * scaled, norms, ones], axis=-1)

@@ -59,7 +59,7 @@ class RowIndex(abc.ABC):
         :param queries: inputs [B, D].
         :param count: m, the number of rows.
         :param first: [B], int: only rows 0 to first - 1 are searched; all if not given.
-        :param itself: [B], int: a row to leave out, for instance the query itself.
+        :param itself: [B], int: a row to leave out.
         :return: row numbers [B, m], int32, -1 for none. Cost: B N D, or B m log N by a tree.
             Memory: one block of distances.
         """
@@ -81,13 +81,9 @@ class RowIndex(abc.ABC):
 def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
     """An index of the rows of X [N, D] by what is near for this kernel at its present parameters.
 
-    Stationary kernels of the distance alone: distance in inputs divided by lengthscales, by a k-d
-    tree where at most eight columns have most of the spread, otherwise or inside a `tf.function`
-    by blocks of products. All others: the
-    squared prior correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
-
-    :param kernel: of one latent function.
-    :param X: [N, D].
+    Stationary kernels: distance in inputs divided by lengthscales, by a k-d tree where at most
+    eight columns have most of the spread, else, or inside a `tf.function`, by blocks of products.
+    Others: the squared prior correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
     """
     if isinstance(kernel, IsotropicStationary):
         return _ScaledIndex(kernel, X)
@@ -176,7 +172,7 @@ def _by_blocks(
 
 
 def _columns(points: np.ndarray) -> float:
-    """Number of independent columns of equal spread that are as hard to search as points [N, D].
+    """Effective number of columns of points [N, D].
 
     (tr C)^2 / tr C^2 for the covariance C: D for such columns, 1 if one direction decides.
     """
@@ -195,7 +191,6 @@ class _Tree:
         self._is_moved = False
 
     def nearest(self, queries: np.ndarray, count: int, first: np.ndarray | None) -> np.ndarray:
-        """Row numbers [B, m]; asks for more rows until enough are below `first` [B]."""
         if not self._is_moved and len(queries) * _WORTH_MOVING > len(self._rows):
             self._rows = self._tree.indices
             self._tree = cKDTree(self._points[self._rows])

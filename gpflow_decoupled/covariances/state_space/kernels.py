@@ -34,11 +34,11 @@ def state_space(kernel: Kernel, steps: tf.Tensor, harmonics: int) -> StateSpace:
 
     :param kernel: see `refuse_kernel`.
     :param steps: between inputs [N], not negative.
-    :param harmonics: terms of the cosine series of each periodic kernel, the constant not counted.
+    :param harmonics: terms of the cosine series of each periodic kernel.
     :raises DataError: for a kernel without a state space.
 
-    Cost: N d^2 for d states: the order plus 1/2 for a Matern kernel, 2 `harmonics` + 1 for a
-    periodic one, the sum for a sum and the product for a product. Example::
+    Cost: N d^2 for d states: order plus 1/2 for a Matern kernel, 2 `harmonics` + 1 for a periodic
+    one; sums add, products multiply them. Example::
 
         space = state_space(gpflow.kernels.Matern32(), tf.constant([0.1, 0.3]), 7)
     """

@@ -72,7 +72,6 @@ def _constants(p: int) -> _Constants:
 
 
 def _incomplete_gammas(count: int, z: tf.Tensor) -> tf.Tensor:
-    """The regularised lower incomplete gamma functions of 1, ..., `count` at z [N], [N, count]."""
     # The last one by its series for small z; the others by adding positive terms to it.
     small = tf.minimum(z, 1.0)
     series = tf.ones_like(z)

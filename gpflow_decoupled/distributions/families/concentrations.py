@@ -37,8 +37,8 @@ def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
 def dirichlet_fisher_solve(c: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
     """Solve I(c) x = g with the Fisher matrix of a Dirichlet, for c and g [..., K].
 
-    By the Sherman-Morrison formula on I(c) = diag psi'(c) - psi'(c_0), c_0 the sum, in a form that
-    keeps its digits for large concentrations.
+    I(c) = diag psi'(c) - psi'(c_0), c_0 the sum; the Sherman-Morrison formula, exact for large
+    concentrations.
 
     Example::
 

@@ -177,7 +177,6 @@ class LogProbFamily(Family):
         return finite
 
     def _log_partition_at(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """A(lambda) [...] by the density at z; equal at every z of the support."""
         return self.inner(self.sufficient(z), natural) - self.log_prob(z, natural)  # (C60)
 
     def _check_draws(self, natural: Natural) -> None:

@@ -71,7 +71,6 @@ class BetaBinomial(Binomial):
 
 
 def _log_rise(a: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
-    """log a (a + 1) ... (a + n - 1)."""
     return tf.math.lgamma(a + n) - tf.math.lgamma(a)
 
 

@@ -35,7 +35,7 @@ class LogLinearLoss(SiteLoss):
     :param weight: returns a, a scalar or [N, L]; a function, so that gradients reach its Parameter.
     :param constant: returns b, a scalar or [N, L].
 
-    Example, the loss of exponential waiting times Y with mean e^f, which is e^-f y + f::
+    Example, exponential times Y with mean e^f::
 
         loss = LogLinearLoss(
             Y, -1.0, tf.math.log(Y), lambda: tf.ones_like(Y), lambda: tf.zeros_like(Y)
@@ -104,7 +104,6 @@ class LogLinearLoss(SiteLoss):
         )
 
     def _mean_at(self, alpha: tf.Tensor) -> tf.Tensor:
-        """The E [N, L] at which f_h = alpha."""
         return tf.maximum(self._weight() + self._sign * alpha, _TINY)
 
     def _loss(self, E: tf.Tensor, h: tf.Tensor) -> tf.Tensor:

@@ -129,7 +129,6 @@ class QuadratureLoss(SiteLoss):
         return nodes, weights / tf.reduce_sum(weights)
 
     def _pointwise(self, eta: tf.Tensor) -> tf.Tensor:
-        """l = -log p(y | eta) at eta [Q, N, L]; a site has no inputs."""
         return -self._likelihood._scalar_log_prob(tf.zeros([1, 0], self.Y.dtype), eta, self.Y)
 
     def _automatic_slopes(self, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

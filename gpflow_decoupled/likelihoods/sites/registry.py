@@ -92,8 +92,8 @@ def declare_site(
 ) -> None:
     """Declare the sites of a class of likelihoods, and of subclasses with its log density.
 
-    Omitted arguments keep their earlier declaration. Without one, a likelihood still works wherever
-    expected log densities suffice, and in `AffineIndependentGP` by the route "spectral".
+    Omitted arguments keep their earlier declaration. Without one a likelihood works in all models
+    but `LCLGP`.
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param loss: (likelihood, Y [N, L]) -> its `SiteLoss`, for `LCLGP`; a `QuadratureLoss` serves
@@ -103,7 +103,7 @@ def declare_site(
     :param support: valid labels; by default every number.
     :raises DataError: if `kind` is not a class of likelihoods.
 
-    Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
+    Example, for a convex -log p(y | f) with derivatives between -1 and 1::
 
         declare_site(
             Huber,

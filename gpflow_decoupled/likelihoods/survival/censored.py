@@ -17,11 +17,10 @@ from ..numbered import NumberedLikelihood
 class CensoredLikelihood(NumberedLikelihood):
     """y, or log y, is f plus noise of a scale s; Y [N, P + 1] ends with a column of codes.
 
-    The code of a row is 0 where y was observed, 1 where the true value is above y (right-censored,
-    such as a patient who was alive when the study ended), and -1 where it is below (left-censored,
-    such as a concentration under the limit of detection). With z = (y - f) / s, or (log y - f) / s,
-    its terms are log p(z) - log s, log P(Z > z) and log P(Z < z). Log-concave. `predict_y` is of
-    the true value, not censored.
+    The code of a row is 0 where y was observed, 1 where the true value is above y (right-censored),
+    and -1 where it is below (left-censored). With z = (y - f) / s, or (log y - f) / s, its terms
+    are log p(z) - log s, log P(Z > z) and log P(Z < z). Log-concave. `predict_y` is of the true
+    value, not censored.
 
     Example::
 
@@ -60,7 +59,6 @@ class CensoredLikelihood(NumberedLikelihood):
     def _chosen(
         self, y: tf.Tensor, code: tf.Tensor, terms: tuple[tf.Tensor, tf.Tensor, tf.Tensor]
     ) -> tf.Tensor:
-        """The term of each row, as a density of y where it is observed."""
         density, above, below = terms
         density -= tf.math.log(self.noise_scale())
         if self.of_logarithms:

@@ -27,11 +27,10 @@ _BEND = (math.log(2.0 * math.pi), 0.5 * math.pi)
 class Weibull(CensoredLikelihood):
     """Positive observations of scale e^f and shape k, P(y > t) = exp(-(t / e^f)^k).
 
-    The hazard grows with time for k > 1, falls for k < 1; k = 1 is exponential. Accelerated failure
-    times: log y = f + (1 / k) log E, E exponential. Y [N, P + 1] ends with a column of codes: 0
-    observed, 1 true value above y, -1 below. Log-concave. Expected log densities are closed forms
-    where y is observed or right-censored, accurate to 1e-9 where left-censored; log densities to
-    1e-8; moments are closed forms.
+    The hazard grows with time for k > 1, falls for k < 1; k = 1 is exponential. Y [N, P + 1] ends
+    with a column of codes: 0 observed, 1 true value above y, -1 below. Log-concave. Expected log
+    densities are closed forms where y is observed or right-censored, accurate to 1e-9 where
+    left-censored; log densities to 1e-8; moments are closed forms.
 
     :param shape: k, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.

@@ -82,8 +82,8 @@ def covariances_between(
     :param new: their states.
     :param row: the first row behind each input [B].
     :param A: the steps to the N rows [N, L, d, d].
-    :param joints: steps A [B, L, d, d] from each input to the next input or, if rows lie between,
-        to the first of them; and from the last of them to the next input. The last entry is unused.
+    :param joints: steps A [B, L, d, d] from each input to the next input, or the first row between;
+        and from the last row between to the next input. The last entry is unused.
 
     Cost: N L d^3 + B^2 L d^2.
     """

@@ -28,11 +28,11 @@ def scan(
 ) -> Tensors:
     """Apply a step to row after row, and return the carries and other outputs of all rows.
 
-    The gradient repeats each step from the stored carry, so it needs the memory of inputs and
-    outputs alone, and is compiled as the loop is. Cost: a microsecond a row and small matrix.
+    The gradient repeats each step from the stored carry. Cost: a microsecond a row and small
+    matrix.
 
-    :param step: a module-level function. A row of zeros must not change a carry of zeros, or in a
-        loop forwards any: the loop may be longer than the inputs.
+    :param step: a module-level function. A row of zeros must not change a carry, backwards one of
+        zeros: the loop may be longer than the inputs.
     :param start: the carry before the first row; it has no gradient.
     :param inputs: [N, ...] each.
     :param constants: of the step, without gradient.

@@ -26,8 +26,7 @@ _WIDTH = 10.0
 class LaplacePriorLCLGP(LCLGP):
     """A linear model p(y | x^T w + b) with Laplace priors of the weights, made by `LCLGLM`.
 
-    The kernel has N(mu_d, (10 b_d)^2) and the site the quotient of the priors, with loss (V30).
-    `weight_prior.scale` is a Parameter b [p, 1] or [], trained only after `gpflow.set_trainable`. A
+    The kernel has N(mu_d, (10 b_d)^2) and the site the quotient of the priors, with loss (V30). A
     bound costs (N + p) p^2 + p^3 / 3 per latent.
 
     :param data: X [N, p], Y [N, L].

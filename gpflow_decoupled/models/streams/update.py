@@ -119,8 +119,7 @@ def update(
 def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
     """Store the likelihood factor of the data that trained q, for later updates.
 
-    It has the sites at q, which should be at its optimum, as after `fit`. Cost: N M^2 + M^3 per
-    latent.
+    q should be at its optimum, as after `fit`. Cost: N M^2 + M^3 per latent.
 
     :param data: all X [N, D] and Y [N, P] that q was trained on.
     """

@@ -59,9 +59,9 @@ class LaplaceProbe(NamedTuple):
 class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    Fast, but less exact: q(f) is centred at the mode (Rasmussen & Williams 2006, section 3.4). If a
-    likelihood is not log-concave, negative precisions without a posterior become zero, see
-    `clipped_sites`. Steps that lower psi are halved. Cost per step and latent: 4/3 N^3.
+    Fast, but less exact: q(f) is centred at the mode (Rasmussen & Williams 2006, section 3.4).
+    Negative precisions without a posterior become zero. Steps that lower psi are halved. Cost per
+    step and latent: 4/3 N^3.
 
     :param tolerance: stop when a Newton step moves no value of u by more deviations, or gains
         nothing beyond round-off and does not shrink.

@@ -58,8 +58,8 @@ def evidence_bound(
     """Return one of the bounds in nats, a scalar; N^2 + N M^2, memory M^2 and a block.
 
     :param y: observations less the mean function [N, L].
-    :param weights: w [N, L], or [N, 1] for all latents, above zero. With negative ones, of sites,
-        the result is no bound but still depends on kernel and points as the bound at these sites.
+    :param weights: w [N, L], or [N, 1] for all latents, above zero; with negative ones the result
+        is no bound, but has its gradients.
     :param a: coefficients [N, L].
     :param bound: one of `BOUNDS`; negative weights are for "elbo" alone.
     :param given: for "neighbours", neighbours of all rows, or of B random ones, whose sum times N /

@@ -83,9 +83,9 @@ def bound_at_sites(
 
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
-    F the bound "elbo" of `evidence_bound` for observations y~. The function, in nats, is the first
-    two terms at fixed moments: a change of q changes the last two only at second order. For any
-    likelihood, and outputs mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
+    F the bound "elbo" of `evidence_bound` for observations y~. The function is the first two terms
+    at fixed moments: a change of q changes the others at second order. Parameters as in
+    `evidence_at`.
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
@@ -104,7 +104,6 @@ def bound_at_sites(
 def _useful(
     dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
 ) -> tf.DType | None:
-    """Return `dtype`, or None where its errors in I + W^1/2 K W^1/2 could outweigh the identity."""
     # The trace decides, an upper bound of all eigenvalues.
     if dtype is None:
         return None

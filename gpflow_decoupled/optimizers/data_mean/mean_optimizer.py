@@ -99,8 +99,8 @@ class MeanOptimizer(abc.ABC):
         :param model: a model with `gamma="data"`.
         :param data: all data, X [N, D] and Y [N, P]. The mean points become X; if they already are,
             the run starts from their coefficients.
-        :param deadline: a value of `time.perf_counter`. No product begins that would end later,
-            except the certificate.
+        :param deadline: a value of `time.perf_counter`, after which no product ends but the
+            certificate.
         :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
             model in `strategy.scope()`. All workers pass the same arguments.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
@@ -232,7 +232,6 @@ class _Run:
         )
 
     def propose(self, now: Posterior, step: int, share: float) -> Posterior:
-        """Return q(f) after a share of the step from `now` to the best q(f) at its sites."""
         self._share = share
         if self._step is None or self._step[0] is not now:
             self._step = now, self._whole_step(now)
@@ -323,7 +322,6 @@ class _Run:
         return self._moments(point.a, point.K_a, inducing)
 
     def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
-        """See `posterior_of`; with the first worker's bound, which decides for all."""
         found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
         return found._replace(elbo=self.group.first(found.elbo))
 

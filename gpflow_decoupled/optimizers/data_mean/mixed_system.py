@@ -135,7 +135,6 @@ class MixedSystem(MeanSystem):
         return size * tf.repeat(self.weights[:, :1], self.mixing.shape[1], axis=1)
 
     def _best(self, residual: tf.Tensor) -> tf.Tensor:
-        """t [M L, 1] that fits the residual best by the points of beta."""
         count = self.size * self.mixing.shape[1]
         half = self._half(residual)[:count]
         return tf.linalg.triangular_solve(self.chol[:count, :count], half, adjoint=True)

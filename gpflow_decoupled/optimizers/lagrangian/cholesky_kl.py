@@ -122,7 +122,6 @@ class CholeskyKL:
     def _write(
         self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor
     ) -> float | None:
-        """Write the better of two alpha for this mean and variance; return the bound."""
         # multipliers by (V11)
         mean, deviation = _moments(problem, A, self.whiten, t, T)
         loss = problem.expand(mean, deviation)
@@ -133,7 +132,6 @@ class CholeskyKL:
 
 
 def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return a mean of zero [p, L], and a diagonal T [L, p, p] narrower than the prior."""
     h, sigma = isolated_sites(problem)
     precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
     power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)

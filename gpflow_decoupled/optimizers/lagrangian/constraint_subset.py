@@ -270,7 +270,6 @@ class ConstraintSubset:
 
 
 def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
-    """First alpha and lam [M, L]: the model's, or curvatures of the losses at the prior."""
     alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
     used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
@@ -287,7 +286,6 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-    """alpha [M, L] after Newton steps on all data with Hessian R R^T."""
     at, share = bound.evaluate(alpha, lam), 1.0
     for _ in range(_NEWTON_STEPS):
         new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))

@@ -137,7 +137,6 @@ class DualProblem:
         return diagonal, squares, t * geometry.product(prior, t)
 
     def _point(self, sub: Subproblem, at: Marginals, h: tf.Tensor, sigma: tf.Tensor) -> DualPoint:
-        """The subproblem at `at`, with sites maximised from h, sigma [N, L]."""
         alpha, lam = at.alpha, at.lam
         sites = maximise(self.loss, sub, alpha, lam, h, sigma)
         centred = at.mean - self.prior_mean

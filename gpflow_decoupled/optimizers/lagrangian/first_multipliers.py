@@ -81,9 +81,9 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
-    If all observations pulled their latent by t_n = +-1 equally, c_n = t_n (K t)_n would be the
-    prior variance for the mean at n; r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow
-    the posterior. With k = K_nn, each observation maximises
+    If all observations pulled by t_n = +-1 equally, c_n = t_n (K t)_n would be the prior variance
+    of the mean at n; r_n = sum_j K_nj^2 / K_nn^2 counts neighbours. With k = K_nn, each observation
+    maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 
@@ -117,7 +117,6 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First h and sigma [N, L]: prior mean and a share of the prior deviation."""
     # Where the loss there far exceeds the site's least, its preferred point and sigma at most 1.
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)

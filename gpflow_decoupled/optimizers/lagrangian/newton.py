@@ -161,7 +161,6 @@ def _line_search(
     box: Box,
     steps: tuple[tf.Tensor, tf.Tensor],
 ) -> tuple[Marginals, DualPoint] | None:
-    """The first of 1, 1/2, 1/4, ... of a step that lowers D_k enough, or None."""
     length, slack = 1.0, round_off(point)
     for _ in range(_MAX_HALVINGS):
         alpha = newton_step(at.alpha, length * steps[0], box.alpha_low, box.alpha_high)
@@ -181,7 +180,6 @@ def _line_search(
 def _predicted(
     at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Maximisers (h, sigma) [N, L] at `to`, to first order; unchanged where `to` is far."""
     sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
     d_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam  # (V17)
     d_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam  # (V17)

@@ -173,7 +173,6 @@ def _by_parts(
 def _advance(
     loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop
 ) -> _Loop:
-    """One trial step of every unfinished site, accepted or quartered."""
     m = _model(sub, alpha, lam, loop.h, loop.sigma, loop.at)
     det = m.hh * m.ss - tf.square(m.hs)
     p_h, p_s = (m.ss * m.g_h - m.hs * m.g_s) / det, (m.hh * m.g_s - m.hs * m.g_h) / det

@@ -146,8 +146,6 @@ def run_batches(
 
 
 class _Memory:
-    """Messages of a run on minibatches: for all rows, for single rows, and the blocks' parts."""
-
     def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
         self.graph, self.blocks = graph, blocks
         current = graph.current()

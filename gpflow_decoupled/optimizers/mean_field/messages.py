@@ -135,8 +135,6 @@ def _feasible(
     drifts: Mapping[str, Natural],
     step_size: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, ... that keeps all variables in their domains."""
-
     def inside(step: tf.Tensor) -> tf.Tensor:
         reached = {
             name: tuple(a + step * b for a, b in zip(naturals[name], drift))

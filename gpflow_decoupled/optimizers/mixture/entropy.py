@@ -30,7 +30,6 @@ _LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
 def _pairs(means: tf.Tensor, roots: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m_j - m_l)^T S^-1 (m_j - m_l) and log|S| of each pair, [J, J] each; cost J^2 D^3."""
     covariances = tf.matmul(roots, roots, transpose_b=True)
     chol = cholesky(0.5 * (covariances[:, None] + covariances[None])).chol
     apart = means[:, None] - means[None]

@@ -88,7 +88,6 @@ class MixtureObjective:
         )
 
     def _parts(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """log pi [J], m~ [J, D] and L~ [J, D, D]."""
         J, D = self.components, self.size
         logits, means, lower = tf.split(x, [J, J * D, J * D * (D + 1) // 2])
         roots = tfp.math.fill_triangular(tf.reshape(lower, [J, -1]))

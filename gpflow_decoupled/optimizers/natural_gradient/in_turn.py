@@ -107,7 +107,6 @@ def _evaluation(
     with_target: bool,
     low: tf.DType | None,
 ) -> tuple[BoundGradients, SiteSums | None]:
-    """Evaluate the bound at q, its derivatives in q, and this replica's sums of the first part."""
     variance, scale = model.basis.variance(features, model.kernel, data[0]), model.scale(data[0])
     expected, g, h = local_expansion(model, features.mean, variance, data, scale, left)
     elbo, sums = expected - replicas.share(model.basis.prior_kl(state)), None
@@ -120,7 +119,6 @@ def _evaluation(
 def _under(
     features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None
 ) -> Features:
-    """Features at the same rows for new Gaussian parts, differentiable through A alone."""
     mean, plus = features.mean, list(features.plus)
     for k, (was, now, A) in enumerate(zip(old, new, features.minus)):
         if was.mean is not None and now.mean is not None:

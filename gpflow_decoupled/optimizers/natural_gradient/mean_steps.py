@@ -109,7 +109,6 @@ def newton_direction(
 def _coefficient_preconditioner(
     operator: MeanOperator, scaling: MeanScaling, options: NewtonOptions
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """An approximation of C_g^-1, as a function of coefficients [M_gamma, L]."""
     if options.rank is None:
         return lambda z: scaling.raw(scaling.dual(z))  # T T^T
     C = operator.dense()

@@ -177,7 +177,6 @@ class GaussianProportions(NamedTuple):
 
 
 def _cholesky(matrices: np.ndarray) -> np.ndarray:
-    """Lower Cholesky factors of V^-1 or V [b, K, K]; `NumericalError` if there are none."""
     try:
         return np.linalg.cholesky(matrices)
     except np.linalg.LinAlgError as error:

@@ -127,7 +127,6 @@ class LogisticDirichlet(NamedTuple):
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _prior(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E log p(theta) [b], and the site lambda^(c) [b, K], its natural gradient."""
         Q = np.linalg.inv(self.Sigma)
         e = mean_log[:, :-1] - mean_log[:, -1:] - self.mu
         q = e @ Q

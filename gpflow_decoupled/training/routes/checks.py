@@ -199,7 +199,6 @@ def _inputs_of(model: BasisGP | FullGP | FactorGraph) -> TensorType | None:
 
 
 def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
-    """True if blocks of a kernel matrix depend on a variable, whose value is restored."""
     before, value = blocks(), tf.convert_to_tensor(variable)
     try:
         variable.assign(value + _SHIFT)

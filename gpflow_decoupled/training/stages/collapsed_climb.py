@@ -44,8 +44,7 @@ def all_points(model: BasisGP) -> int:
 class CollapsedClimb(Stage):
     """L-BFGS on the collapsed bound of a model with Gaussian noise.
 
-    After minibatches have found a neighbourhood L-BFGS goes further, without noise and with q(u) in
-    closed form. The climb is one turn and one step; N M^2 per evaluation, memory N M.
+    The climb is one turn and one step; N M^2 per evaluation, memory N M.
 
     :param data: all rows, X [N, D] and Y [N, L].
     :param evaluations: limit of evaluations of bound and gradient.

@@ -36,11 +36,9 @@ def has_evidence(model: object) -> bool:
 class EvidenceClimb(Stage):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
-    One turn and one step, however many evaluations it takes. Each costs N^3 per latent, for a
-    factorisation and an inverse; of a `StateSpaceGP` two loops over the rows. Usual kernels and
-    means are evaluated as arrays, others as a graph. Noise may be a function of the inputs.
-
-    :param compile: False evaluates kernel and mean function eagerly.
+    One turn and one step. An evaluation costs N^3 per latent, of a `StateSpaceGP` two loops over
+    the rows. Usual kernels and means are evaluated as arrays, others as a graph. Noise may be a
+    function of the inputs.
     """
 
     def __init__(self, model: CVIGP, evaluations: int, compile: bool = True) -> None:
@@ -99,7 +97,6 @@ class EvidenceClimb(Stage):
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
 
     def _set_sites(self) -> None:
-        """Set the sites to p(y | f), as a function of f less its prior mean."""
         X, Y = self.model.data
         residual = Y - self.model.mean_function(X)
         noise = tf.zeros_like(residual) + noise_variance_at(self.model.likelihood, X)

@@ -24,16 +24,12 @@ class NeighbourSteps(Stage):
 
         log p(y) ~ sum_{i in batch} w_i (P / B) l_i
 
-    Rows come from a pool of P = 6,000, whose neighbours are found once; after four passes another
-    is drawn. The w_i stand for the rows left out, so the estimate is unbiased, see
-    `NeighbourRounds`. L-BFGS is faster for some dozens of parameters; a network in a kernel has
+    Rows come from a pool of P = 6,000, replaced after four passes. The weights w_i make the
+    estimate unbiased. L-BFGS is faster for some dozens of parameters; a network in a kernel has
     thousands.
 
     :param model: whose trainable Parameters move.
-    :param optimizer: of Keras.
     :param batch_size: B.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
 
     Cost of a step: B (m^3 / 3 + m^2 D), whatever N is.
     """

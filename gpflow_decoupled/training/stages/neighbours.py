@@ -34,8 +34,6 @@ class NeighbourClimbs(Stage):
     undone.
 
     :param model: whose trainable Parameters move.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
     :param group: the workers, which share the rows.
     """
 

@@ -119,7 +119,6 @@ class Rounds(Stage):
         )
 
     def _is_late(self, deadline: float, solves: int) -> bool:
-        """True if as many solves like the last one would end after the deadline."""
         return self.solves.group.is_over(deadline - solves * self.solves.seconds)
 
 

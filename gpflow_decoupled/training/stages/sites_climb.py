@@ -47,8 +47,6 @@ class SitesClimb(Stage):
     Each evaluation finds the sites, from the last ones, in some 3 steps of 2/3 N^3 per latent, or
     of two loops over the rows for a `StateSpaceGP`. Their optimum makes the gradient simple: see
     `site_priors`. One turn and one step.
-
-    :param compile: False evaluates expectations and kernel eagerly.
     """
 
     def __init__(self, model: CVIGP | LCLGP, evaluations: int, compile: bool = True) -> None:
@@ -111,7 +109,6 @@ class SitesClimb(Stage):
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
 
     def _bound(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """The bound at the best sites and the log prior density, in nats, and the gradient [n]."""
         self.coordinates.assign(x)
         found = self._found(_SITES)
         if found is None:
@@ -155,7 +152,6 @@ class SitesClimb(Stage):
     def _pulled(
         self, weights: tuple[tf.Tensor, ...], mean: tf.Tensor, variance: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The log prior density, and gradients of the variables; see `SitePrior.term`."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.coordinates.variables)
             values = [self._log_density(mean, variance), self.model.log_prior_density()]

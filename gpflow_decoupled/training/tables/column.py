@@ -163,7 +163,6 @@ def _dates(series: pd.Series) -> pd.Series:
 
 
 def _words(series: pd.Series) -> np.ndarray:
-    """Entries [N] as words, `MISSING` where there is none."""
     words = np.array([str(entry) for entry in series.astype(object)], dtype=object)
     words[series.isna().to_numpy()] = MISSING
     return words

@@ -217,7 +217,6 @@ def _names(Y: Any) -> tuple[Hashable, ...]:
 
 
 def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray]:
-    """X and Y where Y, or with `gaps` one of its columns, is known; and which rows these are."""
     if not is_labelled(Y):
         return X, Y, np.ones(len(X), bool)
     if not Y.notna().to_numpy().any():
@@ -259,7 +258,6 @@ def _labels(Y: Any) -> np.ndarray:
 
 
 def _classes(Y: Any) -> tuple[Any, ...]:
-    """Labels of a target in order, to be numbered; none where all are numbers of an array."""
     if not _has_labels(Y):
         return ()
     labels = _labels(Y)

@@ -31,9 +31,9 @@ def kernel_in_units(
 ) -> Kernel:
     """The kernel with lengthscales in units of X and a variance in units of Y.
 
-    Its Parameters are `ParameterView`s: assigning to them, or setting their flags, acts on the
-    kernel that trains. For stationary and static kernels, their sums and products, and any kernel
-    of columns that are not scaled; a `SeparateIndependent` for several outputs of different scale.
+    Its Parameters are `ParameterView`s of the kernel that trains. For stationary and static
+    kernels, their sums and products, and any kernel of columns that are not scaled;
+    `SeparateIndependent` for outputs of different scale.
 
     :param kernel: of standardised data.
     :param inputs: of X [N, D].

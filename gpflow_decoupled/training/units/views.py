@@ -25,12 +25,8 @@ Part = TypeVar("Part", bound=tf.Module)
 class ParameterView(gpflow.Parameter):
     """A Parameter times a factor, sharing value, flag and variable with the Parameter.
 
-    Assigning to it, or setting its flag by `gpflow.set_trainable`, acts on the Parameter that
-    trains.
-
     :param inside: the Parameter that trains.
-    :param factor: positive; a scalar `inside` and a factor [D] make a view [D], to which D equal
-        multiples of the factor alone can be assigned.
+    :param factor: positive; a scalar `inside` and a factor [D] make a view [D].
     :param name: for messages.
 
     Example::
