@@ -214,7 +214,6 @@ def _columns(model: GPModel) -> int | None:
 
 
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return mean / deviation [N]; minus infinity where both are zero, an error."""
     certain = deviation == 0.0
     return np.where(
         certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation)

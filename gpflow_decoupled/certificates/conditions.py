@@ -93,7 +93,6 @@ def _warned(finding: str) -> str:
 
 
 def _trainable(model: GPModel) -> list[str]:
-    """Parts of the prior with trainable Parameters; the likelihood enters Q alone."""
     parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
     return [
         f"{name} ({len(part.trainable_parameters)} Parameters)"

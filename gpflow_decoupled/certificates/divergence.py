@@ -51,7 +51,6 @@ def divergence(model: GPModel) -> float:
 
 
 def _of_basis(basis: Basis, kernel: Kernel) -> float:
-    """KL of a basis; the estimate (D25), averaged over all blocks of rows, is exact."""
     mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
     if mean is None or mean.subsample is None:
         return float(basis.prior_kl(basis.factor(kernel)))

@@ -65,8 +65,6 @@ def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> Wei
 
 
 def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """The whitened mode u [p], by Newton steps halved until the log posterior rises."""
-
     def value(u: np.ndarray) -> float:
         return float(np.sum(log_expit(signs * (offset + A @ u))) - 0.5 * u @ u)
 

@@ -25,8 +25,8 @@ _PADDING = 16
 class TabulatedBase(Base):
     """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    The density must be smooth. The characteristic function, with error about 1e-8, costs an FFT of
-    16 times `points` per variable. There is no cdf.
+    For smooth densities. The characteristic function, with error about 1e-8, costs an FFT of 16
+    times `points`. There is no cdf.
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
     :param default: the shapes [P] to start from; empty if there is nothing to learn.

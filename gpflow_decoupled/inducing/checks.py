@@ -30,7 +30,7 @@ def check_inducing(
     :param name: for the message, for example "beta".
     :param num_dims: the required number D of columns, if given.
     :param dtype: the required dtype, if given.
-    :raises DataError: a `ValueError` with the fault and its remedy.
+    :raises DataError: with the fault and its remedy.
 
     Example::
 

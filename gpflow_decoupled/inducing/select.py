@@ -65,16 +65,15 @@ def select(
 
     :param X: the finite inputs [N, D].
     :param M: the number of points.
-    :param kernel: for "greedy_variance", at its present hyperparameters; of a multi-output kernel,
-        pass one latent kernel.
+    :param kernel: for "greedy_variance", at its present hyperparameters, of one latent function.
     :param given: existing points [M_given, D], for example beta for gamma: not chosen again;
-        "greedy_variance" conditions on them, for N M_given more memory.
+        "greedy_variance" conditions on them.
     :param seed: the same seed gives the same points.
-    :param max_rows: choose from a random subset of this size if X has more rows, with a warning
-        unless "random". Default: max(20000, 2 M).
+    :param max_rows: choose from a random subset of this size, with a warning. Default: max(20000, 2
+        M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
-    :raises DataError: a `ValueError`, for an unusable X, fewer than M distinct rows, and a kernel
-        that is missing or does not fit.
+    :raises DataError: for an unusable X, fewer than M distinct rows, and a kernel that does not
+        fit.
     :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
 

@@ -21,10 +21,9 @@ from .full_gp import FullGP
 class CVIGP(FullGP):
     """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on its data.
 
-    `fit` trains everything; `optimizers.ConjugateComputation` the sites alone;
-    `optimizers.ExpectationPropagation` and `optimizers.LaplaceApproximation` set sites by other
-    criteria. `training_loss` is the negative bound at fixed sites, for Gaussian noise at the best
-    sites the negative log evidence. Cost: 4/3 N^3 per latent.
+    `fit` trains everything; `optimizers.ConjugateComputation` the sites alone. `training_loss` is
+    the negative bound at fixed sites, for Gaussian noise at the best sites the negative log
+    evidence. Cost: 4/3 N^3 per latent.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.

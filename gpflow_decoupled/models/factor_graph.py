@@ -26,8 +26,7 @@ class FactorGraph(tf.Module):
     p(z) is proportional to the product of factors, q(z) = prod_k q_k(z_k) with natural parameters
     that are sums of messages. `graph["z"]` is a variable's belief.
 
-    :param variables: by name, the initial beliefs, for example `Gamma().belief(1.0, 1.0)`. Batch
-        axes are independent variables under one name.
+    :param variables: by name, the initial beliefs. Batch axes are independent variables.
     :param factors: by name; their product is the joint density.
     :raises DataError: for unknown names, variables without a factor, disagreeing sizes, and
         families that a factor cannot sample.

@@ -219,7 +219,6 @@ class GMRF(BayesianModel):
 
 
 def _symmetric(precision: sparse.spmatrix) -> sparse.csc_matrix:
-    """The precision [p, p] as a matrix of columns."""
     if not (sparse.issparse(precision) and precision.shape[0] == precision.shape[1]):
         raise DataError(
             f"precision={short_repr(precision)} must be a square SciPy matrix: use"

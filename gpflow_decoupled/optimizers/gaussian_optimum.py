@@ -51,10 +51,9 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 
     :param model: a model on inducing points whose basis has a closed form, or `gpflow.models.SVGP`.
     :param data: the whole data set, X [N, D] and Y [N, L].
-    :raises ModelError: a `TypeError`, for other noise than Gaussian of one variance, mixed latents,
-        or a basis without a closed form.
-    :raises NumericalError: if the bound or a Parameter is not finite, with the matrix's name; not
-        checked inside a graph.
+    :raises ModelError: for other noise than Gaussian of one variance, mixed latents, or a basis
+        without a closed form.
+    :raises NumericalError: if the bound or a Parameter is not finite; not checked inside a graph.
 
     Example::
 

@@ -37,11 +37,11 @@ POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 
 
 class CorrelatedTopicModel(TopicModel):
-    """Topics with correlated proportions; methods as `LatentDirichletAllocation`.
+    """Topics with correlated proportions; methods and other arguments as
+    `LatentDirichletAllocation`.
 
     A local step of a document with W distinct words costs W K, plus K^3 for a Gaussian or K^2 for a
-    Dirichlet posterior; "gaussian" stores D K^2 numbers. Other arguments as
-    `LatentDirichletAllocation`.
+    Dirichlet posterior; "gaussian" stores D K^2 numbers.
 
     :param num_topics: K.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.

@@ -32,8 +32,7 @@ LABELS = {
 def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
     """Draw the bound against seconds of training, and held-out scores, if any.
 
-    The bound's axis omits the first fifth of the run if it lies far below the rest; each held-out
-    metric has an axis on the right.
+    The axis omits a first fifth that lies far below; each held-out metric has an axis on the right.
 
     :param result: of `fit`.
     :param ax: Matplotlib axes for the bound; new ones if not given.
@@ -96,9 +95,8 @@ def plot_posterior_1d(
 ) -> Axes:
     """Draw a posterior over one input: mean, two standard deviations, data, inducing points.
 
-    Latent functions with their mean function, one colour per output; dotted lines add Gaussian
-    noise. Points beta are ticks at the bottom, mean points at the top. Cost: a prediction at
-    `num_points` inputs, two with `parts`.
+    One colour per output; dotted lines add Gaussian noise. Points beta are ticks at the bottom,
+    mean points at the top.
 
     :param model: a model of this package or of GPflow; or a `Standardized` one, without `parts`.
     :param data: X [N, 1] and Y [N, P].

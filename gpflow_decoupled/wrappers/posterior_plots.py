@@ -44,8 +44,8 @@ def plot_posterior(
 ) -> Figure:
     """Draw the posterior of any model on the scale of the observations.
 
-    * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom, mean
-      points gamma at the top; dotted lines add Gaussian noise.
+    * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom, gamma at
+      the top; dotted lines add noise.
     * Two columns: contours of the mean with the data (above 400 their density), and of the standard
       deviation of f with the points.
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with

@@ -89,7 +89,6 @@ def _bound(*matrices: tf.Tensor) -> tuple:
 
 @tf.custom_gradient
 def _bound_and_explained(*matrices: tf.Tensor) -> tuple:
-    """The bound from `_matrices`, and the squares of columns of A [G, N]."""
     value, pieces, grad = _forward(*matrices)
 
     def both(upstream: tf.Tensor, slopes: tf.Tensor) -> tuple:
@@ -106,7 +105,6 @@ def _bound_and_explained(*matrices: tf.Tensor) -> tuple:
 def _forward(
     K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
 ) -> tuple:
-    """The bound, its pieces, and its gradient, from `_matrices`."""
     pieces = _pieces(K, cross, y, noise)
     shared = y.shape[1] / K.shape[0]  # how many latents each group stands for
     count, log_det = tf.cast(tf.size(y), y.dtype), tf.math.log(tf.linalg.diag_part(pieces.chol_B))

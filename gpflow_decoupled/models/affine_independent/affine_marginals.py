@@ -23,7 +23,6 @@ from ...expectations.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """Projections in blocks of rows that fit `memory` bytes; one block for a symbolic N."""
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
     if y.alpha.shape[0] is None:
         yield y

@@ -159,7 +159,6 @@ class AffineIndependentGP(FullGP):
         self._asked = self._asked._replace(frequencies=finer.frequencies, points=finer.points)
 
     def _check_sites(self) -> None:
-        """Integrate one site of each kind, to refuse impossible settings here."""
         for group in self.site_groups():
             route_of(self.basis.base, group.site, self.integration.route)
             first = group._replace(
@@ -330,7 +329,6 @@ class AffineIndependentGP(FullGP):
         return tf.math.log(tf.maximum(probability, np.finfo(probability.dtype.as_numpy_dtype).tiny))
 
     def _expected(self, Xnew: InputData, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """E function(f(x)) [..., N] at Xnew [N, D]."""
         return expected(
             self.basis.base,
             self.projections(Xnew),

@@ -62,7 +62,7 @@ def CVIGLM(
     :param intercept: add a weight b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
-    :param num_data: N, if `data` are the first rows; for "weight" only.
+    :param num_data: N, if `data` are the first rows.
     :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
         smaller.
     :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for "function" a `CVIGP`. See
@@ -128,7 +128,7 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
         data or on `inducing.Weights`.
     :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents; the intercept
         last.
-    :raises ModelError: a `TypeError`, for another kernel, inducing variable or mean function.
+    :raises ModelError: for another kernel, inducing variable or mean function.
 
     Example::
 

@@ -99,7 +99,6 @@ class _System:
         return (self._preconditioner.solve(blocks[0]),)
 
     def gap(self, residual: tf.Tensor) -> float:
-        """r^T P^-1 r / 2 of a residual [N, R], in nats."""
         return 0.5 * float(tf.reduce_sum(residual * self._preconditioner.solve(residual)))
 
     def dtypes(self) -> list[tf.DType]:
@@ -119,7 +118,6 @@ class _System:
         return [tf.float32, y.dtype] if fine else [y.dtype]
 
     def judged(self, a: tf.Tensor) -> tuple[RowsSolution, tf.Tensor]:
-        """Coefficients [N, R] with their gap in full precision, and their residual."""
         residual = self.part.y - self._product(a, a.dtype)
         return RowsSolution(a, self.gap(residual), self.products), residual
 

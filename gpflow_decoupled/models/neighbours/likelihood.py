@@ -128,7 +128,6 @@ def _of_group(
     neighbours: tf.Tensor,
     spread: LocalSpread | None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Residuals, means and variances [B, Q] of one group's outputs."""
     mean_function, likelihood = parts
     joint = tf.concat([neighbours, rows[:, None]], axis=1)
     there = neighbours >= 0

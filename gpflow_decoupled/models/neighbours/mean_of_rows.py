@@ -152,14 +152,12 @@ class MeanOfRows:
 
     @property
     def _sources(self) -> list[tf.Variable]:
-        """The variables that the mean depends on."""
         model = cast(Any, self)
         return [
             *model.kernel.variables, *model.likelihood.variables, *model.mean_function.variables
         ]  # fmt: skip
 
     def _start(self) -> np.ndarray:
-        """The last coefficients [N, P], with zeros for new rows."""
         Y = self.data[1]
         a = np.zeros(Y.shape, Y.dtype.as_numpy_dtype)
         if self._kept is not None:
@@ -189,6 +187,5 @@ def refuse_mean_of_sites(mean: str, likelihood: Likelihood | None) -> None:
 
 
 def _values(variables: list[tf.Variable]) -> tf.Tensor:
-    """All values in one vector [n]; also of variables that are whole numbers."""
     flat = [tf.reshape(tf.cast(one, tf.float64), [-1]) for one in variables]
     return tf.concat([tf.zeros([0], tf.float64), *flat], axis=0)

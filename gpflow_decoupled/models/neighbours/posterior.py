@@ -166,7 +166,6 @@ class NeighboursPosterior(AbstractPosterior):
     def _by_group(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Mean, variance or covariance, and spread of each group."""
         residuals, noise, *coefficients = cache
         found = []
         for group in groups_of(self.kernel, self._Y):
@@ -188,7 +187,6 @@ class NeighboursPosterior(AbstractPosterior):
     def _marginals(
         self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Means, variances and spreads [..., N, Q]."""
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
         if Xnew.shape.num_elements() == 0:
             nothing = tf.zeros([*Xnew.shape[:-1], len(group.columns)], Xnew.dtype)

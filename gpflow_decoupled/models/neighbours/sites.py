@@ -263,7 +263,6 @@ class SiteNNGP(NNGP):
         return variances + tf.zeros([self.num_latent_gps], X.dtype)
 
     def _refuse_untouched(self) -> None:
-        """Raise `ModelError` while all sites are uninformative."""
         with tf.init_scope():
             touched = np.any(self.gaussian.data[1].numpy())
         if not touched:

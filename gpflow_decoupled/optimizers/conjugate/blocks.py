@@ -32,8 +32,7 @@ class Blocks:
     Each worker reads its share of an array's blocks, or its own shard of a dataset, without
     messages.
 
-    :param data: (X [N, D], Y [N, P]), arrays or `numpy.memmap`; a `tf.data.Dataset` of batches; or
-        a function without arguments that returns an iterator of batches, called per pass.
+    :param data: (X [N, D], Y [N, P]), a dataset or a function, as for `fit`.
     """
 
     def __init__(

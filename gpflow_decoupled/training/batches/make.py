@@ -36,8 +36,7 @@ def make_batches(
 ) -> ArrayBatches | DiskBatches | DatasetBatches | FunctionBatches:
     """Check the data and wrap them: arrays in full now, streams by value in training.
 
-    :param data: arrays (X [N, D], Y [N, P]), also on disk; a dataset of batches; or a function
-        without arguments that returns an iterator of batches.
+    :param data: arrays (X [N, D], Y [N, P]), a dataset or a function, as for `fit`.
     :param batch_size: of arrays, see `RowOrder`.
     """
     if isinstance(data, tf.data.Dataset):

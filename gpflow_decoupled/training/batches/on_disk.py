@@ -28,8 +28,8 @@ class DiskBatches:
     All entries are checked in one pass before the first step. Memory: a block or batch of rows, a
     sample of at most 10,000, and 8 N bytes for the order.
 
-    :param data: X [N, D] and Y [N, P], `numpy.memmap` or arrays with a shape, a dtype and slices,
-        as in HDF5 files.
+    :param data: X [N, D] and Y [N, P] with a shape, a dtype and slices, as `numpy.memmap` or in
+        HDF5 files.
     """
 
     def __init__(self, model: BasisGP, data: tuple[np.ndarray, np.ndarray], rows: RowOrder) -> None:
