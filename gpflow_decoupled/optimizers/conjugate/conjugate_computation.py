@@ -17,8 +17,6 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases.site import SiteState
-from ...bases.state_space import Chain, StateSpaceState
 from ...compilation import Compiled
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
@@ -41,6 +39,7 @@ from .field_sites import field_probe
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .site_runs import Probe, run_batches, run_whole, step_failure
 from .site_updates import all_finite, checked_rows, write_sites
+from .visited import minibatch_goal, visited_posterior
 
 _STEPS = 200
 """Most steps of a run, by default; a run of fewer does not warn where it ends early."""
@@ -57,17 +56,6 @@ class _AtSites(NamedTuple):
     """[], KL from the prior in nats."""
     ok: tf.Tensor
     """[], bool: the posterior exists."""
-
-
-class _Visited(NamedTuple):
-    known: tf.Tensor
-    """Their indices [n]."""
-    places: tf.Tensor
-    """Places of the minibatch among them [B]."""
-    K: tf.Tensor | Chain
-    """Their prior, covariances [G, n, n] or a chain."""
-    state: SiteState | StateSpaceState
-    """Posterior of the n observations."""
 
 
 class ConjugateComputation(tf.Module):
@@ -301,37 +289,26 @@ class ConjugateComputation(tf.Module):
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         # 1) the posterior of observations in the minibatch or with sites that are not zero
-        known, places, K, state = self._visited(model, rows)
+        known, places, K, state = visited_posterior(model, rows)
         # 2) what the minibatch contributes
         u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))
         batch = tuple(tf.gather(array, rows) for array in model.data)
         found = self._expectations(model, u, v, batch, seed)
         *target, clipped = self.targets(found.g, found.h, u)
         # 3) the step of all N sites
-        goals = [self._spread(goal, old, rows) for goal, old in zip(target, (nu, tau))]
+        goals = [
+            minibatch_goal(self.update, goal, old, rows) for goal, old in zip(target, (nu, tau))
+        ]
         before, after = (tf.gather(part, known) for part in (tau, goals[1]))
         step, ok = self.feasible(partial(basis.exists, K), before, after, step_size)
         new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
         ok = state.ok & ok & all_finite(found.value)
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
-    def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
-        """The posterior of the visited observations (C21), `rows` [B] included."""
-        basis = model.basis
-        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
-        visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
-        known = tf.where(visited)[:, 0]
-        places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)
-        K = basis.prior_of(model.kernel, known)
-        return _Visited(
-            known, places, K, basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known))
-        )  # (C21)
-
     def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
         if rows is None:
             return unusable_observation(model, None)
-        _, places, _, state = self._visited(model, rows)
+        _, places, _, state = visited_posterior(model, rows)
         X, Y = (tf.gather(array, rows) for array in model.data)
         mean, variance = mix_outputs(
             model.kernel, *(tf.gather(part, places) for part in (state.mean, state.variance))
@@ -339,12 +316,6 @@ class ConjugateComputation(tf.Module):
         return unusable_observation(
             model, (X, Y), (mean + model.mean_function(X), variance), rows.numpy()
         )
-
-    def _spread(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        if self.update == "local":
-            return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
-        scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
-        return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
 
 
 def _check_kernel(model: CVIGP) -> None:
