@@ -1,8 +1,9 @@
-"""Builds wheel and sdist, checks them, and runs the quick start of README.md from the wheel, outside of the checkout.
+"""Builds wheel and sdist, checks them, and runs README.md's quick start from the wheel.
 
     python .ci/release_check.py --constraint constraints.txt
 
-The wheel is built from the sdist, so that a file that the sdist lacks is missed here. Needs the network for pip.
+The wheel is built from the sdist, so that a file that the sdist lacks is missed here, and runs
+outside of the checkout. Needs the network for pip.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ assert (place.parent / "py.typed").is_file(), "the wheel has no py.typed"
 exec(compile(pathlib.Path("quick_start.py").read_text(), "README.md", "exec"))
 assert mean.shape == (200, 1) and pathlib.Path("posterior.png").stat().st_size > 10_000
 gpflow_decoupled.save(model, "model.zip")
-assert (gpflow_decoupled.load("model.zip").predict_y(X[:5])[0].numpy() == model.predict_y(X[:5])[0].numpy()).all()
+loaded = gpflow_decoupled.load("model.zip")
+assert (loaded.predict_y(X[:5])[0].numpy() == model.predict_y(X[:5])[0].numpy()).all()
 print(gpflow_decoupled.__version__, "works in", place.parent)
 """
 
@@ -35,11 +37,15 @@ print(gpflow_decoupled.__version__, "works in", place.parent)
 def main() -> None:
     """Every step ends the run if it fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--constraint", default="constraints.txt", help="versions that the wheel is installed with")
+    parser.add_argument(
+        "--constraint", default="constraints.txt", help="versions that the wheel is installed with"
+    )
     constraint = ROOT / parser.parse_args().constraint
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an older build has left there
+    shutil.rmtree(
+        ROOT / "build", ignore_errors=True
+    )  # setuptools packs what an older build has left there
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         tools, user = environment(place / "tools"), environment(place / "user")
@@ -48,9 +54,21 @@ def main() -> None:
         built = sorted(map(str, dist.iterdir()))
         run(tools, "-m", "twine", "check", "--strict", *built, cwd=place)
         (wheel,) = (name for name in built if name.endswith(".whl"))
-        run(user, "-m", "pip", "install", "--quiet", "--constraint", str(constraint), f"{wheel}[demo]", cwd=place)
+        run(
+            user,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            str(constraint),
+            f"{wheel}[demo]",
+            cwd=place,
+        )
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        (quick_start,) = re.findall(r"## Quick start\n\n```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+        (quick_start,) = re.findall(
+            r"## Quick start\n\n```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL
+        )
         (place / "quick_start.py").write_text(quick_start, encoding="utf-8")
         run(user, "-c", CHECK, cwd=place)
 
@@ -64,9 +82,14 @@ def environment(folder: Path) -> Path:
 def run(python: Path, *arguments: str, cwd: Path) -> None:
     """Run a command of an environment, without the checkout on its path."""
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(python), *arguments], cwd=cwd, env={**settings, "MPLBACKEND": "Agg"}, check=False)
+    done = subprocess.run(
+        [str(python), *arguments], cwd=cwd, env={**settings, "MPLBACKEND": "Agg"}, check=False
+    )
     if done.returncode:
-        sys.exit(f"{python.parent.parent.name}: python {' '.join(arguments)[:100]} ended with {done.returncode}")
+        sys.exit(
+            f"{python.parent.parent.name}: python {' '.join(arguments)[:100]}"
+            f" ended with {done.returncode}"
+        )
 
 
 if __name__ == "__main__":
