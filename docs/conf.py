@@ -17,6 +17,7 @@ import gpflow_decoupled  # noqa: E402
 import hover  # noqa: E402
 import inventory  # noqa: E402
 import links  # noqa: E402
+import reference  # noqa: E402
 import site_files  # noqa: E402
 
 project = "gpflow_decoupled"
@@ -82,7 +83,7 @@ suppress_warnings = [
     "ref.python"
 ]  # `Gaussian` in a signature: a part of a basis, or a family
 python_maximum_signature_line_length = 88
-toc_object_entries_show_parents = "hide"
+toc_object_entries = False  # an object has a page, and the menu lists pages
 
 
 def skip(app, what, name, thing, would_skip, options) -> bool | None:
@@ -108,12 +109,13 @@ def keep_lines_together(app, doctree) -> None:
 def setup(app) -> None:
     """Connect what prepares docstrings, links and files to the steps of the build."""
     inventory.write(Path(intersphinx_mapping["gpflow"][1]))
+    reference.write(HERE)
     names = docstrings.public_names(gpflow_decoupled)
 
     def rewrite(app, what, name, thing, options, lines) -> None:
         docstrings.rewrite(lines)
         if what == "module":
-            lines += docstrings.summary(thing)
+            lines += reference.summary(thing)
 
     app.connect("autodoc-process-docstring", rewrite)
     app.connect("autodoc-process-signature", name_aliases)

@@ -56,23 +56,6 @@ def rewrite(lines: list[str]) -> None:
     lines[:] = result
 
 
-def summary(module: ModuleType) -> list[str]:
-    """A table of the public classes and functions of a module, a line for each name."""
-    things = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
-    shown = [
-        name
-        for name, thing in things.items()
-        if inspect.isclass(thing) or inspect.isfunction(thing)
-    ]
-    table = [
-        ".. autosummary::",
-        "   :nosignatures:",
-        "",
-        *(f"   {name}" for name in shown),
-    ]
-    return ["", *table, ""] if len(shown) > 1 else []
-
-
 def _table(match: re.Match[str]) -> str:
     """A table of Markdown as reStructuredText; its first row is the header."""
     head, _, *rows = match[0].split("\n")

@@ -315,10 +315,21 @@ def module(name: str) -> ModuleType:
     return found
 
 
-def test_a_module_gets_a_table_of_what_it_has() -> None:
-    table = module("docstrings").summary(gpflow_decoupled.bases)
+def test_a_module_gets_a_table_and_a_page_for_each_object() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    table = reference.summary(gpflow_decoupled.bases)
     assert ".. autosummary::" in table and "   OrthogonalBasis" in table
-    assert module("docstrings").summary(module("docstrings")) == []
+    page = reference.page_of("gpflow_decoupled.bases", "OrthogonalBasis")
+    assert f"   OrthogonalBasis </{page}>" in table
+    assert reference.summary(reference) == []
+    text = reference.text_of("gpflow_decoupled.models", "NNGP", "class", "api/models", ["faq"])
+    assert ".. autoclass:: gpflow_decoupled.models.NNGP" in text and "* :doc:`/faq`" in text
+
+
+def test_pages_that_show_an_object_are_found() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    texts = {"one": "`gd.models.NNGP` and `NNGP`", "two": "NNGP(data)", "three": "NNGPs, OneNNGP"}
+    assert reference.users("NNGP", texts) == ["one", "two"]
 
 
 def test_names_of_other_packages_have_addresses() -> None:

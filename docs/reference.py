@@ -1,0 +1,114 @@
+"""A page for each public class and function, written before the site is built.
+
+A page of `api` that has `automodule` of a package keeps the package's own words and a table of its
+objects, and each object gets a page in `api/objects`, with links to the pages that use it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from sphinx.ext.autodoc.mock import mock
+
+MODULE = re.compile(r"^\.\. automodule:: (\S+)$", re.MULTILINE)
+FOLDER = "api/objects"
+USES = 6
+"""How many pages are linked to at most: those that name the object most often."""
+LISTS = (
+    "api/",
+    "benchmarks",
+    "changelog",
+    "papers",
+    "glossary",
+    "mathematics/notation",
+)
+"""Pages that name nearly everything and show nothing at work."""
+
+
+def objects(module: ModuleType) -> list[str]:
+    """Names of the public classes and functions of a module."""
+    return [
+        name
+        for name in getattr(module, "__all__", ())
+        if inspect.isclass(thing := getattr(module, name)) or inspect.isfunction(thing)
+    ]
+
+
+def page_of(module: str, name: str) -> str:
+    """The page of an object, from the root of the site and without its suffix."""
+    return f"{FOLDER}/{module.partition('.')[2]}.{name}"
+
+
+def summary(module: ModuleType) -> list[str]:
+    """A table of the objects of a module, a line for each, and their pages for the menu."""
+    shown = objects(module)
+    if not shown:
+        return []
+    table = [
+        ".. autosummary::",
+        "   :nosignatures:",
+        "",
+        *(f"   {name}" for name in shown),
+    ]
+    pages = [
+        f"   {name} </{page_of(module.__name__, name)}>" for name in objects(module)
+    ]
+    return ["", *table, "", ".. toctree::", "   :hidden:", "", *pages, ""]
+
+
+def users(name: str, texts: dict[str, str]) -> list[str]:
+    """The pages that name an object in code, the most frequent first."""
+    word = re.compile(rf"(?<![\w`])(?:\w+\.)*{name}(?=[`(.,\s)])")
+    counts = {page: len(word.findall(text)) for page, text in texts.items()}
+    found = sorted(
+        (page for page in counts if counts[page]), key=lambda page: -counts[page]
+    )
+    return found[:USES]
+
+
+def text_of(
+    module: str, name: str, kind: str, listed_on: str, used_on: list[str]
+) -> str:
+    """The page of an object, in reStructuredText; `kind` is "class" or "function"."""
+    links = [f"* :doc:`/{page}`" for page in used_on]
+    lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}", ""]
+    lines += ["See also", "--------", "", *links]
+    return "\n".join([*lines, f"* :doc:`/{listed_on}`: the objects beside it", ""])
+
+
+def written(docs: Path) -> Iterator[tuple[Path, str]]:
+    """The files of all pages and their texts."""
+    pages = {
+        path.relative_to(docs).with_suffix("").as_posix(): path.read_text(
+            encoding="utf-8"
+        )
+        for path in sorted(docs.rglob("*.md"))
+        if "_build" not in path.parts
+    }
+    guides = {page: text for page, text in pages.items() if not page.startswith(LISTS)}
+    for page, text in pages.items():
+        for path in MODULE.findall(text):
+            with mock(["trieste"]):  # which wants an older TensorFlow
+                module = importlib.import_module(path)
+            for name in objects(module):
+                kind = "class" if inspect.isclass(getattr(module, name)) else "function"
+                found = text_of(path, name, kind, page, users(name, guides))
+                yield docs / f"{page_of(path, name)}.rst", found
+
+
+def write(docs: Path) -> None:
+    """Write the pages; those that stay the same keep their dates, so that Sphinx reads the others
+    alone.
+    """
+    (docs / FOLDER).mkdir(exist_ok=True)
+    files = dict(written(docs))
+    for file in set((docs / FOLDER).iterdir()) - set(files):
+        file.unlink()
+    for file, text in files.items():
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
