@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _MISSING = "Plots need Matplotlib, which is not installed: pip install matplotlib."
 
@@ -29,11 +29,11 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def legend_above(ax: Axes, lines: Sequence[Line2D]) -> None:
-    """Draw a legend of these lines above the axes."""
-    names = [str(line.get_label()) for line in lines]
+def legend_above(ax: Axes, shown: Sequence[Artist]) -> None:
+    """Draw a legend of these lines and bands above the axes."""
+    names = [str(artist.get_label()) for artist in shown]
     ax.legend(
-        lines,
+        shown,
         names,
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),

@@ -61,19 +61,21 @@ def plot_calibration(
     likelihood = inside(model).likelihood
     ax = axes_or_new(ax)
     mean, variance = (np.asarray(part)[:, 0] for part in model.predict_y(X))
-    ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1)
+    ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1, label="calibrated")
     if isinstance(likelihood, _BINARY):
         from sklearn.calibration import calibration_curve
 
         observed, predicted = calibration_curve(Y[:, 0], mean, n_bins=num_bins, strategy="quantile")
-        ax.plot(predicted, observed, "o-", ms=3)
+        ax.plot(predicted, observed, "o-", ms=3, label="labels")
         ax.set(xlabel="predicted probability of 1", ylabel="share of ones")
     else:
         levels = np.sort(norm.cdf((Y[:, 0] - mean) / np.sqrt(variance)))
         observed = np.arange(1, len(levels) + 1) / len(levels)
         band = kstwobign.ppf(0.95) / np.sqrt(len(levels))
-        ax.fill_between([0, 1], [-band, 1 - band], [band, 1 + band], color="0.9", lw=0)
-        ax.step(levels, observed, where="post")
+        edges = [-band, 1 - band], [band, 1 + band]
+        ax.fill_between([0, 1], *edges, color="0.9", lw=0, label="0.95 by chance")
+        ax.step(levels, observed, where="post", label="observations")
         ax.set(xlabel="predictive quantile", ylabel="share of observations below it")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.legend(loc="upper left", frameon=False, fontsize="small")
     return ax

@@ -141,22 +141,24 @@ def plot_posterior_1d(
             label="mean" if mean.shape[1] == 1 else f"mean {output}",
         )
         ax.fill_between(
-            grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0
+            grid[:, 0],
+            centre - spread,
+            centre + spread,
+            color=f"C{output}",
+            alpha=0.25,
+            lw=0,
+            label="2 standard deviations of f" if output == 0 else None,
         )
         if noisy is not None:
-            for sign in (-2.0, 2.0):
-                ax.plot(
-                    grid[:, 0],
-                    centre + sign * np.sqrt(noisy[:, output]),
-                    ":",
-                    color=f"C{output}",
-                    lw=1,
-                )
+            label = "2 of observations" if output == 0 else None
+            for sign, named in ((-2.0, label), (2.0, None)):
+                edge = centre + sign * np.sqrt(noisy[:, output])
+                ax.plot(grid[:, 0], edge, ":", color=f"C{output}", lw=1, label=named)
     if parts:
         _draw_parts(model, grid, mean, ax)
     _draw_points(model, ax)
     ax.set_xlabel("x")
-    legend_above(ax, [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")])
+    legend_above(ax, ax.get_legend_handles_labels()[0])
     return ax
 
 

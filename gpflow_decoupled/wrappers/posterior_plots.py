@@ -206,6 +206,11 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
             )
         ax.set_ylabel(shown.names[1])
     _outside_legend(figure, *axes[0])
+    total = found.centre.shape[1]
+    if outputs < total:
+        figure.supxlabel(
+            f"the first {outputs} of {total} outputs; {total - outputs} more are not shown"
+        )
     return figure
 
 

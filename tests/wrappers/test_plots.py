@@ -223,6 +223,8 @@ def test_calibration_of_a_regression_is_the_share_below_each_quantile(ax) -> Non
     x, y = ax.get_lines()[-1].get_data()
     np.testing.assert_allclose(x, norm.cdf([-1.0, -0.5, 0.0, 1.0]))
     np.testing.assert_allclose(y, [0.25, 0.5, 0.75, 1.0])
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["calibrated", "0.95 by chance", "observations"]
 
 
 def test_calibration_of_labels_is_the_share_of_ones(ax) -> None:
@@ -232,6 +234,16 @@ def test_calibration_of_labels_is_the_share_of_ones(ax) -> None:
         _Predicts(BernoulliLogit(), probability, probability), (np.zeros((4, 1)), Y), ax, num_bins=2
     )
     np.testing.assert_allclose(ax.get_lines()[-1].get_data(), [[0.15, 0.8], [0.5, 1.0]])
+
+
+def test_bands_and_dotted_lines_are_named(ax, data) -> None:
+    model = gpflow.models.SVGP(
+        gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), data[0][:5]
+    )
+    plot_posterior_1d(model, data, ax, num_points=5)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names[:3] == ["mean", "2 of observations", "inducing points"]
+    assert names[3:] == ["2 standard deviations of f"]
 
 
 def test_calibration_is_of_one_column(ax) -> None:

@@ -130,6 +130,13 @@ def test_more_columns_are_slices_named_by_the_data_frame() -> None:
     )
 
 
+def test_outputs_that_are_left_out_are_counted() -> None:
+    targets = np.random.default_rng(0).normal(size=(12, 11))
+    model = gpflow.models.GPR((X[:, :2], targets), KERNEL())
+    figure = plot_posterior(model, num_points=2)
+    assert figure.get_supxlabel() == "the first 9 of 11 outputs; 2 more are not shown"
+
+
 @pytest.mark.exhaustive
 def test_many_observations_in_a_plane_are_lines_of_density() -> None:
     inputs = np.random.default_rng(0).normal(size=(401, 2))
