@@ -23,8 +23,8 @@ import weakref
 from collections.abc import Iterator, MutableMapping
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from .probability import tfp
 from .user_warnings import warn_user
 
 

@@ -39,10 +39,10 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"lbfgs"},
     {"compilation", "errors", "interrupts"},
     {"graph_memory"},
-    {"summaries", "user_warnings"},
+    {"probability", "summaries", "user_warnings"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
-CHOLESKY_FILE = "linalg/cholesky.py"
+CHOLESKY_FILE, PROBABILITY_FILE = "linalg/cholesky.py", "probability.py"
 REQUIRED = {
     "gpflow",
     "tensorflow",
@@ -209,6 +209,17 @@ def private_or_keras_imports(root: Path) -> list[str]:
     return complaints
 
 
+def stray_probability(root: Path) -> list[str]:
+    """Imports of TensorFlow Probability outside of the file that stands for it."""
+    return [
+        f"{_where(path, root, line)}: import of {dotted}, in place of {PROBABILITY_FILE}"
+        for path in _files(root)
+        if path.relative_to(root).as_posix() != PROBABILITY_FILE
+        for line, dotted in _imports(ast.walk(_parse(path)), path, root)
+        if dotted.split(".")[0] == "tensorflow_probability"
+    ]
+
+
 def unaddressed_warnings(root: Path) -> list[str]:
     """Warnings that count frames to find the user's line, in place of `user_warnings.warn_user`."""
     return [
@@ -309,6 +320,7 @@ RULES = [
     import_cycles,
     stray_factorisations,
     private_or_keras_imports,
+    stray_probability,
     unaddressed_warnings,
     undeclared_imports,
     long_code,
@@ -346,6 +358,7 @@ VIOLATIONS: list[tuple[Rule, dict[str, str]]] = [
     (stray_factorisations, {"bases/a.py": "from gpflow.config import default_jitter"}),
     (private_or_keras_imports, {"training/a.py": "from tensorflow.python.ops import x"}),
     (private_or_keras_imports, {"training/a.py": "import tf_keras"}),
+    (stray_probability, {"bases/a.py": "from tensorflow_probability import bijectors"}),
     (
         private_or_keras_imports,
         {"training/a.py": "import tensorflow as tf\ntf.keras.optimizers.Adam()"},

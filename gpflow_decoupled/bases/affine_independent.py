@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_float
@@ -38,6 +37,7 @@ from ..expectations.site_integrals import SiteGroup
 from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.whitening import whiten, whitener
+from ..probability import tfp
 from ..summaries import short_repr
 from .affine_map import AffineMap, affine_map
 from .base import Basis, Features

@@ -29,9 +29,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
+from ..probability import tfp
 from ..special.gradients import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]

@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
 from ..inputs import is_whole
+from ..probability import tfp
 from ..summaries import short_repr
 from .base_density import Base, Seed, Transform
 from .choose import BaseLike, base_variable

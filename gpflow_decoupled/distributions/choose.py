@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError, check_option
+from ..probability import tfp
 from .base_density import Base, Seed
 from .closed_form import LaplaceBase, LogisticBase, NormalBase
 from .generalized import GeneralizedNormalBase

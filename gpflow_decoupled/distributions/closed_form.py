@@ -7,8 +7,8 @@ __all__ = ["LaplaceBase", "LogisticBase", "NormalBase"]
 import math
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ..probability import tfp
 from ..special.hyperbolic import x_over_sinh
 from ..special.normal import normal_cdf
 from .base_density import Base, Seed, Transform

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ..probability import tfp
 from .base_density import Base, Seed, Transform
 from .scalar.generalized_normal import GeneralizedNormal, generalized_normal_cdf
 from .scalar.generalized_transform import LARGEST_POWER, LEAST_POWER, generalized_normal_transform

@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
+from ..probability import tfp
 from ..special.normal import normal_cdf
 from .base_density import Base, Seed, Transform
 

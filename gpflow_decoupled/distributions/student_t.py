@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ..probability import tfp
 from .base_density import Base, Seed, Transform
 
 tfd = tfp.distributions

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
+from ..probability import tfp
 from ..special.hermite import hermite_lookup
 from .base_density import Base, Seed, Transform
 

@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, kve
 
+from ..probability import tfp
 from ..special.bessel import log_bessel_k
 from ..special.hermite import hermite_lookup
 from .base_density import Base, Seed, Transform

@@ -5,13 +5,13 @@ from __future__ import annotations
 __all__ = ["BernoulliLogit"]
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
 from ..errors import check_option
 from ..expectations.logit_integrals import log_sigmoid_mean, softplus_mean, softplus_moments
 from ..expectations.piecewise import piecewise_mean
+from ..probability import tfp
 
 _LEAST_VARIANCE = 1e-16  # keeps the derivative of the root finite
 

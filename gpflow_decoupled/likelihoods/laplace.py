@@ -9,11 +9,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
+from ..probability import tfp
 from ..special.normal import log_normal_cdf
 from .parameters import positive_parameter
 

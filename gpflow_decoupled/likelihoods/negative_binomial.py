@@ -5,12 +5,12 @@ from __future__ import annotations
 __all__ = ["NegativeBinomial"]
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.quadrature import NDiagGHQuadrature
 
+from ..probability import tfp
 from .parameters import positive_parameter
 
 _NODES = 40  # twice GPflow's; accuracy in the docstring of the class

@@ -10,7 +10,6 @@ __all__ = [
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
@@ -19,6 +18,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import parameter_dict, positive
 
 from ..errors import DataError
+from ..probability import tfp
 from ..summaries import short_repr
 
 _LEAST, _MOST = 1e-5, 1e8

@@ -6,7 +6,6 @@ __all__ = ["Tweedie"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
@@ -14,6 +13,7 @@ from gpflow.likelihoods import ScalarLikelihood
 
 from ..errors import DataError
 from ..expectations.log_means import log_mean_exp
+from ..probability import tfp
 from ..summaries import short_repr
 from .counts.binomial import deviation_of
 from .parameters import positive_parameter

@@ -9,7 +9,6 @@ __all__ = [
 
 
 import numpy as np
-import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
@@ -20,6 +19,7 @@ from gpflow.utilities import set_trainable
 from ..errors import DataError
 from ..inducing import LinearWeights
 from ..inputs import as_pair, as_values, is_number
+from ..probability import tfp
 from ..summaries import short_repr
 
 tfd = tfp.distributions

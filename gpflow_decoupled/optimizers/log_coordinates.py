@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from tensorflow_probability import bijectors as tfb
-from tensorflow_probability import math as tfm
+
+from ..probability import tfb, tfm
 
 
 class LogCoordinates:

@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+
+from ..probability import tfp
 
 _watching: list[list[Message]] = []
 """Lists handed out by `counted` whose blocks still run."""

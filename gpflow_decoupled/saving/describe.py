@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
+from ..probability import tfp
 from .names import name_of
 
 SKIPPED = ("_self_", "_name_scope", "_scope_name", "_setattr_tracking", "_obj_reference_counts")

@@ -11,9 +11,9 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..errors import DataError
+from ..probability import tfp
 from .names import Names
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["log_bessel_k"]
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+
+from ..probability import tfp
 
 _NODES = 192
 _DROP = 38.0  # e^-38 of the maximum is below round-off

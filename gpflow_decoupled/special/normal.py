@@ -6,7 +6,8 @@ __all__ = ["inverse_mills", "log_normal_cdf", "normal_cdf"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
+
+from ..probability import tfp
 
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 

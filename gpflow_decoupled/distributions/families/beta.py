@@ -6,8 +6,8 @@ __all__ = ["Beta"]
 
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ...probability import tfp
 from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
 from .family import Family, Natural, as_positive
 

@@ -6,9 +6,9 @@ __all__ = ["Categorical"]
 
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ...errors import DataError
+from ...probability import tfp
 from .family import Family, Natural, as_float
 
 

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.config import default_float
 
 from ...errors import DataError
 from ...inputs import as_array
+from ...probability import tfp
 from ..base_density import Seed
 
 Natural = tuple[tf.Tensor, ...]

@@ -8,12 +8,12 @@ import math
 
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ...errors import DataError
 from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import root_from_precision
 from ...linalg.triangular import inverse, lower_gram, lower_root_gram, solve
+from ...probability import tfp
 from .family import Family, Natural, as_float
 
 _ASYMMETRY = 1e-5

@@ -6,8 +6,8 @@ __all__ = ["InverseGamma"]
 
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ...probability import tfp
 from ...special.trigamma import trigamma, trigamma_excess
 from .family import Family, Natural, as_positive
 

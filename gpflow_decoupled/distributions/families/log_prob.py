@@ -10,10 +10,10 @@ from abc import abstractmethod
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ...errors import DataError, ModelError
 from ...inputs import check_rate, check_whole, is_whole
+from ...probability import tfp
 from ..base_density import Seed
 from .family import Family, Natural, as_float
 from .fisher import covariance_product, hessian_product, scales, solve

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["GeneralizedNormal", "generalized_normal_cdf"]
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ...probability import tfp
 from ...special.gradients import with_slopes
 from .generalized_transform import generalized_normal_transform
 

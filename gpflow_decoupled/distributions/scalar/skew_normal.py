@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from ...probability import tfp
 from ...special.gradients import with_slopes
 from ...special.normal import log_normal_cdf, normal_cdf
 from ...special.owens_t import owens_t

@@ -6,11 +6,11 @@ __all__ = ["GAUSSIAN", "GaussianLoss", "gaussian_site"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
 from ...expectations.projections import Site
+from ...probability import tfp
 from ..parameters import constant_parameter, parameter_per_site
 from .description import SiteDescription
 from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from ...errors import DataError
 from ...expectations.projections import Site
+from ...probability import tfp
 from .gaussian_site import gaussian_site
 from .laplace_site import laplace_site
 from .site_loss import Expansion, Reference, SiteLoss

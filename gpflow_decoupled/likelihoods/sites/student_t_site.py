@@ -7,12 +7,12 @@ __all__ = ["STUDENT_T", "student_t_site"]
 import math
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
 from ...expectations.peaked import peaked_rule
 from ...expectations.projections import Site
+from ...probability import tfp
 from ..parameters import constant_parameter, parameter_per_site
 from .description import SiteDescription
 from .quadrature_loss import QuadratureLoss

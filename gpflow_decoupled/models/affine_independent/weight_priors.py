@@ -7,12 +7,12 @@ __all__ = ["WeightPriors", "split_prior"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, Linear
 
 from ...expectations.site_integrals import SiteGroup
 from ...likelihoods import prior_site
+from ...probability import tfp
 from ..linear_parts import linear_prior, location_and_scale, normal_prior, scalar_prior
 
 tfd = tfp.distributions

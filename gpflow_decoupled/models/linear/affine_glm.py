@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentGLM"]
 
-import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.kernels import Constant
 from gpflow.likelihoods import Likelihood
@@ -12,6 +11,7 @@ from gpflow.utilities import set_trainable
 
 from ...distributions import BaseLike
 from ...inducing.weights import Weights
+from ...probability import tfp
 from ..affine_independent.gp import AffineIndependentGP
 from ..affine_independent.weight_priors import split_prior
 from ..checks import check_likelihood, check_shapes_of_data, check_values

@@ -6,7 +6,6 @@ __all__ = ["CVIGLM", "weights_posterior"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
@@ -20,6 +19,7 @@ from ...inducing import Weights
 from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
+from ...probability import tfp
 from ..basis_gp import BasisGP
 from ..checks import (
     check_likelihood,

@@ -5,13 +5,13 @@ from __future__ import annotations
 __all__ = ["LCLGLM"]
 
 import numpy as np
-import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.kernels import Constant, Linear
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
 from ...errors import DataError, check_option
+from ...probability import tfp
 from ..checks import check_likelihood, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..lcl import LCLGP
 from ..linear_parts import (

@@ -6,10 +6,10 @@ __all__ = ["ClimbCoordinates"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ...bases.affine_independent import AffineIndependentBasis
 from ...lbfgs import Objective
+from ...probability import tfp
 
 
 class ClimbCoordinates:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ...compilation import Compiled
 from ...expectations.site_integrals import Integration, SiteGroup
+from ...probability import tfp
 from ..affine_independent.gaussian_kl import expected_sites
 from .entropy import ENTROPIES
 

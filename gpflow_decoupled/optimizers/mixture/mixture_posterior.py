@@ -6,7 +6,6 @@ __all__ = ["MixturePosterior"]
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 
 from ...covariances.latents import prior_variance
@@ -16,6 +15,7 @@ from ...inducing.weights import Weights
 from ...inputs import as_array
 from ...likelihoods import observation_moments
 from ...models import AffineIndependentGP
+from ...probability import tfp
 from ...summaries import one_line
 
 tfd = tfp.distributions

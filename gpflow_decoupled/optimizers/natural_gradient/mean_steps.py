@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ... import replicas
 from ...bases.parts.mean_operator import MeanOperator
@@ -24,6 +23,7 @@ from ...linalg.conjugate_gradients import conjugate_gradients
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import symmetric_product
 from ...linalg.woodbury import woodbury_factor, woodbury_solve
+from ...probability import tfp
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 """A block for the coefficients [M_gamma, L], and one for the whitened mean of q(u) [M_beta, L]."""

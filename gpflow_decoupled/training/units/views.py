@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import TensorData
-from tensorflow_probability import bijectors as tfb
-from tensorflow_probability import util as tfu
 
 from ...errors import DataError, ModelError
+from ...probability import tfb, tfu
 
 Part = TypeVar("Part", bound=tf.Module)
 
