@@ -192,6 +192,17 @@ def test_version_is_the_same_everywhere() -> None:
     assert version in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_conda_recipe_is_of_this_version_and_its_requirements() -> None:
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f'\n  version: "{gpflow_decoupled.__version__}"\n' in recipe
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
+    for name, versions in re.findall(
+        r'^    "([\w-]+)(?:\[\w+\])?([<>][^;"]*)"', listed, re.MULTILINE
+    ):
+        assert f"    - {name} {versions}\n" in recipe.replace(" \n", "\n"), name
+
+
 def test_package_is_marked_as_typed() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
