@@ -18,7 +18,20 @@ from .problems.models import labels_for
 FULL_WITH_JITTER = ("AffineIndependentGP",)
 """Models whose prior has the jitter of their Gram matrix in it."""
 
-EXPONENTIAL = ("Poisson", "NegativeBinomial", "Exponential", "Gamma", "Heteroskedastic")
+EXPONENTIAL = (
+    "Poisson",
+    "NegativeBinomial",
+    "Exponential",
+    "Gamma",
+    "Heteroskedastic",
+    "ZeroInflatedPoisson",
+    "ZeroInflatedNegativeBinomial",
+    "HurdlePoisson",
+    "HurdleNegativeBinomial",
+    "LogNormal",
+    "Weibull",
+    "Tweedie",
+)
 """Likelihoods of exp(f), whose moments under a wide q are true numbers beyond the range of floats:
 they may be infinite.
 """

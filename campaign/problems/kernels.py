@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["KERNELS", "STATIONARY", "draw_kernel"]
+__all__ = ["KERNELS", "ON_A_LINE", "STATIONARY", "draw_kernel"]
 
 from collections.abc import Callable
 
@@ -39,13 +39,31 @@ KERNELS: dict[str, Make] = {
     ),
 }
 
+ON_A_LINE: dict[str, Make] = {
+    **{name: STATIONARY[name] for name in ("Matern12", "Matern32", "Matern52")},
+    "Matern12 + Cosine": lambda v, s, _: kernels.Matern12(v, s) + kernels.Cosine(v, s),
+    "Matern32 * Matern12": lambda v, s, _: kernels.Matern32(v, s) * kernels.Matern12(1.0, 3.0 * s),
+    "Matern52 + Constant": lambda v, s, _: kernels.Matern52(v, s) + kernels.Constant(v),
+}
+"""Kernels of one input that a chain of states has exactly."""
+
 
 def draw_kernel(
-    rng: np.random.Generator, variance: float, scale: float, columns: int, latents: int
+    rng: np.random.Generator,
+    variance: float,
+    scale: float,
+    columns: int,
+    latents: int,
+    line: bool = False,
 ) -> tuple[kernels.Kernel, str]:
     """A kernel and its name; for several latents at times with parameters of their own, or
     mixed.
+
+    :param line: of `ON_A_LINE`, the same for all latents.
     """
+    if line:
+        name = str(rng.choice(list(ON_A_LINE)))
+        return ON_A_LINE[name](variance, scale, columns), name
     name = str(rng.choice(list(STATIONARY if rng.uniform() < 0.4 else KERNELS)))
     make = KERNELS[name]
     if latents == 1 or rng.uniform() < 0.5:

@@ -22,14 +22,15 @@ EDGES = np.array([-1.0, 0.0, 1.0])
 
 @dataclass(frozen=True)
 class Choice:
-    """A likelihood: how it is made from the scale of its noise, what it observes, and how many
-    latents it needs.
+    """A likelihood: how it is made from the scale of its noise, what it observes, how many latents
+    it needs, and whether the last column of Y is a number beside the observations.
     """
 
     make: Callable[[float], gl.Likelihood]
     observe: Observe
     latents: int | None = None
     has_scale: bool = False
+    numbered: bool = False
 
 
 def _noisy(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
@@ -60,6 +61,30 @@ def _grades(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray
     return np.searchsorted(EDGES, f + rng.normal(size=f.shape)).astype(float)
 
 
+def _some_zeros(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return np.where(rng.uniform(size=f.shape) < 0.3, 0.0, _counts(rng, f, noise))
+
+
+def _amounts(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return np.where(rng.uniform(size=f.shape) < 0.3, 0.0, _positive(rng, f, noise))
+
+
+def _successes(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    trials = rng.integers(1, 30, size=(len(f), 1))
+    chance = 1.0 / (1.0 + np.exp(-np.clip(f, -20.0, 20.0)))
+    return np.hstack([rng.binomial(trials, chance), trials]).astype(float)
+
+
+def _with_codes(observe: Observe) -> Observe:
+    """Observations with a column of codes: 0 observed, 1 and -1 censored."""
+
+    def of(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+        codes = rng.choice([0.0, 0.0, 1.0, -1.0], size=(len(f), 1))
+        return np.hstack([observe(rng, f, noise), codes])
+
+    return of
+
+
 def _one_of_two(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
     return f[:, :1] + 0.1 * rng.normal(size=(len(f), 1))
 
@@ -84,6 +109,21 @@ LIKELIHOODS: dict[str, Choice] = {
     "MultiClass": Choice(lambda _: gl.MultiClass(3), _classes, 3),
     "Softmax": Choice(lambda _: gl.Softmax(3), _classes, 3),
     "CategoricalLogit": Choice(lambda _: ours.CategoricalLogit(3), _classes, 3),
+    "Binomial": Choice(lambda _: ours.Binomial(), _successes, numbered=True),
+    "BetaBinomial": Choice(lambda _: ours.BetaBinomial(5.0), _successes, numbered=True),
+    "ZeroInflatedPoisson": Choice(lambda _: ours.ZeroInflatedPoisson(0.3), _some_zeros),
+    "ZeroInflatedNegativeBinomial": Choice(
+        lambda _: ours.ZeroInflatedNegativeBinomial(0.3, 2.0), _some_zeros
+    ),
+    "HurdlePoisson": Choice(lambda _: ours.HurdlePoisson(0.3), _some_zeros),
+    "HurdleNegativeBinomial": Choice(lambda _: ours.HurdleNegativeBinomial(0.3, 2.0), _some_zeros),
+    "CensoredNormal": Choice(
+        lambda s: ours.CensoredNormal(s), _with_codes(_noisy), has_scale=True, numbered=True
+    ),
+    "LogNormal": Choice(lambda _: ours.LogNormal(0.7), _with_codes(_positive), numbered=True),
+    "Weibull": Choice(lambda _: ours.Weibull(1.5), _with_codes(_positive), numbered=True),
+    "AsymmetricLaplace": Choice(lambda s: ours.AsymmetricLaplace(0.8, s), _noisy, has_scale=True),
+    "Tweedie": Choice(lambda _: ours.Tweedie(0.8, 1.4), _amounts),
     "Heteroskedastic": Choice(lambda _: gl.HeteroskedasticTFPConditional(), _one_of_two, 2),
 }
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["FULL", "Data", "LINEAR", "MODELS", "Parts", "bound", "data_of", "labels_for"]
+__all__ = [
+    "FULL",
+    "LINEAR",
+    "LOCAL",
+    "MODELS",
+    "ON_A_LINE",
+    "Data",
+    "Parts",
+    "bound",
+    "data_of",
+    "labels_for",
+]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,6 +93,20 @@ MODELS: dict[str, Build] = {
     "AffineIndependentGLM": lambda p: models.AffineIndependentGLM(p.data, p.likelihood),
 }
 """By name; a model of one latent function refuses several."""
+
+ON_A_LINE = ("StateSpaceGP",)
+"""Models of one input."""
+
+LOCAL: dict[str, Build] = {
+    "StateSpaceGP": lambda p: models.StateSpaceGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents
+    ),
+    "NNGP": lambda p: models.NNGP(
+        p.data, p.kernel, p.likelihood, num_neighbours=8, mean_function=p.mean
+    ),
+}
+"""Models that compute with neighbours in time or space; those in space have no bound. They are
+drawn where they are named, and `oracles` has them beside the dense model."""
 
 FULL = (
     "CVIGP",

@@ -16,7 +16,7 @@ from .data import COLUMNS, ROWS, draw_inputs, draw_scale
 from .kernels import STATIONARY, draw_kernel
 from .likelihoods import LIKELIHOODS, draw_likelihood
 from .means import draw_mean
-from .models import LINEAR, MODELS, Data, Parts
+from .models import LINEAR, LOCAL, MODELS, ON_A_LINE, Data, Parts
 
 SLOW = ("AffineIndependentGP", "AffineIndependentGLM", "LCLGP", "LCLGLM")
 """Models whose optimizers are always compiled: they are drawn less often."""
@@ -81,11 +81,13 @@ class Problem:
         not given."""
         rng = np.random.default_rng(self.parts_seed)
         X = self.data[0] if rows is None else rows
-        kernel, _ = draw_kernel(rng, self.size**2, self.lengthscale, X.shape[1], self.latents)
+        kernel, _ = draw_kernel(
+            rng, self.size**2, self.lengthscale, X.shape[1], self.latents, self.model in ON_A_LINE
+        )
         mean, _ = draw_mean(rng, X, self.latents, self.size)
         beta, gamma = _points(rng, X, self.lengthscale)
         likelihood = LIKELIHOODS[self.likelihood].make(self.noise)
-        return MODELS[self.model](
+        return {**MODELS, **LOCAL}[self.model](
             Parts(self.data, kernel, likelihood, mean, self.latents, beta, gamma)
         )
 
@@ -104,7 +106,7 @@ def draw_problem(
     :param gaussian: Gaussian noise only.
     :param moderate: scales of one, float64 and no duplicates.
     :param rows: N, if it is given.
-    :param model: its name, if it is given.
+    :param model: its name, of `MODELS` or `LOCAL`; one of `MODELS` is drawn if not given.
     """
     names = [name for name in MODELS if name not in SLOW]
     model = str(rng.choice(names if rng.uniform() < 0.85 else SLOW)) if model is None else model
@@ -113,7 +115,7 @@ def draw_problem(
     if gaussian:
         likelihood, latents = "Gaussian", 1
     rows = int(rng.choice(ROWS)) if rows is None else rows
-    columns = int(rng.choice(COLUMNS))
+    columns = 1 if model in ON_A_LINE else int(rng.choice(COLUMNS))
     lengthscale = 1.0 if moderate else draw_scale(rng, dtype)
     X, note = draw_inputs(rng, rows, columns, lengthscale)
     if moderate:
@@ -126,7 +128,9 @@ def draw_problem(
         notes.append("least noise")
     seed = [int(number) for number in rng.integers(0, 2**31, 4)]
     parts = np.random.default_rng(seed)
-    kernel, kernel_name = draw_kernel(parts, size**2, lengthscale, columns, latents)
+    kernel, kernel_name = draw_kernel(
+        parts, size**2, lengthscale, columns, latents, model in ON_A_LINE
+    )
     mean, mean_name = draw_mean(parts, X, latents, size)
     f = (
         size
@@ -138,7 +142,9 @@ def draw_problem(
         Y, _ = np.tile(Y[:1], (rows, 1)), notes.append("constant Y")
     if not moderate and LIKELIHOODS[likelihood].has_scale and rng.uniform() < 0.15:
         wrong = draw_scale(rng, dtype)
-        Y, _ = Y * wrong, notes.append(f"Y times {wrong:g}")
+        observed = Y.shape[1] - LIKELIHOODS[likelihood].numbered  # codes have no units
+        Y[:, :observed] *= wrong
+        notes.append(f"Y times {wrong:g}")
     data = X.astype(dtype), Y.astype(dtype)
     return Problem(
         model,

@@ -23,6 +23,7 @@ NAMES = (
     "threads",
     "copies",
     "rows",
+    "oracles",
     "flipped_bits",
 )
 """In the order of the table."""

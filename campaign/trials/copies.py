@@ -23,7 +23,7 @@ import gpflow_decoupled as gd
 
 from ..outcome import Case, Outcome, Part
 from ..problems import Problem, draw_problem
-from ..problems.models import MODELS, data_of
+from ..problems.models import LOCAL, MODELS, data_of
 from ..refusals import complaint_about
 
 Copy = Callable[[GPModel, Problem, np.ndarray], list[np.ndarray]]
@@ -119,7 +119,7 @@ WAYS: dict[str, Copy] = {
 def run(case: Case) -> Outcome:
     """One model, one way."""
     rng = case.generator()
-    names = list(MODELS)
+    names = [*MODELS, *LOCAL]
     name = names[case.number % len(names)]
     way = list(WAYS)[case.number // len(names) % len(WAYS)]
     problem = draw_problem(rng, moderate=True, gaussian=True, rows=12, model=name)
@@ -142,6 +142,5 @@ def run(case: Case) -> Outcome:
     return outcome
 
 
-PART = Part(
-    "copies", f"{len(MODELS)} models through {', '.join(WAYS)}", len(MODELS) * len(WAYS), run
-)
+_NUMBER = len(MODELS) + len(LOCAL)
+PART = Part("copies", f"{_NUMBER} models through {', '.join(WAYS)}", _NUMBER * len(WAYS), run)

@@ -15,7 +15,7 @@ from gpflow_decoupled.errors import DataError
 
 from ..outcome import Case, Outcome, Part
 from ..problems import draw_problem
-from ..problems.models import MODELS
+from ..problems.models import LOCAL, MODELS
 
 BITS = 100
 """Flipped in each case, one at a time; 100 cases are the 10,000 of the report."""
@@ -24,7 +24,7 @@ BITS = 100
 def run(case: Case) -> Outcome:
     """One model, and many damaged copies of its file."""
     rng = case.generator()
-    names = list(MODELS)
+    names = [*MODELS, *LOCAL]
     problem = draw_problem(
         rng, moderate=True, gaussian=True, rows=8, model=names[case.number % len(names)]
     )

@@ -20,6 +20,7 @@ from gpflow_decoupled.errors import DataError
 from ..checks import evidence_of
 from ..outcome import Case, Outcome, Part
 from ..problems import Problem, draw_problem
+from ..problems.likelihoods import LIKELIHOODS
 from ..problems.models import Data, bound, data_of
 from ..refusals import complaint_about
 
@@ -95,7 +96,9 @@ def _quadrature(case: Case, rng: np.random.Generator) -> Outcome:
     if problem.likelihood in ("MultiClass", "Softmax", "CategoricalLogit", "Heteroskedastic"):
         problem.likelihood = "Bernoulli"
         problem.data = problem.data[0], (problem.data[1][:, :1] > 0).astype(float)
-    problem.data = problem.data[0], problem.data[1][:, :1]
+    # one observation a row, and the number beside it
+    columns = [0, -1] if LIKELIHOODS[problem.likelihood].numbered else [0]
+    problem.data = problem.data[0], problem.data[1][:, columns]
     outcome = Outcome(f"evidence by quadrature: {problem.title}")
     model = problem.build()
     for part in (model.kernel, model.likelihood, model.mean_function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["PART"]
 
 from collections.abc import Callable
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -14,6 +15,8 @@ from gpflow_decoupled.covariances.centring import covariance
 from gpflow_decoupled.likelihoods import observation_moments
 
 from ..outcome import Case, Outcome, Part
+from ..problems.likelihoods import LIKELIHOODS as CHOICES
+from ..references import DENSITIES
 from ..refusals import complaint_about
 
 Check = Callable[[np.random.Generator], Outcome]
@@ -24,6 +27,8 @@ LIKELIHOODS: dict[str, Callable[[], gpflow.likelihoods.Likelihood]] = {
     "Laplace": gd.likelihoods.Laplace,
     "StudentT": gpflow.likelihoods.StudentT,
     "Poisson": gpflow.likelihoods.Poisson,
+    "Ordinal": lambda: gd.likelihoods.Ordinal([-1.0, 0.5, 2.0]),
+    **{name: partial(CHOICES[name].make, 0.3) for name in DENSITIES},
 }
 KERNELS = (
     gpflow.kernels.SquaredExponential,
@@ -54,7 +59,8 @@ def _companions(rng: np.random.Generator) -> Outcome:
 def _verbs(
     likelihood: gpflow.likelihoods.Likelihood, mean: np.ndarray, variance: np.ndarray
 ) -> list[np.ndarray]:
-    X, Y = np.zeros((len(mean), 1)), np.ones((len(mean), 1))
+    numbered = isinstance(likelihood, gd.likelihoods.NumberedLikelihood)
+    X, Y = np.zeros((len(mean), 1)), np.ones((len(mean), 1 + numbered))
     found = [
         likelihood.predict_log_density(X, mean, variance, Y),
         likelihood.variational_expectations(X, mean, variance, Y),
