@@ -34,7 +34,14 @@ class RunRecord(Protocol):
     history: dict[str, np.ndarray]
 
 
-class DataError(ValueError):
+class _AsRaised:
+    """An error that keeps its class where it is raised inside a user's `tf.function`."""
+
+    # AutoGraph replaces others by a StagingError, which no `except DataError` catches.
+    ag_pass_through = True
+
+
+class DataError(_AsRaised, ValueError):
     """Unusable data, inducing points or settings; raised before any computation.
 
     Only a `tf.data.Dataset` may fail during training; `result` then records the steps before.
@@ -50,7 +57,7 @@ class DataError(ValueError):
     result: RunRecord | None = None
 
 
-class CheckpointError(OSError):
+class CheckpointError(_AsRaised, OSError):
     """A checkpoint folder that cannot be used or written: held by another run, a file, disk full.
 
     States in the folder stay usable. The model is as the last whole step left it; `result` is the
@@ -67,7 +74,7 @@ class CheckpointError(OSError):
     result: RunRecord | None = None
 
 
-class UnknownOptionError(ValueError):
+class UnknownOptionError(_AsRaised, ValueError):
     """An unknown option or value; the message lists the known ones.
 
     Example::
@@ -77,7 +84,7 @@ class UnknownOptionError(ValueError):
     """
 
 
-class ModelError(TypeError):
+class ModelError(_AsRaised, TypeError):
     """A method called on a model of the wrong family; the message names the right method.
 
     Example::
@@ -88,7 +95,7 @@ class ModelError(TypeError):
     """
 
 
-class NumericalError(ArithmeticError):
+class NumericalError(_AsRaised, ArithmeticError):
     """A failed computation, for instance a Cholesky factorisation.
 
     During training, the model is restored to the last parameters with finite values.
@@ -111,7 +118,7 @@ class NumericalError(ArithmeticError):
         self.result = result
 
 
-class WorkerError(RuntimeError):
+class WorkerError(_AsRaised, RuntimeError):
     """A failed or ended process of a `tf.distribute` strategy, with the cause if known.
 
     TensorFlow cannot continue with fewer processes: start all again; with a checkpoint the run

@@ -18,6 +18,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 import gpflow_decoupled
 import gpflow_decoupled as gd
+from gpflow_decoupled import errors
 from gpflow_decoupled.compilation import Compiled, rarely
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.models import CVIGP
@@ -258,3 +259,16 @@ def test_fits_of_one_model_leave_no_graphs() -> None:
         gc.collect()
         counts.append(sum(isinstance(one, FuncGraph) for one in gc.get_objects()))
     assert counts[1] == counts[2]
+
+
+@pytest.mark.parametrize("kind", ["CheckpointError", "DataError", "ModelError", "NumericalError"])
+def test_errors_keep_their_class_in_a_users_function(kind: str) -> None:
+    """AutoGraph replaces exceptions with constructors that it does not know."""
+    made = getattr(errors, kind)
+
+    @tf.function
+    def traced(x: tf.Tensor) -> tf.Tensor:
+        raise made("x is one; use two.")
+
+    with pytest.raises(made, match="x is one; use two"):
+        traced(tf.constant(1.0))
