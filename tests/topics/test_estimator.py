@@ -106,3 +106,13 @@ def test_what_does_not_fit_is_refused(vocabulary: object, n: int, message: str) 
         model.top_words(vocabulary, n)
     with pytest.raises(DataError, match="no topics yet"):
         LatentDirichletAllocation(2).top_words(vocabulary, n)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_a_document_does_not_depend_on_the_others_of_a_call(model) -> None:
+    """Half of the documents converge long before the rest."""
+    counts = generated(40)
+    fitted = clone(model).fit(counts)
+    whole = fitted.transform(counts)
+    for row in (0, 7, 39):
+        np.testing.assert_allclose(fitted.transform(counts[row]), whole[row : row + 1], rtol=1e-9)

@@ -57,18 +57,20 @@ class DirichletProportions(NamedTuple):
     ) -> DirichletState:
         """Alternate phi and gamma until gamma's mean change over topics is below `tolerance`."""
         gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
+        moving = np.ones(len(gamma), bool)
         alpha = self.alpha.astype(gamma.dtype)
         for _ in range(max_steps):
             old = gamma[active]
             weights, _ = scaled_exp(psi(old))
             new = alpha + words.expected(weights, words.counts / words.totals(weights))  # (T2)
-            gamma[active] = new
-            moving = np.abs(new - old).mean(1) >= tolerance
+            # a document stops at its own end, whatever others the call has
+            gamma[active[moving]] = new[moving]
+            moving &= np.abs(new - old).mean(1) >= tolerance
             if not moving.any():
                 break
             # a few large copies cost less than dropping each document when it is done
             if moving.mean() < 0.5:
-                words, active = words.take(moving), active[moving]
+                words, active, moving = words.take(moving), active[moving], moving[moving]
         return DirichletState(gamma)
 
     def evaluate(self, words: Words, state: DirichletState) -> DirichletEvaluation:

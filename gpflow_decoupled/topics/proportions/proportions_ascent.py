@@ -46,6 +46,7 @@ def ascend(
     """
     state, now = copied(state), family.evaluate(words, state)
     active, rho = np.arange(len(now.bound)), np.ones(len(now.bound))
+    moving = np.ones(len(active), bool)
     part_state, part_now, part_words = state, now, words
     for _ in range(max_steps):
         # 1) a trial step in every document that is not done
@@ -58,14 +59,16 @@ def ascend(
             chosen(better, trial_state, part_state),
             chosen(better, trial, part_now),
         )
-        put_rows(state, active, part_state)
+        # a document stops at its own end, whatever others the call has
+        put_rows(state, active[moving], rows_of(part_state, moving))
         # 3) the next step sizes, and the documents that go on
         rho = np.where(better, np.minimum(1.0, 2.0 * rho), 0.25 * rho)
-        moving = np.where(better, change >= tolerance, rho > _LEAST_STEP)
+        moving &= np.where(better, change >= tolerance, rho > _LEAST_STEP)
         if not moving.any():
             break
         # a few large copies cost less than dropping each document when it is done
         if moving.mean() < 0.5:
             active, rho, part_words = active[moving], rho[moving], part_words.take(moving)
             part_state, part_now = rows_of(part_state, moving), rows_of(part_now, moving)
+            moving = moving[moving]
     return state
