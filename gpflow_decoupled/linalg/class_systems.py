@@ -12,7 +12,9 @@
 
 from __future__ import annotations
 
-__all__ = ["class_solve"]
+__all__ = ["class_mode_step", "class_solve"]
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -32,15 +34,51 @@ def class_solve(
     :return: x, y, and whether all factorisations succeeded [].
     """
     U = 0.5 * tf.square(V)
-    T = K + D[:, :, None] * U * D[:, None, :]
+    factors = _factors(K + D[:, :, None] * U * D[:, None, :], E)
     g = tf.linalg.matvec(K, r) + D * tf.linalg.matvec(U, q)
+    z = _correction(factors, g)
+    return r + z, q + D * z, factors.ok
+
+
+def class_mode_step(
+    K: tf.Tensor, p: tf.Tensor, r: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return x [C, N] of (I + W K) x = r, log|I + K W| and whether there is one; cost as above.
+
+    W is the curvature diag(p) - p p^T of each observation's softmax, (C73).
+
+    :param K: prior covariances [C, N, N], or one for all [1, N, N].
+    :param p: probabilities [C, N]; r is [C, N].
+    """
+    factors = _factors(K, p)
+    return r + _correction(factors, tf.linalg.matvec(K, r)), factors.log_det, factors.ok
+
+
+class _Factors(NamedTuple):
+    F: tf.Tensor
+    """[C, N, N]"""
+    total: tf.Tensor
+    """Cholesky factor of sum_c F_c [N, N]."""
+    log_det: tf.Tensor
+    """sum_c log|I + E_c^1/2 T_c E_c^1/2| + log|sum_c F_c|, a scalar."""
+    ok: tf.Tensor
+    """[]"""
+
+
+def _factors(T: tf.Tensor, E: tf.Tensor) -> _Factors:
     root = tf.sqrt(E)
     B = root[:, :, None] * T * root[:, None, :]
     chol, ok = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0))
     eye = tf.eye(tf.shape(B)[-1], batch_shape=[tf.shape(B)[0]], dtype=B.dtype)
     F = root[:, :, None] * lower_root_gram(solve(chol, eye)) * root[:, None, :]
     total, sum_ok = cholesky(tf.reduce_sum(F, axis=0))
-    right = tf.reduce_sum(tf.linalg.matvec(F, g), axis=0)
-    shared = tf.linalg.cholesky_solve(total, right[:, None])[:, 0]
-    z = -tf.linalg.matvec(F, g - shared)  # (V35)
-    return r + z, q + D * z, tf.reduce_all(ok) & sum_ok
+    logs = tf.math.log(tf.linalg.diag_part(chol)), tf.math.log(tf.linalg.diag_part(total))
+    log_det = 2.0 * sum(tf.reduce_sum(part) for part in logs)
+    return _Factors(F, total, log_det, tf.reduce_all(ok) & sum_ok)
+
+
+def _correction(factors: _Factors, g: tf.Tensor) -> tf.Tensor:
+    """z [C, N] for g [C, N], (V35)."""
+    right = tf.reduce_sum(tf.linalg.matvec(factors.F, g), axis=0)
+    shared = tf.linalg.cholesky_solve(factors.total, right[:, None])[:, 0]
+    return -tf.linalg.matvec(factors.F, g - shared)  # (V35)

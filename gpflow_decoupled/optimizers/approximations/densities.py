@@ -11,7 +11,7 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 from ...errors import DataError
-from ...likelihoods import QuadratureLoss
+from ...likelihoods import CategoricalLogit, QuadratureLoss
 from ...likelihoods.sites.registry import site_description
 from ...models import CVIGP
 
@@ -28,15 +28,27 @@ class DensityExpansion(NamedTuple):
 
 
 class Densities:
-    """The log densities of a model's labels, in centred latents u = f - m_0."""
+    """The log densities of a model's labels, in centred latents u = f - m_0.
+
+    A label has one latent, or with `CategoricalLogit` one per class (`couples`).
+    """
 
     def __init__(self, model: CVIGP, method: str) -> None:
         _check_latents(model, method)
         self.X, self.Y = model.data
         self.likelihood = model.likelihood
+        self.couples = isinstance(model.likelihood, CategoricalLogit)
+        # Y may have a column more, of trials or codes of censoring
         self.offset = tf.broadcast_to(
-            tf.cast(model.mean_function(self.X), self.X.dtype), tf.shape(self.Y)
+            tf.cast(model.mean_function(self.X), self.X.dtype),
+            [tf.shape(self.Y)[0], model.num_latent_gps],
         )
+
+    def in_whole_labels(self, good: tf.Tensor) -> tf.Tensor:
+        """True [N, L] where `good` is for all latents of the label."""
+        if not self.couples:
+            return good
+        return tf.reduce_all(good, axis=1, keepdims=True) & tf.ones_like(good)
 
     def bend(self) -> tuple[tf.Tensor, tf.Tensor] | None:
         """Centre and width of the log densities' bends, [N, L] each; None if not declared."""
@@ -52,7 +64,9 @@ class Densities:
         return loss.centre - self.offset, loss.width
 
     def log_prob(self, u: tf.Tensor) -> tf.Tensor:
-        """The log densities [..., N, L] in nats at u [..., N, L]."""
+        """The log densities [..., N, L] in nats at u [..., N, L]; of classes, [N] at u [N, C]."""
+        if self.couples:
+            return self.likelihood.log_prob(self.X, self.offset + u, self.Y)
         return self.likelihood._scalar_log_prob(self.X, self.offset + u, self.Y)
 
     def expand(self, u: tf.Tensor) -> DensityExpansion:
@@ -72,12 +86,13 @@ def _check_latents(model: CVIGP, method: str) -> None:
         model.likelihood,
         "use ConjugateComputation, which needs expected log densities alone.",
     )
-    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(
+    of_one = isinstance(likelihood, gl.ScalarLikelihood) and not isinstance(
         likelihood, gl.SwitchedLikelihood
-    ):
+    )
+    if not (of_one or isinstance(likelihood, CategoricalLogit)):
         raise DataError(
-            f"{method} needs one latent function and one density per label, and the density of "
-            f"{type(likelihood).__name__} is not of this form: {instead}"
+            f"{method} needs one latent function and one density per label, or CategoricalLogit,"
+            f" and the density of {type(likelihood).__name__} is not of this form: {instead}"
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise DataError(

@@ -70,9 +70,10 @@ class ExpectationPropagation:
     """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
     For likelihoods whose density depends on one latent (Minka 2001; Rasmussen & Williams 2006,
-    section 3.6; power EP: Minka 2004). Variances and evidence are often nearer to the truth than
-    `ConjugateComputation`'s; convergence is not guaranteed. Cost per pass and latent: 4/3 N^3, and
-    3 N times `nodes` log densities.
+    section 3.6; power EP: Minka 2004), and for `CategoricalLogit` with power 1: the classes of a
+    label have a site each, so that q keeps their latents independent. Variances and evidence are
+    often nearer to the truth than `ConjugateComputation`'s; convergence is not guaranteed. Cost per
+    pass and latent: 4/3 N^3, and 3 N times `nodes` log densities.
 
     :param power: alpha in (0, 1]: 1 is EP; small powers approach conjugate computation.
     :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
@@ -119,7 +120,7 @@ class ExpectationPropagation:
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)
         check_rate(tolerance=tolerance)
-        densities = Densities(model, "ExpectationPropagation")
+        densities = self._densities(model)
         bar = tqdm(range(steps), disable=not progress, desc="EP")
         climber = _SitePasses(self, model, densities, tolerance, bar)
         start = climber.start()
@@ -142,18 +143,27 @@ class ExpectationPropagation:
 
         Raises the errors of `run`.
         """
-        labels = Densities(model, "ExpectationPropagation") if densities is None else densities
+        labels = self._densities(model) if densities is None else densities
         K = model.basis.prior(model.kernel)
         return Compiled(
             lambda nu, tau: self._probe(model, labels, model.basis.state_at(K, nu, tau), self.nodes)
         )
+
+    def _densities(self, model: CVIGP) -> Densities:
+        densities = Densities(model, "ExpectationPropagation")
+        if densities.couples and self.power != 1.0:
+            raise DataError(
+                f"power={self.power:g} has no tilted moments for classes: use"
+                " ExpectationPropagation(power=1.0), or ConjugateComputation."
+            )
+        return densities
 
     def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:
         at_observations: tuple[tf.Tensor, ...] = state.nu, state.tau, state.mean, state.variance
         nu, tau, m, v = at_observations
         # 1) the cavities
         share = 1.0 - self.power * tau * v
-        proper = (share > _LEAST_SHARE) & (v > 0.0)
+        proper = densities.in_whole_labels((share > _LEAST_SHARE) & (v > 0.0))
         v_c = tf.where(proper, v / tf.where(proper, share, 1.0), 1.0)  # (C50)
         # (C50)
         m_c = tf.where(proper, (m - self.power * nu * v) / tf.where(proper, share, 1.0), 0.0)
@@ -165,7 +175,7 @@ class ExpectationPropagation:
             & tf.math.is_finite(found.first)
             & tf.math.is_finite(growth)
         )
-        good = proper & finite & (growth > 0.0)
+        good = densities.in_whole_labels(proper & finite & (growth > 0.0))
         growth = tf.where(good, growth, 1.0)
         # 3) where the sites go
         goal_nu = (found.first - m_c * found.second) / (self.power * growth)  # (C52)

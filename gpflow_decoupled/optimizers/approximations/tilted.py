@@ -36,7 +36,7 @@ class Tilted(NamedTuple):
     """log Z^ of every label, and its derivatives in the cavity's mean."""
 
     log_mass: tf.Tensor
-    """[N, L], nats."""
+    """[N, L], nats; of classes, an equal share of the label's for each."""
     first: tf.Tensor
     """[N, L]"""
     second: tf.Tensor
@@ -44,9 +44,9 @@ class Tilted(NamedTuple):
 
 
 def has_closed_form(densities: Densities, power: float) -> bool:
-    """True if `tilted` needs no nodes: Laplace noise, and a probit with power 1."""
+    """True if `tilted` needs no nodes: Laplace noise, classes, and a probit with power 1."""
     likelihood = densities.likelihood
-    if isinstance(likelihood, Laplace):
+    if isinstance(likelihood, Laplace) or densities.couples:
         return True
     return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
 
@@ -57,6 +57,8 @@ def tilted(
     """Moments for power alpha of the labels and cavities N(mean, variance) of u, [N, L] each."""
     if not has_closed_form(densities, power):
         return _by_quadrature(densities, power, mean, variance, nodes)
+    if densities.couples:
+        return _classes(densities, mean, variance)
     if isinstance(densities.likelihood, Laplace):
         return _laplace(densities, densities.likelihood.scale, power, mean, variance)
     plain = _probit(densities, mean, variance)
@@ -82,6 +84,18 @@ def _with_floor(plain: Tilted) -> Tilted:
     first = share * plain.first
     second = share * (plain.second + tf.square(plain.first)) - tf.square(first)
     return Tilted(tf.math.log(kept + JITTER), first, second)
+
+
+def _classes(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:
+    """The marginals of each class's latent, for cavities N(mean, variance) [N, C] and power 1."""
+    likelihood, X, Y = densities.likelihood, densities.X, densities.Y
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([mean, variance])
+        log_mass = likelihood.predict_log_density(X, densities.offset + mean, variance, Y)
+    first, slope = tape.gradient(log_mass, [mean, variance])
+    second = 2.0 * slope - tf.square(first)  # (C72)
+    count = tf.cast(tf.shape(mean)[1], mean.dtype)
+    return Tilted(log_mass[:, None] / count + tf.zeros_like(mean), first, second)
 
 
 def _laplace(
