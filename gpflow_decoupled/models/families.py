@@ -51,7 +51,13 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         (GaussianNNGP,),
         "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
-    ((GMRF,), "optimizers.ConjugateComputation().run(model)"),
+    (
+        (GMRF,),
+        (
+            "optimizers.ConjugateComputation().run(model) or"
+            " optimizers.LinearlyConstrainedLagrangian().run(model)"
+        ),
+    ),
     (
         (SiteNNGP,),
         "fit(model), or with the hyperparameters fixed optimizers.SiteSweeps(model).run()",

@@ -61,9 +61,10 @@ class GMRF(BayesianModel):
 
     Areal models (Besag, York & Mollie 1991), random walks, splines, mixed effects; the latent
     Gaussian models of Khan 2014, section 2. q(x) is the prior times a site per observation, with
-    precision P = Q + A^T diag(tau) A and exact marginal variances. Q and the likelihood's
-    Parameters are fixed; compare them by `elbo`. On a lattice of p areas a step costs about p^1.5,
-    in memory p log p.
+    precision P = Q + A^T diag(tau) A and exact marginal variances. `ConjugateComputation` and
+    `LinearlyConstrainedLagrangian` find the same sites, the first in less time. Q and the
+    likelihood's Parameters are fixed; compare them by `elbo`. On a lattice of p areas a step costs
+    about p^1.5, in memory p log p.
 
     :param precision: Q, a symmetric positive definite SciPy matrix [p, p]; add a small diagonal to
         a singular one.
@@ -122,19 +123,28 @@ class GMRF(BayesianModel):
     def state_at(self, nu: npt.ArrayLike, tau: npt.ArrayLike) -> FieldState | None:
         """q(x) for sites nu, tau [N, 1]; None if its precision is not positive definite."""
         nu, tau = (np.asarray(part, float)[:, 0] for part in (nu, tau))
-        A = self.design
-        factor = self._pattern.factor(self.precision + A.T @ sparse.diags(tau) @ A)
+        A, factor = self.design, self.posterior_factor(tau)
         if factor is None:
             return None
         weights = factor.solve(A.T @ nu)
-        # tau may have zeros, so that products need not have all entries of the pattern
-        variance = np.asarray(A.multiply(A @ factor.inverse_entries()).sum(axis=1))[:, 0]
+        variance = self.variances_of(factor)
         quadratic = weights @ (self.precision @ weights)
         log_ratio = factor.log_det - self._log_det
         divergence = 0.5 * (log_ratio - tau @ variance + quadratic)  # (C71)
         return FieldState(
             factor, weights, (A @ weights)[:, None], variance[:, None], float(divergence)
         )
+
+    def posterior_factor(self, tau: npt.ArrayLike) -> SparseFactor | None:
+        """The factor of P = Q + A^T diag(tau) A, tau [N]; None if P is not positive definite."""
+        A = self.design
+        # tau may have zeros, so that products need not have all entries of the pattern
+        return self._pattern.factor(self.precision + A.T @ sparse.diags(np.asarray(tau)) @ A)
+
+    def variances_of(self, factor: SparseFactor) -> AnyNDArray:
+        """diag(A P^-1 A^T) [N] for the factor of a precision P on the same pattern."""
+        A = self.design
+        return np.asarray(A.multiply(A @ factor.inverse_entries()).sum(axis=1))[:, 0]
 
     def expected_log_densities(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
         """E log p(y_n | eta_n) [N] in nats, for moments of A x [N, 1]."""

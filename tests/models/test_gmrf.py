@@ -13,8 +13,8 @@ from scipy import sparse
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.likelihoods import CategoricalLogit
-from gpflow_decoupled.models import CVIGP, GMRF
-from gpflow_decoupled.optimizers import ConjugateComputation
+from gpflow_decoupled.models import CVIGP, GMRF, LCLGP
+from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstrainedLagrangian
 from tests.linalg.test_sparse_precision import lattice
 
 P = 20
@@ -83,6 +83,40 @@ def test_it_is_the_dense_model(name: str) -> None:
     assert_allclose(mean, np.ravel(other.predict_f(places)[0]), rtol=1e-9)
     assert_allclose(variance, np.ravel(other.predict_f(places)[1]), rtol=1e-9)
     assert np.any(model.basis.tau.numpy() < 0.0) == (name == "outliers")
+
+
+@pytest.mark.parametrize(
+    "name", ["counts", "Gaussian", pytest.param("outliers", marks=pytest.mark.exhaustive)]
+)
+def test_the_lagrangian_has_the_same_optimum(name: str) -> None:
+    """Khan 2014, Algorithm 1, on a sparse precision: the sites of conjugate computation."""
+    make, Y = LIKELIHOODS[name]
+    model, other = (GMRF(Q, Y, make(), offset=np.log(EXPECTED)) for _ in range(2))
+    tolerance = 1e-4 if name == "outliers" else 1e-8
+    result = LinearlyConstrainedLagrangian(tolerance=tolerance).run(model)
+    expected = RULE.run(other, tolerance=1e-12)
+    assert result.converged
+    assert_allclose(result.elbo, model.elbo(), rtol=1e-12)
+    if name == "outliers":  # the bound of which has several maxima
+        assert result.elbo >= expected.elbo - 1e-2
+        return
+    assert_allclose(result.elbo, expected.elbo, rtol=1e-9)
+    for mine, theirs in zip(model.predict_x(), other.predict_x()):
+        assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
+    again = LinearlyConstrainedLagrangian(tolerance=1e-6).run(other)
+    assert again.steps <= 1 and again.elbo >= expected.elbo - 1e-9
+
+
+def test_the_first_dual_is_that_of_the_dense_model() -> None:
+    """The same run of L-BFGS, and Newton's steps are refused."""
+    model = GMRF(Q, COUNTS, gl.Poisson())
+    rule = LinearlyConstrainedLagrangian(inner="lbfgs", accelerate=False, max_outer=2)
+    places = np.arange(P, dtype=float)[:, None]
+    other = LCLGP((places, COUNTS), OfPlaces(np.linalg.inv(Q.toarray())), gl.Poisson())
+    histories = [rule.run(one).history["elbo"] for one in (model, other)]
+    assert_allclose(*histories, rtol=1e-6)
+    with pytest.raises(DataError, match='use inner="lbfgs"'):
+        LinearlyConstrainedLagrangian(inner="newton").run(model)
 
 
 def test_counts_of_known_exposure() -> None:

@@ -22,6 +22,7 @@ from ...bases.dual import DualState
 from ...compilation import Compiled
 from ...likelihoods import Maximiser
 from ...models import LCLGP
+from .field_dual import FieldMultipliers
 from .site_maximiser import Subproblem, maximise
 
 Arguments = ParamSpec("Arguments")
@@ -69,7 +70,7 @@ class DualProblem:
     the site losses.
     """
 
-    def __init__(self, model: LCLGP, compile: bool = True) -> None:
+    def __init__(self, model: LCLGP | FieldMultipliers, compile: bool = True) -> None:
         self.model, self.basis, self.compile = model, model.basis, compile
         self.geometry = model.basis.geometry
         self.prior = tf.Variable(self.geometry.prior(model.kernel), trainable=False)

@@ -19,12 +19,13 @@ from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
 from ...linalg.coupled import RIDGE
-from ...models import LCLGP
+from ...models import GMRF, LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
 from ..ascent import STUCK
 from .class_newton import class_direction
 from .dual import DualPoint, DualProblem, Marginals
+from .field_dual import FieldMultipliers, no_direction
 from .first_multipliers import first_marginals, inside
 from .lagrangian_result import LagrangianRecord, LagrangianResult, warn_of_gap
 from .lbfgs_solve import lbfgs_solve
@@ -64,6 +65,7 @@ class LinearlyConstrainedLagrangian:
     Class labels (`CategoricalLogit`) couple latents: an outer iteration is a Newton step on the
     optimality conditions, 19/6 N^3 per class, or a site fixed point; `theta`, `inner`,
     `accelerate`, `trust_region` and `augmented` have no effect.
+    A `GMRF` takes `inner="lbfgs"`, a sparse factorisation per evaluation.
 
     Cost per latent else: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
     form="weight" some 30 N p^2, or N p^2, and N p memory.
@@ -130,13 +132,23 @@ class LinearlyConstrainedLagrangian:
     def __repr__(self) -> str:
         return settings_line(self)
 
-    def prepare(self, model: LCLGP) -> Prepared:
+    def prepare(self, model: LCLGP | GMRF) -> Prepared:
         """Compile the functions of `run`, for runs alternating with hyperparameter steps.
 
         Raises the errors of `run`.
         """
-        require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
-        problem = DualProblem(model, self.compile)
+        require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP, GMRF)
+        is_field = isinstance(model, GMRF)
+        if is_field and self.inner == "newton":
+            raise DataError(
+                'inner="newton" forms matrices [N, N], which a GMRF is made to avoid: use'
+                ' inner="lbfgs".'
+            )
+        problem = (
+            DualProblem(FieldMultipliers(model), compile=False)
+            if is_field
+            else DualProblem(model, self.compile)
+        )
         couples = problem.loss.couples
         try:
             if not couples:
@@ -153,19 +165,21 @@ class LinearlyConstrainedLagrangian:
                 f"theta must be above 0: {name} needs a penalty, or its subproblems have no"
                 " maximum."
             )
+        if is_field:
+            return Prepared(problem, no_direction, no_direction)
         stationary = class_direction if couples else stationary_direction
         directions = [partial(of, problem) for of in (newton_direction, stationary)]
         return Prepared(problem, *(problem.compiled(direction) for direction in directions))
 
     def run(
-        self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False
+        self, model: LCLGP | GMRF, *, prepared: Prepared | None = None, progress: bool = False
     ) -> LagrangianResult:
         """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
         Starts at the model's multipliers, or at a new start if all are zero. An error changes
         nothing.
 
-        :param model: an `LCLGP`, or the result of `LCLGLM`.
+        :param model: an `LCLGP`, the result of `LCLGLM`, or a `GMRF`.
         :param prepared: `prepare(model)`, so that nothing is compiled twice. Kernel and likelihood
             are read again; multipliers outside the likelihood's new S are moved back.
         :param progress: show a progress bar.
@@ -175,27 +189,36 @@ class LinearlyConstrainedLagrangian:
         :raises NumericalError: if the posterior does not exist at the start, or the bound there is
             not finite, with the observation.
         """
-        require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
+        require_model("LinearlyConstrainedLagrangian.run", model, LCLGP, GMRF)
         record, again = LagrangianRecord(), prepared is not None
         if prepared is None:
             prepared = self.prepare(model)
-        elif prepared.problem.model is not model:
+        elif getattr(prepared.problem.model, "field", prepared.problem.model) is not model:
             raise DataError(
                 "prepared was made for another model: call prepare(model) for this one."
             )
         else:
             prepared.problem.refresh()
-        at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=again)
+        view = prepared.problem.model
+        # the sites of a field may be those of other optimizers, outside of S
+        project = again or isinstance(view, FieldMultipliers)
+        at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=project)
         record.add(float(at.bound))
         result = _Run(self, prepared, record).iterate(at, start, progress)
+        if isinstance(view, FieldMultipliers):
+            view.write()
         warn_of_gap(result, self.tolerance)
         if not again:
             warn_of_quadrature(model, result.elbo)
         return result
 
-    def inner_solver(self, model: LCLGP) -> str:
+    def inner_solver(self, model: LCLGP | GMRF | FieldMultipliers) -> str:
         """The minimiser of the duals of a model: "newton" or "lbfgs"."""
-        require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP)
+        if isinstance(model, FieldMultipliers):
+            return "lbfgs"
+        require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP, GMRF)
+        if isinstance(model, GMRF):
+            return "lbfgs"
         if self.inner != "auto":
             return self.inner
         large = (
