@@ -33,6 +33,7 @@ from .calls import (
     verb,
     with_size,
 )
+from .local_entries import LOCAL
 from .world import (
     BETA,
     COUNTS,
@@ -55,6 +56,7 @@ from .world import (
 from .wrong_values import OTHER_FLOATS
 
 ENTRIES: dict[str, Entry] = {
+    **LOCAL,
     **{
         kind.__name__: sparse_model(kind)
         for kind in (models.ODVGP, models.HDVGP, models.DVGP, models.SOLVEGP)

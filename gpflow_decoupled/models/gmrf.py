@@ -17,7 +17,7 @@ from gpflow.models import BayesianModel
 from scipy import sparse
 
 from ..errors import DataError, NumericalError
-from ..inputs import as_values
+from ..inputs import as_values, check_finite_entries, check_type
 from ..likelihoods import check_labels
 from ..likelihoods.lookup import expected_log_densities
 from ..likelihoods.sites.description import check_one_latent
@@ -97,9 +97,7 @@ class GMRF(BayesianModel):
         check_one_latent(likelihood)
         self.likelihood = likelihood
         self.precision = _symmetric(precision)
-        labels = as_values(Y, "Y", default_float())
-        if labels.ndim != 2 or labels.shape[1] != 1 or not len(labels):
-            raise DataError(f"Y has shape {labels.shape}; it must be [N, 1]: use Y[:, None].")
+        labels = _as_labels(Y)
         check_labels(likelihood, labels)
         self.Y = tf.constant(labels, default_float())
         self.design = self._as_design(design, len(labels))
@@ -226,6 +224,21 @@ class GMRF(BayesianModel):
         if not np.all(np.isfinite(found.data)):
             raise DataError("design has entries that are not finite numbers; remove these rows.")
         return found
+
+
+def _as_labels(Y: npt.ArrayLike) -> AnyNDArray:
+    """Y as finite numbers [N, 1] of the model's dtype, or whole ones."""
+    labels = as_values(Y, "Y", default_float())
+    if labels.ndim != 2 or not len(labels):
+        raise DataError(f"Y has shape {labels.shape}; it must be [N, 1]: use Y[:, None].")
+    if labels.shape[1] != 1:
+        raise DataError(
+            f"Y has {labels.shape[1]} columns; it must be [N, 1]: make a GMRF of each column,"
+            " Y[:, :1] and so on."
+        )
+    check_type(labels, "Y", labels=True)
+    check_finite_entries(labels, "Y")
+    return labels
 
 
 def _symmetric(precision: sparse.spmatrix) -> sparse.csc_matrix:

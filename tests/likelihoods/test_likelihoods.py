@@ -224,6 +224,8 @@ def test_parameters(make, name, capsys):
     assert_allclose(per_row.variational_expectations(*arguments), expected, rtol=1e-12)
     shared = gpflow.Parameter(0.4)
     assert getattr(make(shared), name) is shared
+    with pytest.raises(DataError, match=f"{name}=True is no size; pass a number"):
+        make(True)
 
 
 def _data(name):

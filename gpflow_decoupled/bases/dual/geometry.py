@@ -68,6 +68,8 @@ class Geometry(abc.ABC):
     """The form, "function" or "weight"."""
     forms_square_matrices: bool
     """A Newton step forms N x N matrices, which limits the number of observations."""
+    in_graphs: bool = True
+    """Its methods can be compiled."""
 
     def __init__(self, points: SharedIndependentInducingVariables) -> None:
         self.points = points

@@ -77,14 +77,17 @@ class DualProblem:
         self.prior_mean = tf.Variable(model.prior_mean(), trainable=False)
         self.loss = model.site_loss()  # reads the likelihood's Parameters whenever it is called
         self.expand = self.compiled(self.loss.expand)
-        self.marginals = self.compiled(self._marginals)
         self.point = self.compiled(self._point)
-        self.with_alpha = self.compiled(self._with_alpha)
-        self.sweep = self.compiled(self._sweep)
+        self.marginals = self._with_geometry(self._marginals)
+        self.with_alpha = self._with_geometry(self._with_alpha)
+        self.sweep = self._with_geometry(self._sweep)
 
     def compiled(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         """Compile the function if `compile` is set."""
         return Compiled(function, reduce_retracing=True) if self.compile else function
+
+    def _with_geometry(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        return self.compiled(function) if self.geometry.in_graphs else function
 
     def refresh(self) -> None:
         """Read the kernel and the mean function again, without recompilation."""

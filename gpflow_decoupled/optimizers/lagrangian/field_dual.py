@@ -81,6 +81,8 @@ class FieldGeometry:
     """
 
     forms_square_matrices = False
+    in_graphs = False
+    """The factorisations are SciPy's."""
 
     def __init__(self, field: GMRF) -> None:
         self.field, self.dtype = field, field.float_type

@@ -144,11 +144,7 @@ class LinearlyConstrainedLagrangian:
                 'inner="newton" forms matrices [N, N], which a GMRF is made to avoid: use'
                 ' inner="lbfgs".'
             )
-        problem = (
-            DualProblem(FieldMultipliers(model), compile=False)
-            if is_field
-            else DualProblem(model, self.compile)
-        )
+        problem = DualProblem(FieldMultipliers(model) if is_field else model, self.compile)
         couples = problem.loss.couples
         try:
             if not couples:
