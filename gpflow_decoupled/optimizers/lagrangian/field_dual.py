@@ -35,7 +35,7 @@ class FieldMultipliers:
         self.field, self.likelihood = field, field.likelihood
         self.data = None, field.Y
         nu, tau = (tf.convert_to_tensor(part) for part in (field.basis.nu, field.basis.tau))
-        self.basis = FieldBasis(field)
+        self.basis = _FieldBasis(field)
         state = field.state_at(nu, tau) if bool(tf.reduce_any(nu != 0.0)) else None
         if state is not None:
             self.basis.alpha.assign(tau * state.mean - nu)
@@ -56,13 +56,13 @@ class FieldMultipliers:
         self.field.basis.tau.assign(lam)
 
 
-class FieldBasis:
+class _FieldBasis:
     """The part of a `DualBasis` that optimizers of multipliers use."""
 
     num_latent_gps = 1
 
     def __init__(self, field: GMRF) -> None:
-        self.geometry = FieldGeometry(field)
+        self.geometry = _FieldGeometry(field)
         self.num_data = len(field.Y)
         self.alpha, self.lam = (
             tf.Variable(tf.zeros_like(field.Y), trainable=False) for _ in range(2)
@@ -74,7 +74,7 @@ class FieldBasis:
         return 0.5 * (state.log_det - quadratic)
 
 
-class FieldGeometry:
+class _FieldGeometry:
     """Products with K = A Q^-1 A^T [N, N] and posteriors, one sparse factorisation each.
 
     `prior` is ignored: Q does not change.
