@@ -96,6 +96,7 @@ def test_lung_cancer_in_london() -> None:
     np.testing.assert_allclose(shares @ np.array(pairs), [0.0775, 0.1438], atol=0.06)
 
 
+@pytest.mark.exhaustive
 def test_the_lagrangian_on_the_map() -> None:
     """The same bound as conjugate computation, on 56 counties at one sigma."""
     areas = SCOTLAND._replace(covariate=SCOTLAND.covariate / 10.0)

@@ -60,6 +60,7 @@ def test_moments_are_those_of_one_observation_after_the_other() -> None:
         assert_allclose(mine, theirs, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:There is one observation")
 def test_one_observation_is_exact() -> None:
     """Its marginals and evidence are those of the prior times the softmax."""
