@@ -65,7 +65,7 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
             f"{name}={short_repr(value)} is not a number; pass a number above {least:g}."
         ) from error
     if np.asarray(value).dtype == bool:
-        raise DataError(f"{name}={value} is no size; pass a number above {least:g}.")
+        raise DataError(f"{name}={short_repr(value)} is no size; pass a number above {least:g}.")
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={short_repr(value)} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))

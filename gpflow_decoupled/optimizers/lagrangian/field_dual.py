@@ -11,6 +11,8 @@ from __future__ import annotations
 
 __all__ = ["FieldMultipliers", "no_direction"]
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -62,7 +64,8 @@ class _FieldBasis:
     num_latent_gps = 1
 
     def __init__(self, field: GMRF) -> None:
-        self.geometry = _FieldGeometry(field)
+        # the part of a `Geometry` that L-BFGS on a dual uses
+        self.geometry: Any = _FieldGeometry(field)
         self.num_data = len(field.Y)
         self.alpha, self.lam = (
             tf.Variable(tf.zeros_like(field.Y), trainable=False) for _ in range(2)
@@ -86,7 +89,13 @@ class _FieldGeometry:
 
     def __init__(self, field: GMRF) -> None:
         self.field, self.dtype = field, field.float_type
-        self.factor = field.posterior_factor(np.zeros(len(field.Y)))
+        factor = field.posterior_factor(np.zeros(len(field.Y)))
+        if factor is None:
+            raise NumericalError(
+                "The precision Q has changed and is not positive definite: make a new GMRF.",
+                matrix="Q",
+            )
+        self.factor = factor
 
     def prior(self, kernel: None) -> tf.Tensor:
         """No numbers."""
