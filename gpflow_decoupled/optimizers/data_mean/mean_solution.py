@@ -94,8 +94,15 @@ def point_of(
 
 
 def best_of(points: list[Point], tolerance: float) -> Point:
-    """Return the last point if its gap is within the tolerance, else the highest bound."""
-    return points[-1] if points[-1].gap <= tolerance else max(points, key=lambda point: point.bound)
+    """Return the highest bound; the last point if it is uncertified and within the tolerance."""
+    last, best = points[-1], max(points, key=lambda point: point.bound)
+    if last.gap > tolerance:
+        return best
+    if not (last.certified and best.certified and best.bound > last.bound):
+        return last
+    # The maximum is at most last.bound + last.gap: the gap of a start with a higher bound is small
+    # too, however loose its own certificate is.
+    return best._replace(gap=max(last.gap - (best.bound - last.bound), 0.0))
 
 
 def check_gap(gap: float) -> None:

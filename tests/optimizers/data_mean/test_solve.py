@@ -23,7 +23,7 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
 from gpflow_decoupled.optimizers.data_mean import solve_mean as solve
 from gpflow_decoupled.optimizers.data_mean import system as system_module
-from gpflow_decoupled.optimizers.data_mean.mean_solution import MeanSolution
+from gpflow_decoupled.optimizers.data_mean.mean_solution import MeanSolution, Point, best_of
 from gpflow_decoupled.optimizers.data_mean.row_features import nested_points, project_rows
 from gpflow_decoupled.optimizers.data_mean.row_posterior import posterior_of, sites_of
 from gpflow_decoupled.optimizers.data_mean.solve_mean import seconds_of_solves, solve_mean
@@ -437,3 +437,14 @@ def test_seconds_of_a_solve_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) 
 
 def _fails(*arguments: Any) -> None:
     raise NumericalError("not positive definite", "K_beta")
+
+
+def test_a_solve_within_its_tolerance_ends_no_lower_than_its_start() -> None:
+    a = tf.zeros([1, 1], tf.float64)
+    start, end = Point(a, a, 5.0, -1.0, True), Point(a + 1.0, a, 0.08, -1.05, True)
+    found = best_of([start, end], 0.1)
+    assert found.a is start.a and found.bound == -1.0
+    assert_allclose(found.gap, 0.03)  # the maximum is at most -1.05 + 0.08
+    assert best_of([start, end], 0.01) is start
+    assert best_of([start, end._replace(certified=False)], 0.1).bound == -1.05
+    assert best_of([end, start._replace(bound=-0.9, gap=0.05)], 0.1).bound == -0.9
