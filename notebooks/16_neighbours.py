@@ -170,6 +170,35 @@ _, variance = model.predict_f(x_new[:1])
 print(f"after twenty observations there: {float(variance[0, 0]) ** 0.5:.4f}")
 
 # %% [markdown]
+# ## Labels
+#
+# For labels and counts every observation gets a *site*, a Gaussian observation of $f$ with a noise of its own:
+# $t_i(f_i) \propto \mathcal N(f_i;\; \nu_i / \lambda_i,\; 1 / \lambda_i)$. Given the sites, all of the above applies. `fit` takes
+# turns: passes over the sites, each of which looks at the sites of its nearest rows, and climbs of the hyperparameters. Here
+# the log odds are four times the function above.
+
+# %%
+chance = 1.0 / (1.0 + np.exp(-4.0 * truth(X)))
+labels = (rng.uniform(size=(N, 1)) < chance).astype(int)
+classifier = gd.build(X, labels, "bernoulli", num_neighbours=20, verbose=False)
+gd.fit(classifier, steps=3, progress=False)
+predicted, _ = (np.asarray(part) for part in classifier.predict_y(X_test))
+chance_test = 1.0 / (1.0 + np.exp(-4.0 * truth(X_test)))
+
+
+def log_loss(guess):
+    terms = chance_test * np.log(guess) + (1.0 - chance_test) * np.log(1.0 - guess)
+    return -np.mean(terms)
+
+
+base = np.full_like(chance_test, labels.mean())
+print(f"predictions condition on {classifier.model.prediction_neighbours} rows")
+print(
+    f"expected log loss: {log_loss(predicted):.3f}, of the true chances {log_loss(chance_test):.3f},"
+    f" of the share of ones {log_loss(base):.3f}"
+)
+
+# %% [markdown]
 # ## Where to go on
 #
 # `gd.build(X, y, kernel="auto")` does all this for Gaussian noise and more than 2,000 rows, and chooses the kernel by the
@@ -180,4 +209,5 @@ print(f"after twenty observations there: {float(variance[0, 0]) ** 0.5:.4f}")
 rmse, density, covered, _ = scores(model)
 assert rmse < 0.8 * scores(sparse)[0]
 assert covered > 0.9 and density > best - (1.5 if FAST else 0.2)
+assert log_loss(chance_test) < log_loss(predicted) < log_loss(base)
 assert FAST or NOISE / 2 < model.likelihood.variance.numpy() ** 0.5 < 2 * NOISE

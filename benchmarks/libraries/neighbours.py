@@ -31,8 +31,6 @@ _NOISE = 0.1
 """The first noise variance, that of `choose_kernel`."""
 _CHOICE = 0.5
 """Share of a budget for the choice of a kernel: at 60 seconds it tries all candidates."""
-_OF_FEW, _OF_MANY, _MANY = 128, 64, 8
-"""Neighbours of a prediction for few classes, and for 8 or more, which cost a matrix each."""
 _LEAST_SECONDS = 0.1
 """For `fit` where the choice of a kernel took the whole budget: it only calibrates then."""
 
@@ -103,7 +101,7 @@ def _of_classes(
         kernel,
         likelihood,
         num_neighbours=spec.num_beta,
-        prediction_neighbours=_OF_FEW if data.num_classes < _MANY else _OF_MANY,
+        prediction_neighbours="auto",
         seed=settings.seed,
     )
     return model, ""

@@ -61,6 +61,7 @@ def build(
     rank: int | None = None,
     num_inducing: int | None = None,
     num_mean_points: int | str | None = None,
+    num_neighbours: int | None = None,
     seed: int = 0,
     seconds: float | None = None,
     verbose: bool = True,
@@ -75,6 +76,7 @@ def build(
     | more, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
+    | any, `num_neighbours` given | `NNGP`, for labels and counts too |
 
     The page "What to use when" of the documentation has the rules. Predictions are in the units of
     X and Y; `model.model` is the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
@@ -112,6 +114,9 @@ def build(
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
+    :param num_neighbours: m of an `NNGP`, which this selects for any likelihood: 40 is usual for
+        two or three classes and counts, 20 for more classes, 30 for Gaussian noise. Better where
+        labels have local structure; compare held-out rows.
     :param seed: of the choice of points, rows of X of greatest conditional variance.
     :param seconds: of `kernel="auto"`, after which it tries no other candidate.
     :param verbose: False prints nothing.
@@ -130,6 +135,7 @@ def build(
     _check_words(scale, outputs)
     _check_numbers(seed, rank, beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
+    _check_neighbours(num_neighbours, chosen_points, outputs)
     (X, Y), likelihood = Table.split(X, Y), with_level(likelihood, quantile)
     arguments = {
         "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
@@ -151,6 +157,7 @@ def build(
         numbers,
         mix,
         (beta, gamma) if chosen_points else None,
+        num_neighbours,
         seed,
     )
     standardized = partial(
@@ -201,6 +208,18 @@ def _check_numbers(seed: int, rank: int | None, beta: int, gamma: int | str) -> 
 def _check_words(scale: str | None, outputs: str | None) -> None:
     check_option("scale", scale, (None, *_SCALES))
     check_option("outputs", outputs, (None, COREGIONALISED))
+
+
+def _check_neighbours(num_neighbours: int | None, chosen_points: bool, outputs: str | None) -> None:
+    if num_neighbours is None:
+        return
+    check_whole(1, num_neighbours=num_neighbours)
+    if chosen_points or outputs is not None:
+        other = "outputs" if outputs is not None else "num_inducing and num_mean_points"
+        raise DataError(
+            f"num_neighbours={num_neighbours} asks for a nearest-neighbour GP, and {other} for"
+            " inducing points: leave one of them out."
+        )
 
 
 def _check_points(beta: int, gamma: int | str) -> None:

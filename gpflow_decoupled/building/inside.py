@@ -67,6 +67,8 @@ class Inside:
     """Makes a kernel of outputs that share latents of the kernel of one and Y."""
     points: tuple[int, int | str] | None
     """M_beta and M_gamma as the caller chose them; None leaves the model to the rows."""
+    num_neighbours: int | None
+    """m of a nearest-neighbour GP that the caller asked for."""
     seed: int
     choices: list[KernelChoice] = field(default_factory=list)
     """What the search has found; it runs once, although models may be built again."""
@@ -82,9 +84,11 @@ class Inside:
         if mean is None and self.mix is not None:
             # gaps: outputs are standardised by other rows, and few latents have no room for that
             mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
-        neighbours = self.points is None and len(X) > EXACT_ROWS
+        neighbours = self.points is None and bool(self.num_neighbours or len(X) > EXACT_ROWS)
         if not (neighbours and numbers is None and _has_neighbours(density, kernel)):
             density = with_rows(density, numbers, gaps)  # an NNGP has gaps of its own
+        if self.num_neighbours:
+            return self._by_neighbours((X, Y), kernel, density, mean)
         if self.points is None:
             numbers_of = PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS
             if self.choices:
@@ -102,6 +106,26 @@ class Inside:
             num_inducing=beta,
             num_mean_points=gamma,
             mean_function=mean,
+            seed=self.seed,
+        )
+
+    def _by_neighbours(
+        self,
+        data: tuple[np.ndarray, np.ndarray],
+        kernel: Kernel,
+        likelihood: Likelihood,
+        mean: MeanFunction | None,
+    ) -> NNGP:
+        """The nearest-neighbour GP that was asked for."""
+        columns = data[1].shape[1] if self.numbers is None else self.numbers.outputs
+        return NNGP(
+            data,
+            kernel,
+            likelihood,
+            num_neighbours=self.num_neighbours or NUM_NEIGHBOURS,
+            prediction_neighbours="auto",
+            mean_function=mean,
+            num_latent_gps=_latents(kernel, likelihood, columns),
             seed=self.seed,
         )
 

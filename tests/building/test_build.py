@@ -296,3 +296,23 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     np.testing.assert_array_equal(moved[0], moved[1])
     np.testing.assert_array_equal(moved[2], moved[3])
     assert not np.allclose(moved[0], moved[2])
+
+
+def test_neighbours_are_taken_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y = _waves(60)
+    for likelihood, labels in (
+        ("bernoulli", (Y > 500.0).astype(int)),
+        ("multiclass", np.digitize(Y, [450.0, 550.0])),
+        ("poisson", np.floor(Y / 100.0).astype(int)),
+        ("gaussian", Y),
+    ):
+        inside = gd.build(X, labels, likelihood, num_neighbours=9).model
+        assert isinstance(inside, gd.models.NNGP)
+        assert inside.num_neighbours == 9 and inside.chooses_neighbours
+    assert "9 nearest earlier ones" in capsys.readouterr().out
+    with pytest.raises(DataError, match="num_neighbours=9 asks"):
+        gd.build(X, Y, num_neighbours=9, num_inducing=5)
+    with pytest.raises(DataError, match="outputs"):
+        gd.build(X, np.hstack([Y, Y]), num_neighbours=9, outputs="coregionalised")
+    with pytest.raises(DataError, match="num_neighbours"):
+        gd.build(X, Y, num_neighbours=0)

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.covariances.neighbours import (
     earlier_neighbours,
+    kept_index,
     neighbourhood_grams,
     row_index,
 )
@@ -107,6 +108,20 @@ def test_trees_are_for_data_that_few_columns_spread(rng):
         scaled = X / scales
         far = np.linalg.norm(scaled[:B, None] - scaled, axis=-1)
         _same(index.nearest(tf.constant(X[:B]), M).numpy(), far)
+
+
+def test_an_index_is_kept_until_rows_or_lengthscales_change(rng):
+    X, kernel, owner = tf.constant(rng.normal(size=(30, 2))), gk.Matern52(), tf.Module()
+    first = kept_index(owner, kernel, X)
+    assert kept_index(owner, kernel, X) is first
+    kernel.variance.assign(3.0)  # does not matter to distances
+    assert kept_index(owner, kernel, X) is first
+    kernel.lengthscales.assign(0.5)
+    second = kept_index(owner, kernel, X)
+    assert second is not first
+    assert kept_index(owner, kernel, X + 1.0) is not second
+    assert kept_index(tf.Module(), kernel, X) is not second
+    assert kept_index(owner, gk.Matern12(), X) is not second
 
 
 def test_rows_that_single_precision_cannot_tell_apart_are_ranked(rng):

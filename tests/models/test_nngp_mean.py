@@ -17,7 +17,17 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
-from tests.models.test_nngp import FEW, KERNELS, NOISE, XNEW, X, Y, model, observed_covariance
+from tests.models.test_nngp import (
+    FEW,
+    KERNELS,
+    NOISE,
+    XNEW,
+    N,
+    X,
+    Y,
+    model,
+    observed_covariance,
+)
 from tests.models.test_nngp_verbs import missing, separate, trend
 
 CLOSE = {"rtol": 1e-2, "atol": 3e-3}
@@ -78,6 +88,17 @@ def test_every_verb_has_the_mean_of_all_rows():
         predict = posterior.fused_predict_f if kind.value == "nocache" else posterior.predict_f
         for run in (predict, tf.function(predict, autograph=False)):
             assert_allclose(run(XNEW)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_leave_one_out_has_the_mean_of_all_other_rows():
+    """With all rows as neighbours the variances are exact, and so is the mean."""
+    ours = model(separate(), N - 1, Y=missing(), mean_function=trend())
+    ours.solve_mean(tolerance=1e-12)
+    exact = ours.leave_one_out()
+    found = ours.leave_one_out(mean="data")
+    there = ~np.isnan(missing())
+    assert_allclose(found.mean[there], exact.mean[there], rtol=1e-4, atol=1e-5)
+    assert_allclose(found.log_density, exact.log_density, rtol=1e-4, atol=1e-5)
 
 
 def test_separate_kernels_missing_entries_and_known_noise():
@@ -203,9 +224,9 @@ def test_single_precision_and_one_row():
 def test_bad_settings_are_refused():
     with pytest.raises(UnknownOptionError, match="mean"):
         model(mean="all")
-    with pytest.raises(DataError, match="ODVGP"):
-        model(likelihood=gpflow.likelihoods.StudentT(), mean="data")
     ours = model(mean="data")
+    with pytest.raises(UnknownOptionError, match="mean"):
+        ours.leave_one_out([0], mean="all")
     for options in ({"tolerance": 0.0}, {"max_products": 0}, {"seconds": -1.0}):
         with pytest.raises(DataError, match=next(iter(options))):
             ours.solve_mean(**options)

@@ -112,6 +112,16 @@ def test_a_row_does_not_depend_on_the_others_of_a_call():
         assert_allclose((alone[0][0], alone[1][0]), (mean[k], variance[k]), rtol=1e-12)
 
 
+def test_arrays_on_disk_are_predicted_in_blocks(tmp_path: Path):
+    ours = solved()
+    stored = np.memmap(tmp_path / "X", float, "w+", shape=XNEW.shape)
+    stored[:] = XNEW
+    found = np.memmap(tmp_path / "Y", float, "w+", shape=(6, 1))
+    for start in (0, 4):
+        found[start : start + 4] = ours.predict_y(stored[start : start + 4])[0]
+    assert_allclose(found, ours.predict_y(stored)[0], rtol=1e-12)
+
+
 def test_verbs(tmp_path: Path):
     ours = solved()
     probability, _ = ours.predict_y(XNEW)
@@ -130,22 +140,27 @@ def test_verbs(tmp_path: Path):
     assert repr(ours).startswith("SiteNNGP(Matern52, Bernoulli, N=40, num_neighbours=8")
 
 
-def test_update_adds_rows_whose_sites_say_nothing_until_they_are_found():
+def test_update_finds_the_sites_of_new_rows():
     ours = solved()
     old, before = ours.sites, ours.predict_f(XNEW)[0].numpy()
+    later = copy.deepcopy(ours)
     ours.update((XNEW, np.ones((6, 1))))
     assert ours.data[0].shape == (N + 6, 2)
     for kept, was in zip(ours.sites, old):
         assert_allclose(kept[:N], was, rtol=1e-12)
-    SiteSweeps(ours, compile=False).run(3, rows=np.arange(N, N + 6))
     assert np.all(ours.predict_f(XNEW)[0] > before)
+    later.update((XNEW, np.ones((6, 1))), passes=0)
+    assert np.all(later.sites[0][N:] == 0.0)
+    for one in (ours, later):
+        SiteSweeps(one, compile=False).run(20, rows=np.arange(N, N + 6), tolerance=1e-7)
+    assert_allclose(ours.sites[0], later.sites[0], rtol=1e-5)
 
 
 def test_new_sites_say_nothing_where_all_rows_are_neighbours():
     ours = NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100)
     SiteSweeps(ours, compile=False).run(3)
     before = ours.predict_f(XNEW)
-    ours.update((XNEW, np.ones((6, 1))))
+    ours.update((XNEW, np.ones((6, 1))), passes=0)
     for now, was in zip(ours.predict_f(XNEW), before):
         assert_allclose(now, was, rtol=1e-5, atol=1e-6)
     nothing = tf.zeros([N + 6, 1], tf.float64)
@@ -235,6 +250,61 @@ def test_classes_share_neighbours():
     Y = LIKELIHOODS["CategoricalLogit"][1]
     ours = NNGP((X, Y), kernel(), CategoricalLogit(18), num_neighbours=8)
     assert ours.neighbours_of(np.arange(N)).shape == (1, N, 8)
+
+
+@functools.cache
+def _of_all_rows() -> NNGP:
+    """Three classes, a mean of all rows and the variances of a few neighbours."""
+    trend = gpflow.functions.Constant(np.full(1, 0.2))
+    one = NNGP(
+        (X, LIKELIHOODS["CategoricalLogit"][1]),
+        kernel(),
+        CategoricalLogit(3),
+        num_neighbours=8,
+        mean="data",
+        mean_function=trend,
+    )
+    SiteSweeps(one, batch_size=13, compile=False).run(4)
+    one.solve_mean(tolerance=1e-10)
+    return one
+
+
+def test_the_mean_of_all_rows_is_the_dense_one_at_the_same_sites():
+    ours = _of_all_rows()
+    dense = CVIGP(
+        ours.data, kernel(), CategoricalLogit(3), mean_function=gpflow.functions.Constant([0.2])
+    )
+    nu, precision = ours.sites
+    # a CVIGP has sites of f less the mean function
+    dense.basis.nu.assign(nu - 0.2 * precision)
+    dense.basis.tau.assign(precision)
+    mean, variance = ours.predict_f(XNEW)
+    assert_allclose(mean, dense.predict_f(XNEW)[0], atol=2e-5)
+    near = copy.deepcopy(ours)
+    near.mean = "neighbours"
+    assert_allclose(variance, near.predict_f(XNEW)[1], rtol=1e-12)
+    assert np.abs(mean - near.predict_f(XNEW)[0]).max() > 1e-3
+    rows = np.arange(0, N, 9)
+    wide = copy.deepcopy(ours)
+    exact = wide.leave_one_out(rows, num_neighbours=N - 1)
+    found = wide.leave_one_out(rows, num_neighbours=N - 1, mean="data")
+    assert_allclose(found.log_density, exact.log_density, atol=1e-4)
+
+
+def test_the_mean_of_all_rows_follows_sites_parameters_and_rows():
+    ours = copy.deepcopy(_of_all_rows())
+    assert ours.mean_is_solved
+    before = ours.predict_f(XNEW)[0]
+    for change in (
+        lambda: ours.assign_sites(tf.range(N), 0.5 * ours.sites[0], ours.sites[1]),
+        lambda: ours.kernel.variance.assign(2.0),
+        lambda: ours.update((XNEW, np.zeros((6, 1)))),
+    ):
+        change()
+        assert not ours.mean_is_solved
+        now = ours.predict_f(XNEW)[0]
+        assert ours.mean_is_solved and np.abs(now - before).max() > 1e-6
+        before = now
 
 
 def test_joint_predictions_of_classes_have_their_own_covariances():

@@ -116,3 +116,20 @@ def test_options_without_a_meaning_are_refused():
         gd.fit(model(), batch_size=10)
     with pytest.raises(DataError, match="update"):
         gd.fit(model(), (X, Y))
+
+
+def test_fit_chooses_the_neighbours_of_predictions():
+    """Where boundaries are smooth more rows tell more, and `fit` ends by asking for them."""
+    likelihood = gd.likelihoods.BernoulliLogit()
+    noisy = (RNG.uniform(size=(400, 1)) < 1.0 / (1.0 + np.exp(-(X[:, :1] - 0.5)))).astype(float)
+    kernel = gpflow.kernels.Matern52(variance=4.0, lengthscales=[1.0, 9.0, 9.0])
+    gpflow.set_trainable(kernel, False)
+    for labels, few, many in ((noisy, 16, 256), (Y, 1, 64)):
+        one = NNGP((X, labels), kernel, likelihood, num_neighbours=2, prediction_neighbours="auto")
+        assert one.prediction_neighbours == 2
+        gd.fit(one, progress=False)
+        assert few <= one.prediction_neighbours <= many
+        rows = np.arange(400)
+        chosen = one.leave_one_out(rows).log_density
+        twice = one.leave_one_out(rows, num_neighbours=2 * one.prediction_neighbours).log_density
+        assert np.mean(chosen) > np.mean(twice) - 0.01

@@ -8,10 +8,11 @@ given earlier neighbours, `inverse_factor` a sparse factor of (K + D)^-1.
 from .conditioned import Conditioning, conditional_variances, ordered_neighbours
 from .earlier import earlier_neighbours
 from .grams import neighbourhood_grams
-from .index import RowIndex, row_index
+from .index import RowIndex, kept_index, row_index
 from .inverse_factor import InverseFactor, inverse_factor
 
 __all__ = [
-    "Conditioning", "InverseFactor", "RowIndex", "conditional_variances", "earlier_neighbours",
-    "inverse_factor", "neighbourhood_grams", "ordered_neighbours", "row_index",
+    "Conditioning", "InverseFactor", "RowIndex", "conditional_variances",
+    "earlier_neighbours", "inverse_factor", "kept_index", "neighbourhood_grams", "ordered_neighbours",
+    "row_index",
 ]  # fmt: skip

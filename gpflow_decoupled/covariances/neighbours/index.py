@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["RowIndex", "row_index"]
+__all__ = ["RowIndex", "kept_index", "row_index"]
 
 import abc
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -88,6 +89,37 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
     if isinstance(kernel, IsotropicStationary):
         return _ScaledIndex(kernel, X)
     return _CorrelationIndex(kernel, X)
+
+
+_Kept = tuple[Kernel, tf.Tensor, bytes, RowIndex]
+"""A kernel, the rows, lengthscales, and the index that was made of them."""
+# by owner and not in it, where its copies and files would find them
+_KEPT: WeakKeyDictionary[object, dict[int, _Kept]] = WeakKeyDictionary()
+
+
+def kept_index(owner: object, kernel: Kernel, X: tf.Tensor) -> RowIndex:
+    """The index of rows, kept for their owner until the rows or the lengthscales change.
+
+    A tree of a million rows takes a second to build.
+
+    :param owner: the model of the rows; copies of it have indexes of their own.
+    :param kernel: of one latent function.
+    :param X: rows [N, D]. Inside of a `tf.function` nothing is kept.
+    """
+    if not tf.executing_eagerly():
+        return row_index(kernel, X)
+    mine, scales = _KEPT.setdefault(owner, {}), _scales(kernel)
+    kept = mine.get(id(kernel))
+    if kept is None or kept[0] is not kernel or kept[1] is not X or kept[2] != scales:
+        mine[id(kernel)] = kept = kernel, X, scales, row_index(kernel, X)
+    return kept[3]
+
+
+def _scales(kernel: Kernel) -> bytes:
+    """What an index of rows has read from a kernel: others are read at each search."""
+    if not isinstance(kernel, IsotropicStationary):
+        return b""
+    return np.asarray(kernel.lengthscales).tobytes()
 
 
 def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = ["Nystrom", "Quadratic", "bound_quadratic"]
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -53,6 +54,16 @@ class Nystrom:
         points = InducingPoints(Z)
         chol, fine = cholesky(gram_to_factor(kernel, points))
         self._A = solve(chol, gram_to_data(kernel, points, X))  # [1, M, N]
+        self._weigh(noise, fine)
+
+    def with_noise(self, noise: tf.Tensor) -> Nystrom:
+        """Q + D for other noise variances [N], which shares the covariances; N M^2."""
+        other = copy.copy(self)
+        other._weigh(noise, tf.constant(True))
+        return other
+
+    def _weigh(self, noise: tf.Tensor, fine: tf.Tensor) -> None:
+        """Factorise I + A D^-1 A^T; `fine` tells whether A itself is."""
         self._weights = 1.0 / noise
         product = symmetric_product(self._A, self._weights[None])
         product = tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["RowsSettings", "RowsSolution", "solve_rows"]
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,8 @@ from ...linalg.conjugate_gradients import Blocks, advance, begin
 from ..evidence import Nystrom, Observed
 
 _NEIGHBOURS, _POINTS = 60, 1000
-"""Of the preconditioners; points are at most a quarter of the rows."""
+"""Of the preconditioners. Points are at most a quarter of the rows, and fewer for several parts, of
+which each factorises a matrix of its own: N M^2 for all of them."""
 _MUCH_LEFT = 20.0
 """Variance that points leave, in noise variances, from which on neighbours are tried: products
 with points grow with its root, to some thirty here, and with neighbours hardly at all."""
@@ -57,18 +58,19 @@ class RowsSolution(NamedTuple):
     """With the kernel matrix."""
 
 
-def solve_rows(part: Observed, start: tf.Tensor, settings: RowsSettings) -> RowsSolution:
+def solve_rows(parts: Sequence[Observed], start: tf.Tensor, settings: RowsSettings) -> RowsSolution:
     """Solve (K + D) a = y by conjugate gradients, preconditioned by points or neighbours (N8).
 
-    :param part: kernel, inputs [N, D], observations [N, R] less the mean function, and noise.
+    :param parts: observations with the same kernel and inputs [N, D], each with its own noise. A
+        product with the kernel matrix serves the R columns of all of them.
     :param start: a [N, R] of a similar system, or zeros.
     :raises NumericalError: if the preconditioner's covariances cannot be factorised.
 
-    Cost: N^2 (D + R) a product, some ten to thirty of them; N M^2 for M = 1,000 points, or N (m^3 /
-    3 + m^2 D) and a search for m = 60 neighbours. Memory: N M.
+    Cost: N^2 (D + R) a product, some ten to thirty of them; N M^2 for M = 1,000 points, or a search
+    for m = 60 neighbours and N (m^3 / 3 + m^2 D) for each part. Memory: N M.
     """
-    system = _System(part, settings)
-    y = part.y
+    system = _System(parts, settings)
+    y = system.y
     nothing = RowsSolution(tf.zeros_like(y), system.gap(y), 0)
     best, residual = nothing, y
     if bool(tf.reduce_any(start != 0.0)):
@@ -88,37 +90,48 @@ def solve_rows(part: Observed, start: tf.Tensor, settings: RowsSettings) -> Rows
 
 
 class _System:
-    """K + D of one part, its preconditioner, and the count of products."""
+    """K + D, its preconditioner, and the count of products."""
 
-    def __init__(self, part: Observed, settings: RowsSettings) -> None:
-        self.part, self.settings, self.products, self._seconds = part, settings, 0, 0.0
-        self._preconditioner = _preconditioner(part)
+    def __init__(self, parts: Sequence[Observed], settings: RowsSettings) -> None:
+        self.settings, self.products, self._seconds = settings, 0, 0.0
+        self._kernel, self._X = parts[0].kernel, parts[0].X
+        self.y = tf.concat([part.y for part in parts], axis=1)
+        self._noise = tf.concat(
+            [part.noise[:, None] + tf.zeros_like(part.y) for part in parts], axis=1
+        )
+        self._widths = [int(part.y.shape[1]) for part in parts]
+        self._preconditioners = _preconditioners(parts)
 
     def precondition(self, blocks: Blocks) -> Blocks:
         """P^-1 r."""
-        return (self._preconditioner.solve(blocks[0]),)
+        columns = tf.split(blocks[0], self._widths, axis=1)
+        solved = [one.solve(some) for one, some in zip(self._preconditioners, columns)]
+        return (tf.concat(solved, axis=1),)
 
     def gap(self, residual: tf.Tensor) -> float:
-        return 0.5 * float(tf.reduce_sum(residual * self._preconditioner.solve(residual)))
+        """r^T P^-1 r / 2 of a residual [N, R], in nats."""
+        return 0.5 * float(tf.reduce_sum(residual * self.precondition((residual,))[0]))
 
     def dtypes(self) -> list[tf.DType]:
         """Single precision where its errors are small, then full, in which the rest is solved."""
-        kernel, X, y, noise = self.part
-        if y.dtype != tf.float64:
-            return [y.dtype]
-        N = int(X.shape[0])
+        if self.y.dtype != tf.float64:
+            return [self.y.dtype]
+        N = int(self._X.shape[0])
         rows = np.linspace(0, N - 1, min(N, _ROUNDED_ROWS)).astype(int)
-        few, v = tf.gather(X, rows), np.random.default_rng(0).standard_normal((len(rows), 1))
+        few, v = tf.gather(self._X, rows), np.random.default_rng(0).standard_normal((len(rows), 1))
         low, full = (
-            kernel_product(kernel, few, None, tf.constant(v), dtype=kind)
+            kernel_product(self._kernel, few, None, tf.constant(v), dtype=kind)
             for kind in (tf.float32, tf.float64)
         )
-        scale = np.sqrt(N / len(rows)) / tf.norm(tf.gather(noise, rows)[:, None] * v)
-        fine = float(tf.norm(low - full) * scale) < _ROUNDING
-        return [tf.float32, y.dtype] if fine else [y.dtype]
+        least = tf.reduce_min(tf.gather(self._noise, rows), axis=1, keepdims=True)
+        scale = np.sqrt(N / len(rows)) / np.linalg.norm(v)
+        # in units of each row's noise: sites that say nothing have a great deal of it
+        fine = float(tf.norm((low - full) / least) * scale) < _ROUNDING
+        return [tf.float32, self.y.dtype] if fine else [self.y.dtype]
 
     def judged(self, a: tf.Tensor) -> tuple[RowsSolution, tf.Tensor]:
-        residual = self.part.y - self._product(a, a.dtype)
+        """Coefficients [N, R] with their gap in full precision, and their residual."""
+        residual = self.y - self._product(a, a.dtype)
         return RowsSolution(a, self.gap(residual), self.products), residual
 
     def is_over(self) -> bool:
@@ -145,9 +158,9 @@ class _System:
 
     def _product(self, columns: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """(K + D) v [N, R]."""
-        kernel, X, _, noise = self.part
         began = time.perf_counter()
-        found = kernel_product(kernel, X, None, columns, dtype=dtype) + noise[:, None] * columns
+        found = kernel_product(self._kernel, self._X, None, columns, dtype=dtype)
+        found += self._noise * columns
         found = tf.constant(found.numpy())  # waits for it, so that its time is known
         self.products, self._seconds = self.products + 1, time.perf_counter() - began
         return found
@@ -156,12 +169,8 @@ class _System:
 class _Neighbours:
     """U^T U, the precision of observations given neighbours (N8)."""
 
-    def __init__(self, part: Observed) -> None:
-        kernel, X, _, noise = part
-        N = int(X.shape[0])
-        order = np.random.default_rng(0).permutation(N)
-        near = ordered_neighbours(kernel, X, order, max(1, min(_NEIGHBOURS, N - 1)))
-        self._factor = inverse_factor(kernel, X, noise, near)
+    def __init__(self, part: Observed, near: np.ndarray) -> None:
+        self._factor = inverse_factor(part.kernel, part.X, part.noise, near)
         if not np.isfinite(self._factor.log_determinant):
             raise NumericalError(
                 "The covariance of a row's neighbours is not positive definite: use a larger noise"
@@ -174,14 +183,19 @@ class _Neighbours:
         return self._factor.transposed(self._factor.times(right))
 
 
-def _preconditioner(part: Observed) -> Nystrom | _Neighbours:
-    """Points if they leave little beside the noise, else neighbours."""
-    kernel, X, _, noise = part
+def _preconditioners(parts: Sequence[Observed]) -> Sequence[Nystrom | _Neighbours]:
+    """One for each part: points if they leave little beside the noise, else neighbours."""
+    kernel, X, _, noise = parts[0]
     N = int(X.shape[0])
-    chosen = np.random.default_rng(0).permutation(N)[: max(1, min(_POINTS, N // 4))]
-    points = Nystrom(kernel, tf.gather(X, chosen), X, noise)
-    left = tf.reduce_mean(points.left(kernel(X, full_cov=False)) / noise)
-    return points if float(left) < _MUCH_LEFT else _Neighbours(part)
+    most = min(_POINTS // int(np.ceil(np.sqrt(len(parts)))), N // 4)
+    chosen = np.random.default_rng(0).permutation(N)
+    points = Nystrom(kernel, tf.gather(X, chosen[: max(1, most)]), X, noise)
+    left = points.left(kernel(X, full_cov=False))
+    shares = [float(tf.reduce_mean(left / part.noise)) for part in parts]
+    if max(shares) < _MUCH_LEFT:
+        return [points, *(points.with_noise(part.noise) for part in parts[1:])]
+    near = ordered_neighbours(kernel, X, chosen, max(1, min(_NEIGHBOURS, N - 1)))
+    return [_Neighbours(part, near) for part in parts]
 
 
 def _inner(left: Blocks, right: Blocks) -> tf.Tensor:

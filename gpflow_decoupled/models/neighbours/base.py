@@ -6,7 +6,7 @@ __all__ = ["NNGP"]
 
 import abc
 import functools
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import tensorflow as tf
@@ -39,8 +39,10 @@ from .checks import (
     refuse_spread_of_sites,
 )
 from .likelihood import LeaveOneOut
-from .mean_of_rows import MEANS, refuse_mean_of_sites
+from .mean_of_rows import MEANS
 from .posterior import NeighboursPosterior
+
+AUTO = "auto"
 
 
 class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
@@ -59,18 +61,19 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
+        With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains.
     :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
         squared error of the k nearest observations, as `build` does for 64. None for variances
         that the outputs do not move, as those of a GP.
-    :param mean: "neighbours", or "data" for Gaussian noise: the predictive mean then uses all rows,
-        which suits smooth functions under large noise. `solve_mean` finds it at the first
-        prediction and again when Parameters changed, at N^2 D a product. Variances do not change.
+    :param mean: "neighbours", or "data": the predictive mean of f then uses all rows, or the sites
+        of all rows, which suits smooth functions under large noise. `solve_mean` finds it at the
+        first prediction and again when Parameters or sites changed, at N^2 (D + L) a product.
+        Variances do not change.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param seed: of the random order of the rows.
     :raises UnknownOptionError: for another `mean`.
-    :raises DataError: for unusable data, kernels that mix latent functions, and the mean of all
-        rows for other likelihoods.
+    :raises DataError: for unusable data, and kernels that mix latent functions.
 
     Neighbours are nearest by distance in inputs divided by lengthscales for stationary kernels,
     else by prior correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the
@@ -93,7 +96,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         likelihood: Likelihood | None = None,
         *,
         num_neighbours: int,
-        prediction_neighbours: int | None = None,
+        prediction_neighbours: int | str | None = None,
         spread_neighbours: int | None = None,
         mean: str = "neighbours",
         mean_function: MeanFunction | None = None,
@@ -103,16 +106,17 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_option("mean", mean, MEANS)
         if not self.of_gaussian_noise:
             refuse_replicas(type(self).__name__)
-            refuse_mean_of_sites(mean, likelihood)
             refuse_spread_of_sites(spread_neighbours, likelihood)
         likelihood = Gaussian() if likelihood is None else likelihood
         check_parts(kernel, likelihood)
         check_neighbours_kernel(kernel)
         check_whole(1, num_neighbours=num_neighbours)
         check_whole(0, seed=seed)
-        if prediction_neighbours is None:
-            prediction_neighbours = num_neighbours
-        check_whole(1, prediction_neighbours=prediction_neighbours)
+        chooses = prediction_neighbours == AUTO
+        predicting = prediction_neighbours
+        if prediction_neighbours is None or chooses:
+            predicting = num_neighbours
+        check_whole(1, prediction_neighbours=predicting)
         if spread_neighbours is not None:
             check_whole(1, spread_neighbours=spread_neighbours)
         X, Y = arrays_of(data, float_type(kernel))
@@ -126,7 +130,10 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_kernel(kernel, X.shape[1])
         check_mean_function(mean_function, X.shape[1], latents)
         warn_of_values(X, Y, likelihood)
-        self.num_neighbours, self.prediction_neighbours = num_neighbours, prediction_neighbours
+        self.num_neighbours = num_neighbours
+        self.prediction_neighbours = cast(int, predicting)
+        self.chooses_neighbours = chooses
+        """Whether `fit` chooses `prediction_neighbours`."""
         self.mean, self.spread_neighbours = mean, spread_neighbours
         self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
 
@@ -177,12 +184,17 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
     @abc.abstractmethod
     def leave_one_out(
-        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+        self,
+        rows: np.ndarray | None = None,
+        *,
+        num_neighbours: int | None = None,
+        mean: str = "neighbours",
     ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
+        :param mean: "data" for the mean given all other rows, whatever that of predictions is.
         :return: moments [B, P] of the observations and log densities [B].
         """
 

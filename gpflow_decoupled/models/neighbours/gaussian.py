@@ -15,7 +15,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from ...errors import DataError
+from ...errors import DataError, check_option
 from ...linalg.neighbours import log_densities
 from .base import NNGP
 from .checks import arrays_of, check_noise, check_rows, warn_at_floor
@@ -30,7 +30,7 @@ from .groups import (
     noise_variances,
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
-from .mean_of_rows import MeanOfRows
+from .mean_of_rows import MEANS, MeanOfRows
 from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
 from .spread import LocalSpread
@@ -94,6 +94,11 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def order(self) -> np.ndarray:
         """The random order, row numbers [N]."""
         return self._order.numpy()
+
+    @property
+    def of_rows(self) -> GaussianNNGP:
+        """This model: its observations have Gaussian noise."""
+        return self
 
     @property
     def groups(self) -> list[Group]:
@@ -185,15 +190,21 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         return tf.reduce_sum(self.log_likelihood(rows, tf.convert_to_tensor(self._earlier)))
 
     def leave_one_out(
-        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+        self,
+        rows: np.ndarray | None = None,
+        *,
+        num_neighbours: int | None = None,
+        mean: str = "neighbours",
     ) -> LeaveOneOut:
         """Predict observed rows, each from its nearest other rows, at the present Parameters.
 
-        By neighbours, whatever `mean` is: compare means on held-out rows. Use it to compare
-        kernels; as an objective it learns worse hyperparameters than (N2).
+        Use it to compare kernels and means; as an objective it learns worse hyperparameters than
+        (N2).
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
+        :param mean: "data" for the mean given all other rows, whatever that of predictions is: it
+            is solved for first.
         :return: moments [B, P] of the observations and log densities [B].
 
         Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.
@@ -202,12 +213,22 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             rows = np.random.default_rng(1).choice(N, 1000, replace=False)
             print(model.leave_one_out(rows).log_density.mean())
         """
+        check_option("mean", mean, MEANS)
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
         warn_at_floor(self.noise_at_floor())
         neighbours = self.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
         parts = self.mean_function, self.likelihood
-        return left_out(self.groups, self.data, parts, rows, neighbours, self._spread)
+        found = left_out(self.groups, self.data, parts, rows, neighbours, self._spread)
+        if mean == "neighbours":
+            return found
+        X = tf.gather(self.data[0], rows)
+        noise = noise_variances(self.likelihood, X, tf.constant(rows))
+        noise += jitter_variances(self.groups, X)
+        plain = left_out(self.groups, self.data, parts, rows, neighbours).variance
+        means = self.mean_without(tf.constant(rows), plain - noise).numpy()
+        terms = log_densities(tf.gather(self.data[1], rows), means, found.variance)
+        return LeaveOneOut(means, found.variance, np.nansum(terms, axis=1))
 
     def noise_at_floor(self) -> np.ndarray:
         """Tell which outputs' mean noise is at its floor, [P] bool.
@@ -255,6 +276,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             self.prediction_neighbours,
             self.mean_function,
             self.mean_coefficients if self.mean == "data" else None,
+            self,
             precompute_cache=precompute_cache,
             spread=self._spread,
         )

@@ -7,22 +7,28 @@
 
 from __future__ import annotations
 
-__all__ = ["MEANS", "MeanOfRows", "SolvedMean", "refuse_mean_of_sites"]
+__all__ = ["MEANS", "MeanOfRows", "SolvedMean"]
 
+import abc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Likelihood
 
-from ...errors import DataError, NumericalError
+from ...covariances.products import kernel_product
+from ...errors import NumericalError
 from ...inputs import check_rate, check_whole
 from ...user_warnings import warn_user
 from .all_rows import RowsSettings, solve_rows
 from .evidence import observed_parts
+from .groups import Group
+from .observed import mean_values
+
+if TYPE_CHECKING:
+    from .gaussian import GaussianNNGP
 
 MEANS = ("neighbours", "data")
 _TOLERANCE, _MAX_PRODUCTS = 1e-3, 200
@@ -52,16 +58,23 @@ class _Kept:
     coefficients: tf.Variable
     """a [N, P], zero where Y is missing."""
     values: tf.Variable
-    """[n], of all variables of kernel, likelihood and mean function."""
+    """[n], of all variables of kernel, likelihood and mean function, and of sites."""
     data: tuple[tf.Tensor, tf.Tensor]
 
 
 class MeanOfRows:
-    """A mean m_0(x) + k(x, X) a with (K + D) a = y - m_0 at all rows, a mixin."""
+    """A mean m_0(x) + k(x, X) a with (K + D) a = y - m_0 at all rows, a mixin.
+
+    For other likelihoods than Gaussian noise y and D are values and variances of the sites.
+    """
 
     mean: str
-    data: tuple[tf.Tensor, tf.Tensor]
     _kept: _Kept | None = None
+
+    @property
+    @abc.abstractmethod
+    def of_rows(self) -> GaussianNNGP:
+        """The model of y with noise D: this one, or that of the sites."""
 
     def solve_mean(
         self,
@@ -95,13 +108,16 @@ class MeanOfRows:
         if seconds is not None:
             check_rate(seconds=seconds)
             deadline = time.perf_counter() + seconds
-        groups = cast(Any, self).matrices
-        settings = RowsSettings(tolerance / len(groups), max_products, deadline, show)
+        model = self.of_rows
+        systems = _systems(model.matrices)
+        settings = RowsSettings(tolerance / len(systems), max_products, deadline, show)
         a, gap, products = self._start(), 0.0, 0
-        for group, part in zip(groups, observed_parts(cast(Any, self), self.data, groups)):
-            rows = np.arange(len(a)) if group.rows is None else group.rows
-            place = np.ix_(rows, group.columns)
-            found = solve_rows(part, tf.constant(a[place]), settings)
+        for groups in systems:
+            rows = np.arange(len(a)) if groups[0].rows is None else groups[0].rows
+            columns = np.array([column for group in groups for column in group.columns])
+            place = np.ix_(rows, columns)
+            parts = observed_parts(model, model.data, groups)
+            found = solve_rows(parts, tf.constant(a[place]), settings)
             a[place] = found.coefficients
             gap, products = gap + found.gap, products + found.products
         if products == 0 or not np.isfinite(gap):
@@ -146,19 +162,45 @@ class MeanOfRows:
     def mean_is_solved(self) -> bool:
         """True if the coefficients belong to the present Parameters and data."""
         kept = self._kept
-        if kept is None or any(ours is not then for ours, then in zip(self.data, kept.data)):
+        data = self.of_rows.data
+        if kept is None or any(ours is not then for ours, then in zip(data, kept.data)):
             return False
         return np.array_equal(_values(self._sources).numpy(), kept.values.numpy())
 
+    def mean_without(self, rows: tf.Tensor, variances: tf.Tensor) -> tf.Tensor:
+        """Means of f at rows of the data given all other rows, [B, L].
+
+        With P = (K + D)^-1 the mean without row i is y_i - a_i / P_ii, and 1 / P_ii its variance as
+        an observation, v_i + D_i (Sundararajan & Keerthi 2001): with a = D^-1 (y - m_0 - K a),
+
+            m_0(x_i) + k(x_i, X) a - v_i a_i
+
+        :param rows: row numbers [B].
+        :param variances: v of f given the other rows [B, L], here those of neighbours.
+        """
+        model = self.of_rows
+        a, X = self.mean_coefficients(), tf.gather(model.data[0], rows)
+        columns, places = list[tf.Tensor](), list[int]()
+        for group in model.groups:
+            some = tf.gather(a, group.columns, axis=1)
+            columns.append(kernel_product(group.kernel, X, model.data[0], some))
+            places.extend(group.columns)
+        mean = tf.gather(tf.concat(columns, axis=1), np.argsort(places), axis=1)
+        mean += mean_values(model.mean_function, X, int(a.shape[1]))
+        return mean - variances * tf.gather(a, rows)
+
     @property
     def _sources(self) -> list[tf.Variable]:
-        model = cast(Any, self)
+        """The variables that the mean depends on."""
+        model = self.of_rows
         return [
-            *model.kernel.variables, *model.likelihood.variables, *model.mean_function.variables
+            *model.kernel.variables, *model.likelihood.variables, *model.mean_function.variables,
+            *(part for part in model.data if isinstance(part, tf.Variable)),
         ]  # fmt: skip
 
     def _start(self) -> np.ndarray:
-        Y = self.data[1]
+        """The last coefficients [N, P], with zeros for new rows."""
+        Y = self.of_rows.data[1]
         a = np.zeros(Y.shape, Y.dtype.as_numpy_dtype)
         if self._kept is not None:
             last = self._kept.coefficients.numpy()[: len(a)]
@@ -170,20 +212,20 @@ class MeanOfRows:
         values, kept = _values(self._sources), self._kept
         if kept is None or kept.coefficients.shape != a.shape or kept.values.shape != values.shape:
             first, second = (tf.Variable(part, trainable=False) for part in (a, values))
-            self._kept = _Kept(first, second, self.data)
+            self._kept = _Kept(first, second, self.of_rows.data)
             return
         kept.coefficients.assign(a)
         kept.values.assign(values)
-        kept.data = self.data
+        kept.data = self.of_rows.data
 
 
-def refuse_mean_of_sites(mean: str, likelihood: Likelihood | None) -> None:
-    """Refuse the mean of all rows where observations are not Gaussian; raises `DataError`."""
-    if mean == "data":
-        raise DataError(
-            f'mean="data" is for Gaussian noise, and not for {type(likelihood).__name__}: use'
-            ' mean="neighbours", or models.ODVGP(kernel, likelihood, "data", Z).'
-        )
+def _systems(groups: list[Group]) -> list[list[Group]]:
+    """Groups of outputs in lists that share kernel and observed rows, and so products with K."""
+    found: dict[tuple, list[Group]] = {}
+    for group in groups:
+        key = id(group.kernel), None if group.rows is None else group.columns
+        found.setdefault(key, []).append(group)
+    return list(found.values())
 
 
 def _values(variables: list[tf.Variable]) -> tf.Tensor:

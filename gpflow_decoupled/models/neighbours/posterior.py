@@ -16,7 +16,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from ...compilation import Compiled
 from ...covariances.indices import check_indices
-from ...covariances.neighbours import RowIndex, row_index
+from ...covariances.neighbours import RowIndex, kept_index, row_index
 from ...covariances.products import kernel_product
 from ...errors import DataError, NumericalError
 from ...inputs import as_inputs, float_type
@@ -46,6 +46,7 @@ class NeighboursPosterior(AbstractPosterior):
     :param mean_function: added to the mean; zero if not given.
     :param coefficients: returns a [N, P] at the present Parameters, for the means k(x, X) a of all
         rows at N D a prediction; by default means are those of the neighbours.
+    :param owner: the model, for which the index of its rows is kept between posteriors.
     :param spread: scales the variances.
     :param precompute_cache: storage of residuals, noise and coefficients: "tensor",
         "variable", or "nocache".
@@ -63,6 +64,7 @@ class NeighboursPosterior(AbstractPosterior):
         num_neighbours: int,
         mean_function: MeanFunction | None = None,
         coefficients: Callable[[], tf.Tensor] | None = None,
+        owner: object | None = None,
         *,
         spread: LocalSpread | None = None,
         precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
@@ -71,6 +73,7 @@ class NeighboursPosterior(AbstractPosterior):
         self.likelihood, self.num_neighbours = likelihood, num_neighbours
         self._Y, self._coefficients, self._spread = data[1], coefficients, spread
         self._indexes: dict[object, RowIndex] = {}
+        self._owner = self if owner is None else owner
         self.update_cache(precompute_cache)
 
     def __repr__(self) -> str:
@@ -264,7 +267,9 @@ class NeighboursPosterior(AbstractPosterior):
         if not tf.executing_eagerly():
             return row_index(group.kernel, X)
         key = id(group.kernel), group.columns if group.rows is not None else None
-        if key not in self._indexes:
+        if key not in self._indexes and group.rows is None:
+            self._indexes[key] = kept_index(self._owner, group.kernel, self.X_data)
+        elif key not in self._indexes:
             self._indexes[key] = row_index(group.kernel, X)
         return self._indexes[key]
 

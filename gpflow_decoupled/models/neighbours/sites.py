@@ -13,8 +13,8 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import ModelError
-from ...inputs import check_finite_entries
+from ...errors import ModelError, check_option
+from ...inputs import check_finite_entries, check_whole
 from ...likelihoods import observation_moments
 from ...linalg.blocks import map_rows
 from ..checks import as_observations, check_values
@@ -24,17 +24,20 @@ from .checks import arrays_of, check_rows
 from .conditionals import Observations, new_given_neighbours
 from .gaussian import GaussianNNGP
 from .likelihood import LeaveOneOut
+from .mean_of_rows import MEANS, MeanOfRows
 from .observed import mean_values, residuals_of
 from .posterior import NeighboursPosterior
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is
 an observation with that much noise. Below it the covariance of neighbours is round-off."""
+_PASSES, _BATCH, _BATCHES = 3, 1000, 4
+"""Of `update`: passes over the new sites, most rows of a batch, and least batches of a pass."""
 _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
 
 
-class SiteNNGP(NNGP):
+class SiteNNGP(MeanOfRows, NNGP):
     """An `NNGP` for any likelihood, by conjugate computation.
 
     As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
@@ -82,6 +85,11 @@ class SiteNNGP(NNGP):
         super().check_rows(X, Y, dims)
         check_finite_entries(np.asarray(Y, float), "Y")
         check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
+
+    @property
+    def of_rows(self) -> GaussianNNGP:
+        """The model of the sites, whose values are observations of f with Gaussian noise."""
+        return self.gaussian
 
     @property
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -144,6 +152,31 @@ class SiteNNGP(NNGP):
         shrunk = 1.0 / (1.0 + precision * cavity.variance)
         return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)
 
+    def move_sites(self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor) -> tf.Tensor:
+        """Take a step of conjugate computation on the sites of some rows, (C13).
+
+        :param rows: row numbers [B].
+        :param neighbours: row numbers [G, B, m] from `neighbours_of`.
+        :param step_size: rho in (0, 1], a scalar.
+        :return: the sum of the squared changes of the means of q(f), in units of its deviations.
+            Safe inside a `tf.function`. Cost: B L (m^3 / 3 + m^2 D).
+        """
+        cavity = self.cavities(rows, neighbours)
+        old = self.at_sites(cavity, rows)
+        data = tuple(tf.gather(part, rows) for part in self.data)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([old.mean, old.variance])
+            expected = self.expected_log_densities(old, data)
+        g, h = tape.gradient(expected, [old.mean, old.variance])
+        # where a likelihood is not log-concave, precisions would be negative
+        h = tf.minimum(h, 0.0)
+        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        nu = (1.0 - step_size) * nu + step_size * (g - 2.0 * h * old.mean)
+        precision = (1.0 - step_size) * precision - 2.0 * step_size * h
+        self.assign_sites(rows, nu, precision)
+        new = self.at_sites(cavity, rows)
+        return tf.reduce_sum(tf.square(new.mean - old.mean) / old.variance)
+
     def moments(self, data: RegressionData | None = None) -> Moments:
         """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""
         if data is not None:
@@ -183,7 +216,11 @@ class SiteNNGP(NNGP):
         return tf.reduce_sum(self.log_partition(rows, earlier) + expected) - tf.reduce_sum(sites)
 
     def leave_one_out(
-        self, rows: np.ndarray | None = None, *, num_neighbours: int | None = None
+        self,
+        rows: np.ndarray | None = None,
+        *,
+        num_neighbours: int | None = None,
+        mean: str = "neighbours",
     ) -> LeaveOneOut:
         """Predict observed rows, each from the sites of its nearest other rows.
 
@@ -191,9 +228,11 @@ class SiteNNGP(NNGP):
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
+        :param mean: "data" for the mean given all other sites, which is solved for first.
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
         """
+        check_option("mean", mean, MEANS)
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
         count = num_neighbours or self.prediction_neighbours
@@ -201,9 +240,11 @@ class SiteNNGP(NNGP):
         cavity = self.cavities(tf.constant(rows, tf.int32), near)
         X, Y = (tf.gather(part, rows) for part in self.data)
         f_mean, f_variance, _ = cavity
-        mean, variance = observation_moments(self.likelihood, X, f_mean, f_variance)
+        if mean == "data":
+            f_mean = self.mean_without(tf.constant(rows), f_variance)
+        y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
         density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
-        return LeaveOneOut(mean.numpy(), variance.numpy(), density.numpy())
+        return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy())
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
@@ -215,27 +256,43 @@ class SiteNNGP(NNGP):
             self.gaussian.data,
             self.prediction_neighbours,
             self.mean_function,
+            self.mean_coefficients if self.mean == "data" else None,
+            self,
             precompute_cache=precompute_cache,
         )
 
-    def update(self, new_data: RegressionData) -> None:
-        """Add observations with uninformative sites; old sites stay.
+    def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> None:
+        """Add observations, and find their sites; the sites of old rows and Parameters stay.
 
-        Before predictions find the new sites, by `SiteSweeps(model).run(rows=...)` on the new rows
-        or by `fit`: until then they take the places of neighbours that say something. Compile
-        functions again.
+        Compile functions again.
 
         :param new_data: X [N*, D], Y [N*, P].
+        :param passes: over the new sites; 0 leaves them uninformative for
+            `optimizers.SiteSweeps(model).run(rows=...)`. Until then they take the places of
+            neighbours that say something.
         :raises DataError: for unusable data, with nothing changed.
+
+        Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
         """
+        check_whole(0, passes=passes)
         X, Y = arrays_of(new_data, self.float_type)
         self.check_rows(X, Y, self.num_dims)
         new = tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
-        old = self.sites
-        rows = tf.range(tf.shape(self.data[0])[0])
+        old, first = self.sites, int(self.data[0].shape[0])
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
         self.gaussian = self._without_sites()
-        self.assign_sites(rows, *old)
+        self.assign_sites(tf.range(first), *old)
+        if passes:
+            self._find_sites(np.arange(first, first + len(X)), passes)
+
+    def _find_sites(self, rows: np.ndarray, passes: int) -> None:
+        """Move the sites of rows [B] by steps of one, in batches: each sees the last one moved."""
+        near, one = self.neighbours_of(rows), tf.ones([], self.float_type)
+        size = min(_BATCH, -(-len(rows) // _BATCHES))
+        for _ in range(passes):
+            for first in range(0, len(rows), size):
+                some = tf.constant(rows[first : first + size], tf.int32)
+                self.move_sites(some, near[:, first : first + size], one)
 
     def _without_sites(self) -> GaussianNNGP:
         """A Gaussian model of f at the data without information."""

@@ -16,7 +16,6 @@ from ...inputs import check_whole
 from ...models.families import require_model
 from ...models.neighbours import SiteNNGP
 from ...user_warnings import warn_user
-from ..steps import clip_curvature
 
 _BATCH, _BATCHES = 1000, 4
 """Most rows whose sites move at once, and least batches of a pass: each sees the last one moved."""
@@ -76,7 +75,8 @@ class SiteSweeps:
         if not 0.0 < step_size <= 1.0:
             raise DataError(f"step_size={step_size} must be above 0 and at most 1.")
         self.model, self.step_size, self.batch_size, self.seed = model, step_size, batch_size, seed
-        self._step = Compiled(self._of_batch, reduce_retracing=True) if compile else self._of_batch
+        step = model.move_sites
+        self._step = Compiled(step, reduce_retracing=True) if compile else step
 
     def __repr__(self) -> str:
         settings = f"step_size={self.step_size}, batch_size={self.batch_size}, seed={self.seed}"
@@ -141,21 +141,3 @@ class SiteSweeps:
             )
         # of a full step: a short one changes little, however far the sites are from their goal
         return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps))) / rho
-
-    def _of_batch(self, rows: tf.Tensor, near: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
-        """Move the sites of rows [B]; return the sum of the squared changes of their means."""
-        model = self.model
-        cavity = model.cavities(rows, near)
-        old = model.at_sites(cavity, rows)
-        data = tuple(tf.gather(part, rows) for part in model.data)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([old.mean, old.variance])
-            expected = model.expected_log_densities(old, data)
-        g, h = tape.gradient(expected, [old.mean, old.variance])
-        h, _ = clip_curvature(h, "clip")
-        nu, precision = (tf.gather(part, rows) for part in model.sites)
-        nu = (1.0 - rho) * nu + rho * (g - 2.0 * h * old.mean)
-        precision = (1.0 - rho) * precision - 2.0 * rho * h
-        model.assign_sites(rows, nu, precision)
-        new = model.at_sites(cavity, rows)
-        return tf.reduce_sum(tf.square(new.mean - old.mean) / old.variance)

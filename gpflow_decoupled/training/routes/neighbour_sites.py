@@ -12,6 +12,7 @@ from ...models.neighbours import SiteNNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, Options
 from ..plan import Part, Plan
+from ..stages.mean_of_rows import share_of_climbs
 from ..stages.neighbour_sites import MOST_ROUNDS, NeighbourSites
 from .route import ALL_ROWS, Route, rates_of, refuse_data
 
@@ -40,7 +41,7 @@ class NeighbourSitesRoute(Route):
         stage = NeighbourSites(model, options.seed, bool(options.compile))
         batches = ArrayBatches(*model.data, None, options.seed)
         return Plan(
-            parts=[Part(stage)],
+            parts=[Part(stage, share_of_climbs(model, options.limits))],
             batches=batches,
             rates=rates_of(options, None),
             bound=lambda X, Y: stage.value.read_value(),

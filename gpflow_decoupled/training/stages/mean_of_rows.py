@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["closed", "share_of_climbs"]
+__all__ = ["closed", "share_of_climbs", "with_mean"]
 
 import time
 
@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from ...covariances.products import kernel_product
 from ...errors import NumericalError
-from ...models.neighbours import GaussianNNGP
+from ...models.neighbours import NNGP
 from ...optimizers.ascent import INTERRUPTED
-from ...optimizers.neighbours import NeighbourRounds
+from ...optimizers.neighbours import NeighbourRounds, choose_prediction_neighbours
 from ..schedules import Limits
 from .neighbours import calibrated
 from .stage import Clock, Report
@@ -27,11 +27,24 @@ _MOST = 0.5
 def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     """Calibrate the variances, then solve for the mean if the model has that of all rows.
 
+    Before that choose the neighbours of predictions, where the model leaves them to `fit`.
+
     A limit of seconds cuts the solve short, with a warning; an interrupt, and a limit that leaves
     no time, leave it to the first prediction.
     """
-    end, model = clock.deadline(), rounds.model
-    report = calibrated(rounds, end)
+    end = clock.deadline()
+    if rounds.model.chooses_neighbours:
+        # all workers must come to the same number, whatever their clocks say
+        limit = end if rounds.group.workers == 1 else float("inf")
+        choose_prediction_neighbours(rounds.model, rounds.judges, limit)
+    return with_mean(rounds.model, calibrated(rounds, end), end, clock)
+
+
+def with_mean(model: NNGP, report: Report, end: float, clock: Clock) -> Report:
+    """Solve for the mean at the end of a run if the model has that of all rows: see `closed`.
+
+    :param end: of the time, a value of `time.perf_counter`.
+    """
     if model.mean != "data":
         return report
     left = end - time.perf_counter()
@@ -47,7 +60,7 @@ def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     return report
 
 
-def share_of_climbs(model: GaussianNNGP, limits: Limits) -> float:
+def share_of_climbs(model: NNGP, limits: Limits) -> float:
     """The share of a run after which the hyperparameters stay, so that the solve has time.
 
     All of it where steps are limited too: they then tell the share.
@@ -55,12 +68,12 @@ def share_of_climbs(model: GaussianNNGP, limits: Limits) -> float:
     seconds = limits.seconds
     if model.mean != "data" or seconds is None or limits.steps is not None:
         return 1.0
-    X, Y = model.data
+    X, Y = model.of_rows.data
     few = X[:_TIMED]
     columns = tf.ones([few.shape[0], Y.shape[1]], X.dtype)
     for _ in range(2):  # the first one compiles
         began = time.perf_counter()
-        for group in model.matrices:
+        for group in model.of_rows.groups:
             kernel_product(group.kernel, few, None, columns, dtype=tf.float32).numpy()
         taken = time.perf_counter() - began
     needed = _PRODUCTS * taken * (int(X.shape[0]) / int(few.shape[0])) ** 2

@@ -12,8 +12,9 @@ import tensorflow as tf
 from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.neighbours import SiteRounds
+from ...optimizers.neighbours import SiteRounds, choose_prediction_neighbours
 from ..batches import Trackable
+from .mean_of_rows import with_mean
 from .neighbours import DONE
 from .stage import Budget, Clock, Report, Stage, StepOutput
 
@@ -78,6 +79,11 @@ class NeighbourSites(Stage):
         )
 
     def closing(self, clock: Clock) -> Report:
-        """Pass over the sites until they have converged, or time is up."""
-        self.rounds.sweeps.run(deadline=clock.deadline())
-        return Report(StepOutput.sound(0.0))
+        """Pass over the sites until they have converged; then find what predictions need: a number
+        of neighbours that is left to `fit`, and a mean of all rows.
+        """
+        end = clock.deadline()
+        self.rounds.sweeps.run(deadline=end)
+        if self.model.chooses_neighbours:
+            choose_prediction_neighbours(self.model, self.rounds.judges, end)
+        return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
