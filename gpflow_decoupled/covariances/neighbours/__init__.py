@@ -12,7 +12,6 @@ from .index import RowIndex, kept_index, row_index
 from .inverse_factor import InverseFactor, inverse_factor
 
 __all__ = [
-    "Conditioning", "InverseFactor", "RowIndex", "conditional_variances",
-    "earlier_neighbours", "inverse_factor", "kept_index", "neighbourhood_grams", "ordered_neighbours",
-    "row_index",
+    "Conditioning", "InverseFactor", "RowIndex", "conditional_variances", "earlier_neighbours",
+    "inverse_factor", "kept_index", "neighbourhood_grams", "ordered_neighbours", "row_index",
 ]  # fmt: skip
