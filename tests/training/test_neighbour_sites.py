@@ -133,3 +133,16 @@ def test_fit_chooses_the_neighbours_of_predictions():
         chosen = one.leave_one_out(rows).log_density
         twice = one.leave_one_out(rows, num_neighbours=2 * one.prediction_neighbours).log_density
         assert np.mean(chosen) > np.mean(twice) - 0.01
+
+
+def test_many_rows_learn_from_a_sample_and_find_all_sites(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gpflow_decoupled.training.stages.neighbour_sites._MOST_ROWS", 250)
+    one = model()
+    result = gd.fit(one, steps=2, progress=False)
+    assert result.history["leave_one_out"][-1] > result.history["leave_one_out"][0]
+    lengthscales = one.kernel.lengthscales.numpy()
+    assert lengthscales[1:].min() > 1.5 * lengthscales[0]
+    assert np.mean(one.sites[1].numpy() > 1e-3) > 0.95
+    kept = [part.numpy() for part in one.sites]
+    assert SiteSweeps(one, compile=False).run(1).changes[0] < 1e-3
+    np.testing.assert_allclose(one.sites[0], kept[0], atol=1e-2)

@@ -122,15 +122,12 @@ class SiteNNGP(MeanOfRows, NNGP):
         :param neighbours: row numbers [G, B, m] from `neighbours_of`, for each kernel.
         :return: mean and variance [B, L], the mean function added. Cost: B L (m^3 / 3 + m^2 D).
         """
-        X, values = self.data[0], self.gaussian.data[1]
-        residuals = residuals_of(self.mean_function, X, tf.convert_to_tensor(values))
-        noise = tf.convert_to_tensor(self.gaussian.likelihood.variance)
+        X = self.data[0]
 
         def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             found = []
             for k, (kernel, columns, _) in enumerate(groups):
-                parts = (tf.gather(part, columns, axis=1) for part in (residuals, noise))
-                nearest = Observations(X, *parts).at(near[:, k])
+                nearest = self._observed(tf.maximum(near[:, k], 0), columns)
                 found.append(
                     new_given_neighbours(kernel, tf.gather(X, rows), nearest, near[:, k] >= 0)[:2]
                 )
@@ -146,9 +143,23 @@ class SiteNNGP(MeanOfRows, NNGP):
         prior = mean_values(self.mean_function, tf.gather(X, rows), self.num_latent_gps)
         return Moments(mean + prior, variance)
 
+    def _observed(self, rows: tf.Tensor, columns: tuple[int, ...]) -> Observations:
+        """Sites of rows [B, m] as observations, for some latents; no pass over all rows."""
+        X, values = self.data[0], self.gaussian.data[1]
+        X = tf.gather(X, rows)
+        residuals = residuals_of(self.mean_function, X, tf.gather(values, rows))
+        noise = tf.gather(self.gaussian.likelihood.variance, rows)
+        parts = (tf.gather(part, columns, axis=-1) for part in (residuals, noise))
+        return Observations(X, *parts)
+
+    def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """nu and lambda of rows [B], [B, L] each."""
+        precision = 1.0 / tf.gather(self.gaussian.likelihood.variance, rows)
+        return precision * tf.gather(self.gaussian.data[1], rows), precision
+
     def at_sites(self, cavity: Moments, rows: tf.Tensor) -> Moments:
         """Moments of q(f) at rows [B] of the data, cavities times sites, [B, L] each."""
-        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        nu, precision = self._sites_of(rows)
         shrunk = 1.0 / (1.0 + precision * cavity.variance)
         return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)
 
@@ -170,7 +181,7 @@ class SiteNNGP(MeanOfRows, NNGP):
         g, h = tape.gradient(expected, [old.mean, old.variance])
         # where a likelihood is not log-concave, precisions would be negative
         h = tf.minimum(h, 0.0)
-        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        nu, precision = self._sites_of(rows)
         nu = (1.0 - step_size) * nu + step_size * (g - 2.0 * h * old.mean)
         precision = (1.0 - step_size) * precision - 2.0 * step_size * h
         self.assign_sites(rows, nu, precision)
@@ -193,7 +204,7 @@ class SiteNNGP(MeanOfRows, NNGP):
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `gaussian.neighbours_of`.
         """
-        nu, precision = (tf.gather(part, rows) for part in self.sites)
+        nu, precision = self._sites_of(rows)
         # t_i(f) is a Gaussian density of f times this factor
         factor = 0.5 * (tf.math.log(2.0 * np.pi / precision) + tf.square(nu) / precision)
         return self.gaussian.log_likelihood(rows, neighbours) + tf.reduce_sum(factor, axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["MOST_ROUNDS", "NeighbourSites"]
 
 import time
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +13,7 @@ import tensorflow as tf
 from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.neighbours import SiteRounds, choose_prediction_neighbours
+from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
 from ..batches import Trackable
 from .mean_of_rows import with_mean
 from .neighbours import DONE
@@ -22,6 +23,9 @@ NUM_ROUNDS = 5
 """After the start. On letter and cover types a sixth gained nothing beyond chance."""
 MOST_ROUNDS = 2 * NUM_ROUNDS + 1
 """With the start, where rounds still gain: hyperparameters may begin far off."""
+_MOST_ROWS = 100_000
+"""Rows of the rounds. A search for the neighbours of a million rows takes minutes, and each round
+needs one; a hundred thousand tell as much of a few dozen hyperparameters."""
 _GAIN = 0.01
 """Nats per row that make a further round worth its time."""
 
@@ -30,14 +34,19 @@ class NeighbourSites(Stage):
     """Passes over the sites and climbs of the hyperparameters: `optimizers.SiteRounds`.
 
     A turn is one round; the first only passes over the sites. Rounds that lower the leave-one-out
-    score beyond chance are undone.
+    score beyond chance are undone. Beyond 100,000 rows the rounds see a random sample of that size,
+    with sites of its own, and the sites of all rows are found at the end.
 
     :param model: whose sites and trainable Parameters move.
     """
 
     def __init__(self, model: SiteNNGP, seed: int, compile: bool = True) -> None:
         self.model = model
-        self.rounds = SiteRounds(model, seed=seed, compile=compile)
+        self.compile = compile
+        self.sample = _sample(int(model.data[0].shape[0]), seed)
+        """Row numbers of the rounds' model; None for all rows."""
+        of_rounds = model if self.sample is None else _of_rows(model, self.sample)
+        self.rounds = SiteRounds(of_rounds, seed=seed, compile=compile)
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
         """The leave-one-out log density of all rows in nats, estimated by the judging rows."""
 
@@ -47,7 +56,11 @@ class NeighbourSites(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        return {"scores": self.rounds.scores, "value": self.value}
+        found: dict[str, Trackable] = {"scores": self.rounds.scores, "value": self.value}
+        if self.sample is not None:
+            gaussian = self.rounds.model.gaussian
+            found |= {"values": gaussian.data[1], "noise": gaussian.likelihood.variance}
+        return found
 
     @property
     def settings(self) -> dict[str, object]:
@@ -83,7 +96,34 @@ class NeighbourSites(Stage):
         of neighbours that is left to `fit`, and a mean of all rows.
         """
         end = clock.deadline()
-        self.rounds.sweeps.run(deadline=end)
+        sweeps, judges = self.rounds.sweeps, self.rounds.judges
+        if self.sample is not None:
+            judges = self.sample[judges]
+            self.model.assign_sites(tf.constant(self.sample, tf.int32), *self.rounds.model.sites)
+            sweeps = SiteSweeps(self.model, compile=self.compile)
+        sweeps.run(deadline=end)
         if self.model.chooses_neighbours:
-            choose_prediction_neighbours(self.model, self.rounds.judges, end)
+            choose_prediction_neighbours(self.model, judges, end)
         return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
+
+
+def _sample(num_rows: int, seed: int) -> np.ndarray | None:
+    """The rows that the rounds see, in order; None for all."""
+    if num_rows <= _MOST_ROWS:
+        return None
+    return np.sort(np.random.default_rng([seed, 3]).choice(num_rows, _MOST_ROWS, replace=False))
+
+
+def _of_rows(model: SiteNNGP, rows: np.ndarray) -> SiteNNGP:
+    """A model of some of the rows, which has the same kernel, likelihood and mean function."""
+    with warnings.catch_warnings():  # of values, about which the model has warned
+        warnings.simplefilter("ignore", UserWarning)
+        return SiteNNGP(
+            tuple(tf.gather(part, rows) for part in model.data),
+            model.kernel,
+            model.likelihood,
+            num_neighbours=model.num_neighbours,
+            prediction_neighbours=model.prediction_neighbours,
+            mean_function=model.mean_function,
+            num_latent_gps=model.num_latent_gps,
+        )
