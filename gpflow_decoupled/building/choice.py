@@ -130,8 +130,8 @@ def build(
         gpflow_decoupled.fit(model, frame)
         mean, variance = model.predict_y(new_frame)
     """
-    beta = NUM_INDUCING if num_inducing is None else num_inducing
-    gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
+    beta, gamma = _points(num_inducing, num_mean_points)
+    chosen_points = num_inducing is not None or num_mean_points is not None
     _check_words(scale, outputs)
     _check_numbers(seed, rank, beta, gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
@@ -146,12 +146,14 @@ def build(
         X, Y, labels=takes_classes(likelihood), gaps=takes_gaps(likelihood), numbers=of_rows
     )
     scaling = _scaling(scale, kernel, likelihood)
-    search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
+    search = partial(
+        choose_kernel, seed=seed, seconds=seconds, progress=verbose, fixed=_unscaled(table, scale)
+    )
     mix = None if outputs is None else partial(coregionalised, rank=rank)
     inside = Inside(
         likelihood,
         kernel,
-        partial(search, fixed=_unscaled(table, scale)),
+        search,
         len(table.columns) or None,
         scaling["scale_inputs"],
         numbers,
@@ -208,6 +210,12 @@ def _check_numbers(seed: int, rank: int | None, beta: int, gamma: int | str) -> 
 def _check_words(scale: str | None, outputs: str | None) -> None:
     check_option("scale", scale, (None, *_SCALES))
     check_option("outputs", outputs, (None, COREGIONALISED))
+
+
+def _points(num_inducing: int | None, num_mean_points: int | str | None) -> tuple[int, int | str]:
+    """M_beta and M_gamma, by default where not given."""
+    beta = NUM_INDUCING if num_inducing is None else num_inducing
+    return beta, NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
 
 
 def _check_neighbours(num_neighbours: int | None, chosen_points: bool, outputs: str | None) -> None:

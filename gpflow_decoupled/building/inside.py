@@ -118,12 +118,14 @@ class Inside:
     ) -> NNGP:
         """The nearest-neighbour GP that was asked for."""
         columns = data[1].shape[1] if self.numbers is None else self.numbers.outputs
+        of_gaussian = _has_neighbours(likelihood, kernel)
         return NNGP(
             data,
             kernel,
             likelihood,
             num_neighbours=self.num_neighbours or NUM_NEIGHBOURS,
             prediction_neighbours="auto",
+            spread_neighbours=SPREAD_NEIGHBOURS if of_gaussian else None,
             mean_function=mean,
             num_latent_gps=_latents(kernel, likelihood, columns),
             seed=self.seed,

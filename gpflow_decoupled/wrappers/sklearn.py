@@ -50,6 +50,7 @@ class _DecoupledGP(BaseEstimator):
         scale: str | None = None,
         num_inducing: int | None = None,
         num_mean_points: int | str | None = None,
+        num_neighbours: int | None = None,
         steps: int | None = 1000,
         seconds: float | None = None,
         validation_fraction: float | None = None,
@@ -63,6 +64,7 @@ class _DecoupledGP(BaseEstimator):
         self.scale = scale
         self.num_inducing = num_inducing
         self.num_mean_points = num_mean_points
+        self.num_neighbours = num_neighbours
         self.steps = steps
         self.seconds = seconds
         self.validation_fraction = validation_fraction
@@ -90,6 +92,7 @@ class _DecoupledGP(BaseEstimator):
             scale=self.scale,
             num_inducing=self.num_inducing,
             num_mean_points=self.num_mean_points,
+            num_neighbours=self.num_neighbours,
             seed=seed,
             verbose=bool(self.verbose),
             **numbers,
@@ -178,6 +181,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows. If
         one of these numbers is given, the other is 300 or 1,000.
+    :param num_neighbours: m of a nearest-neighbour GP, in the place of points: see `build`.
     :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
         end by themselves.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.

@@ -24,7 +24,12 @@ from tests.replicas.cases import inputs, observations, orthogonal
 from tests.replicas.neighbours import (
     data_of as neighbours_data,
 )
-from tests.replicas.neighbours import neighbours, neighbours_faults, neighbours_model
+from tests.replicas.neighbours import (
+    neighbours,
+    neighbours_faults,
+    neighbours_model,
+    neighbours_sites,
+)
 from tests.replicas.on_data import ON_DATA, found_alone, found_on
 from tests.replicas.on_data_faults import data_faults
 from tests.replicas.sweeps import data_of, sparse, sweep_alone, sweep_on
@@ -341,6 +346,7 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "neighbours": neighbours,
     "neighbours few": partial(neighbours, rows=100, compile=False),
     "neighbours faults": neighbours_faults,
+    "neighbours sites": neighbours_sites,
     "sweep": swept,
     "sweep compiled": partial(swept, name="compiled"),
     "on data faults": data_faults,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["data_of", "neighbours", "neighbours_faults", "neighbours_model"]
+__all__ = ["data_of", "neighbours", "neighbours_faults", "neighbours_model", "neighbours_sites"]
 
 import time
 from collections.abc import Callable, Iterator
@@ -59,6 +59,29 @@ def neighbours(
         named = {f"value {name}": value for name, value in values(model).items()}
         found |= {f"{kind}/{name}": value for name, value in (named | trace).items()}
         found[f"{kind}/searched"] = np.array(numbers)
+    return found
+
+
+def neighbours_sites(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """Labels, by this worker alone and by both; the model is built outside of the scope."""
+    X, Y = data_of(121)
+    found: Found = {}
+    for kind, chosen in (("one", None), ("two", strategy)):
+        kernel = gpflow.kernels.Matern32(lengthscales=np.ones(2))
+        labels = (Y > 0.1).astype(float)
+        model = NNGP(
+            (X, labels), kernel, gd.likelihoods.BernoulliLogit(), num_neighbours=6,
+            prediction_neighbours="auto",
+        )  # fmt: skip
+        with _searched() as numbers:
+            result = gd.fit(model, steps=2, strategy=chosen, progress=False, compile=False)
+        new = np.random.default_rng(1).uniform(size=(7, 2))
+        mean, variance = Group(chosen).over_rows(model.predict_y, new)
+        trace = {name: result.history[name] for name in ("elbo", "leave_one_out")}
+        trace |= dict(zip(("nu", "precision"), (part.numpy() for part in model.sites)))
+        trace |= {"mean": mean, "variance": variance, "searched": np.array(numbers)}
+        named = {f"value {name}": value for name, value in values(model).items()}
+        found |= {f"{kind}/{name}": value for name, value in (named | trace).items()}
     return found
 
 

@@ -189,6 +189,17 @@ def test_probabilities_are_those_of_the_model(data) -> None:
 
 
 @pytest.mark.exhaustive
+def test_labels_by_neighbours(data) -> None:
+    X, y = data
+    classifier = DecoupledGPClassifier(
+        num_neighbours=8, steps=1, fit_options={"compile": False}
+    ).fit(X, np.where(y > 500.0, "high", "low"))
+    assert isinstance(classifier.model_, NNGP) and classifier.model_.num_neighbours == 8
+    chances = classifier.predict_proba(X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert classifier.score(X, np.where(y > 500.0, "high", "low")) > 0.9
+
+
 def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) -> None:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
     given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)

@@ -13,7 +13,7 @@ import abc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,9 +26,6 @@ from .all_rows import RowsSettings, solve_rows
 from .evidence import observed_parts
 from .groups import Group
 from .observed import mean_values
-
-if TYPE_CHECKING:
-    from .gaussian import GaussianNNGP
 
 MEANS = ("neighbours", "data")
 _TOLERANCE, _MAX_PRODUCTS = 1e-3, 200
@@ -73,8 +70,8 @@ class MeanOfRows:
 
     @property
     @abc.abstractmethod
-    def of_rows(self) -> GaussianNNGP:
-        """The model of y with noise D: this one, or that of the sites."""
+    def of_rows(self) -> Any:
+        """The `GaussianNNGP` of y with noise D: this model, or that of the sites."""
 
     def solve_mean(
         self,

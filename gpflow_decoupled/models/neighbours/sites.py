@@ -104,9 +104,7 @@ class SiteNNGP(MeanOfRows, NNGP):
         :param nu: [B, L].
         :param precision: lambda [B, L], non-negative; raised to 1e-8 of the prior precision.
         """
-        X = tf.gather(self.data[0], rows)
-        least = _LEAST[precision.dtype] / self.prior_variances(X)
-        precision = tf.maximum(precision, least)
+        precision = tf.maximum(precision, self._least_precision(rows))
         places = rows[:, None]
         self.gaussian.data[1].scatter_nd_update(places, nu / precision)
         self.gaussian.likelihood.variance.scatter_nd_update(places, 1.0 / precision)
@@ -159,18 +157,33 @@ class SiteNNGP(MeanOfRows, NNGP):
 
     def at_sites(self, cavity: Moments, rows: tf.Tensor) -> Moments:
         """Moments of q(f) at rows [B] of the data, cavities times sites, [B, L] each."""
-        nu, precision = self._sites_of(rows)
-        shrunk = 1.0 / (1.0 + precision * cavity.variance)
-        return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)
+        return _at(cavity, *self._sites_of(rows))
+
+    def _least_precision(self, rows: tf.Tensor) -> tf.Tensor:
+        """Of the sites of rows [B], [B, L]."""
+        X = tf.gather(self.data[0], rows)
+        return _LEAST[X.dtype] / self.prior_variances(X)
 
     def move_sites(self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor) -> tf.Tensor:
-        """Take a step of conjugate computation on the sites of some rows, (C13).
+        """Take a step of conjugate computation on the sites of some rows: see `moved_sites`.
+
+        :return: the sum of the squared changes of the means of q(f), in units of its deviations.
+            Safe inside a `tf.function`.
+        """
+        nu, precision, change = self.moved_sites(rows, neighbours, step_size)
+        self.assign_sites(rows, nu, precision)
+        return tf.reduce_sum(change)
+
+    def moved_sites(
+        self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The sites of some rows after a step of conjugate computation, (C13).
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
         :param step_size: rho in (0, 1], a scalar.
-        :return: the sum of the squared changes of the means of q(f), in units of its deviations.
-            Safe inside a `tf.function`. Cost: B L (m^3 / 3 + m^2 D).
+        :return: nu and lambda [B, L], and the squared changes of the means of q(f) [B], in units of
+            its deviations. Cost: B L (m^3 / 3 + m^2 D).
         """
         cavity = self.cavities(rows, neighbours)
         old = self.at_sites(cavity, rows)
@@ -184,9 +197,9 @@ class SiteNNGP(MeanOfRows, NNGP):
         nu, precision = self._sites_of(rows)
         nu = (1.0 - step_size) * nu + step_size * (g - 2.0 * h * old.mean)
         precision = (1.0 - step_size) * precision - 2.0 * step_size * h
-        self.assign_sites(rows, nu, precision)
-        new = self.at_sites(cavity, rows)
-        return tf.reduce_sum(tf.square(new.mean - old.mean) / old.variance)
+        precision = tf.maximum(precision, self._least_precision(rows))
+        squares = tf.square(_at(cavity, nu, precision).mean - old.mean) / old.variance
+        return nu, precision, tf.reduce_sum(squares, axis=1)
 
     def moments(self, data: RegressionData | None = None) -> Moments:
         """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""
@@ -341,3 +354,9 @@ class SiteNNGP(MeanOfRows, NNGP):
                 ".run() first, after which training_loss is that of the hyperparameters at these"
                 " sites."
             )
+
+
+def _at(cavity: Moments, nu: tf.Tensor, precision: tf.Tensor) -> Moments:
+    """Cavities times sites, [B, L] each."""
+    shrunk = 1.0 / (1.0 + precision * cavity.variance)
+    return Moments(shrunk * (cavity.mean + cavity.variance * nu), shrunk * cavity.variance)

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...errors import NumericalError
+from ...errors import NumericalError, WorkerError
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
 from ...models.families import require_model
 from ...models.neighbours import SiteNNGP
+from ...replicas import Group
 from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
@@ -67,6 +68,7 @@ class SiteRounds:
     :param evaluations: of value and gradient in a climb; halved after an undone round.
     :param seed: of the rows.
     :param compile: False evaluates eagerly.
+    :param group: the workers, which share the rows of climbs, passes and judgements.
     :raises DataError: for numbers below 1.
 
     Cost of a round: about E B L (m^3 / 3 + m^2 D) for E evaluations, and a search and two passes
@@ -86,6 +88,7 @@ class SiteRounds:
         evaluations: int = EVALUATIONS,
         seed: int = 0,
         compile: bool = True,
+        group: Group | None = None,
     ) -> None:
         require_model("SiteRounds", model, SiteNNGP)
         if rows is None:
@@ -93,13 +96,14 @@ class SiteRounds:
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
-        self.sweeps = SiteSweeps(model, seed=seed, compile=compile)
+        self.group = group or Group()
+        self.sweeps = SiteSweeps(model, seed=seed, compile=compile, group=self.group)
         rng = np.random.default_rng([seed, 0])
         self.judges = np.sort(rng.choice(self._num_data, self._count(JUDGES), replace=False))
         self.scores = tf.Variable(np.full(len(self.judges), -np.inf), trainable=False)
         """Of the judging rows at the values that stand."""
         self._coordinates = LogCoordinates(model.gaussian.trainable_parameters)
-        self._densities = RowDensities(model.gaussian, self._coordinates, compile)
+        self._densities = RowDensities(model.gaussian, self._coordinates, compile, self.group)
         self._of_likelihood = model.likelihood.trainable_variables
 
     def __repr__(self) -> str:
@@ -139,7 +143,7 @@ class SiteRounds:
             climbed = self._climbed(number, deadline, show)
             if climbed.reason != INTERRUPTED:
                 self.sweeps.run(SWEEPS, deadline=deadline)
-        except (KeyboardInterrupt, NumericalError):
+        except (KeyboardInterrupt, NumericalError, WorkerError):
             self._restore(before)
             raise
         if climbed.reason == INTERRUPTED:
@@ -167,6 +171,7 @@ class SiteRounds:
                 evaluations=self.evaluations,
                 deadline=deadline,
                 show=show,
+                group=self.group,
                 name=f"L-BFGS on {name} of round {number + 1}, {len(chosen)} rows",
             )
             if climbed.reason == INTERRUPTED:
@@ -187,6 +192,7 @@ class SiteRounds:
                 self.model,
                 self._of_likelihood,
                 lambda: share * tf.reduce_sum(self.model.expected_log_densities(q, data)),
+                group=self.group,
             )
             climbs.append((expected, "the likelihood"))
         if self._coordinates.variables:
@@ -200,7 +206,10 @@ class SiteRounds:
 
     def judge(self) -> np.ndarray:
         """Leave-one-out log densities [B] of the judging rows, in nats."""
-        return self.model.leave_one_out(self.judges).log_density
+        (scores,) = self.group.over_rows(
+            lambda rows: [self.model.leave_one_out(rows).log_density], self.judges
+        )
+        return scores
 
     def _count(self, most: int) -> int:
         return min(most, self._num_data)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SiteSweeps", "SweepReport"]
 
-import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +14,7 @@ from ...errors import DataError, NumericalError
 from ...inputs import check_whole
 from ...models.families import require_model
 from ...models.neighbours import SiteNNGP
+from ...replicas import Group
 from ...user_warnings import warn_user
 
 _BATCH, _BATCHES = 1000, 4
@@ -50,6 +50,7 @@ class SiteSweeps:
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
     :param seed: of the order of the rows.
     :param compile: False evaluates eagerly.
+    :param group: the workers, which share the rows of each batch; one message a batch.
     :raises DataError: for a step size or number out of range.
 
     Cost of a pass: N L (m^3 / 3 + m^2 D); of a run also one search of neighbours. Example::
@@ -66,6 +67,7 @@ class SiteSweeps:
         batch_size: int | None = None,
         seed: int = 0,
         compile: bool = True,
+        group: Group | None = None,
     ) -> None:
         require_model("SiteSweeps", model, SiteNNGP)
         if batch_size is None:
@@ -75,7 +77,8 @@ class SiteSweeps:
         if not 0.0 < step_size <= 1.0:
             raise DataError(f"step_size={step_size} must be above 0 and at most 1.")
         self.model, self.step_size, self.batch_size, self.seed = model, step_size, batch_size, seed
-        step = model.move_sites
+        self.group = group or Group()
+        step = model.move_sites if self.group.workers == 1 else model.moved_sites
         self._step = Compiled(step, reduce_retracing=True) if compile else step
 
     def __repr__(self) -> str:
@@ -102,11 +105,11 @@ class SiteSweeps:
         check_whole(1, sweeps=sweeps)
         N = int(self.model.data[0].shape[0])
         rows = np.arange(N) if rows is None else np.asarray(rows)  # checked with the neighbours
-        near = self.model.neighbours_of(rows)
+        near = self._neighbours(rows)
         rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
         for _ in range(sweeps):
             changes.append(self._pass(rows, near, rng, rho))
-            if changes[-1] < tolerance or time.perf_counter() >= deadline:
+            if changes[-1] < tolerance or self.group.is_over(deadline):
                 break
             grew = len(changes) > 1 and changes[-1] > changes[-2]
             rho = 0.5 * rho if grew else min(self.step_size, _REGROWTH * rho)
@@ -129,8 +132,7 @@ class SiteSweeps:
         places = rng.permutation(len(rows))
         for first in range(0, len(rows), self.batch_size):
             some = places[first : first + self.batch_size]
-            batch = tf.constant(rows[some], tf.int32)
-            total += float(self._step(batch, tf.gather(near, some, axis=1), size))
+            total += self._moved(rows, near, some, size)
         if not np.isfinite(total):
             gaussian.data[1].assign(before[0])
             gaussian.likelihood.variance.assign(before[1])
@@ -141,3 +143,29 @@ class SiteSweeps:
             )
         # of a full step: a short one changes little, however far the sites are from their goal
         return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps))) / rho
+
+    def _moved(self, rows: np.ndarray, near: tf.Tensor, some: np.ndarray, size: tf.Tensor) -> float:
+        """Move the sites of some places of `rows`; return the sum of the squared changes."""
+
+        def step(places: np.ndarray) -> Any:
+            batch = tf.constant(rows[places], tf.int32)
+            return self._step(batch, tf.gather(near, places, axis=1), size)
+
+        if self.group.workers == 1:
+            return float(step(some))
+        nu, precision, change = self.group.over_rows(step, some)
+        kind = self.model.float_type
+        sites = tf.constant(nu, kind), tf.constant(precision, kind)
+        self.model.assign_sites(tf.constant(rows[some], tf.int32), *sites)
+        return float(np.sum(change))
+
+    def _neighbours(self, rows: np.ndarray) -> tf.Tensor:
+        """The neighbours of rows [B], [G, B, m]; each worker searches those of its share."""
+        if self.group.workers == 1:
+            return self.model.neighbours_of(rows)
+
+        def found(some: np.ndarray) -> list[tf.Tensor]:
+            return [tf.transpose(self.model.neighbours_of(some), [1, 0, 2])]
+
+        (near,) = self.group.over_rows(found, rows)
+        return tf.transpose(tf.constant(near, tf.int32), [1, 0, 2])

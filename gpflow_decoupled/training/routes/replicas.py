@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_on_replicas", "shards_of"]
+__all__ = ["check_on_replicas", "check_workers", "shards_of"]
 
 from collections.abc import Mapping
 
@@ -44,6 +44,14 @@ def check_on_replicas(
         named_variables(model),
         "build the whole model inside of `with strategy.scope():`.",
     )
+    check_workers(model, strategy, asked)
+
+
+def check_workers(
+    model: GPModel, strategy: tf.distribute.Strategy, asked: Mapping[str, object]
+) -> None:
+    """Refuse workers that were started with another model or other options than the first."""
+    solver = asked.get("mean_solver")
     parts = {
         name: value if isinstance(value, _PLAIN) else type(value).__name__
         for name, value in asked.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["MOST_ROUNDS", "NeighbourSites"]
 
-import time
 import warnings
 
 import numpy as np
@@ -14,6 +13,7 @@ from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
+from ...replicas import Group
 from ..batches import Trackable
 from .mean_of_rows import with_mean
 from .neighbours import DONE
@@ -38,15 +38,22 @@ class NeighbourSites(Stage):
     with sites of its own, and the sites of all rows are found at the end.
 
     :param model: whose sites and trainable Parameters move.
+    :param seed: of the rows.
+    :param compile: False evaluates eagerly.
+    :param group: the workers, which share the rows.
     """
 
-    def __init__(self, model: SiteNNGP, seed: int, compile: bool = True) -> None:
-        self.model = model
+    def __init__(
+        self, model: SiteNNGP, seed: int, compile: bool = True, group: Group | None = None
+    ) -> None:
+        self.model, self.group = model, group or Group()
         self.compile = compile
-        self.sample = _sample(int(model.data[0].shape[0]), seed)
+        # workers have no sample, of which each would need sites
+        alone = self.group.workers == 1
+        self.sample = _sample(int(model.data[0].shape[0]), seed) if alone else None
         """Row numbers of the rounds' model; None for all rows."""
         of_rounds = model if self.sample is None else _of_rows(model, self.sample)
-        self.rounds = SiteRounds(of_rounds, seed=seed, compile=compile)
+        self.rounds = SiteRounds(of_rounds, seed=seed, compile=compile, group=self.group)
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
         """The leave-one-out log density of all rows in nats, estimated by the judging rows."""
 
@@ -81,7 +88,7 @@ class NeighbourSites(Stage):
         reason = DONE if enough or number >= MOST_ROUNDS - 1 or not moves else ""
         if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
             reason = INTERRUPTED
-        elif time.perf_counter() >= deadline:
+        elif self.group.is_over(deadline):
             reason = TIME_IS_UP
         return Report(
             StepOutput.sound(float(self.value)),
@@ -103,7 +110,9 @@ class NeighbourSites(Stage):
             sweeps = SiteSweeps(self.model, compile=self.compile)
         sweeps.run(deadline=end)
         if self.model.chooses_neighbours:
-            choose_prediction_neighbours(self.model, judges, end)
+            # all workers must come to the same number, whatever their clocks say
+            limit = end if self.group.workers == 1 else float("inf")
+            choose_prediction_neighbours(self.model, judges, limit)
         return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
 
 
