@@ -146,18 +146,15 @@ def build(
         X, Y, labels=takes_classes(likelihood), gaps=takes_gaps(likelihood), numbers=of_rows
     )
     scaling = _scaling(scale, kernel, likelihood)
-    search = partial(
-        choose_kernel, seed=seed, seconds=seconds, progress=verbose, fixed=_unscaled(table, scale)
-    )
-    mix = None if outputs is None else partial(coregionalised, rank=rank)
+    search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
         likelihood,
         kernel,
-        search,
+        partial(search, fixed=_unscaled(table, scale)),
         len(table.columns) or None,
         scaling["scale_inputs"],
         numbers,
-        mix,
+        None if outputs is None else partial(coregionalised, rank=rank),
         (beta, gamma) if chosen_points else None,
         num_neighbours,
         seed,
