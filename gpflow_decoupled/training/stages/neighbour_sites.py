@@ -81,9 +81,9 @@ class NeighbourSites(Stage):
             outcome = self.rounds.start()
         else:
             outcome = self.rounds.run(number - 1, deadline, clock.show)
-        before, per_row = float(self.value), float(np.mean(self.rounds.scores.numpy()))
+        before, per_row = float(self.value.numpy()), float(np.mean(self.rounds.scores.numpy()))
         self.value.assign(int(self.model.data[0].shape[0]) * per_row)
-        gains = float(self.value) - before > _GAIN * int(self.model.data[0].shape[0])
+        gains = float(self.value.numpy()) - before > _GAIN * int(self.model.data[0].shape[0])
         enough = number >= NUM_ROUNDS and not gains
         reason = DONE if enough or number >= MOST_ROUNDS - 1 or not moves else ""
         if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
@@ -91,7 +91,7 @@ class NeighbourSites(Stage):
         elif self.group.is_over(deadline):
             reason = TIME_IS_UP
         return Report(
-            StepOutput.sound(float(self.value)),
+            StepOutput.sound(float(self.value.numpy())),
             reason,
             converged=reason == DONE,
             is_long=True,
