@@ -134,7 +134,6 @@ def build(
     chosen_points = num_inducing is not None or num_mean_points is not None
     _check_words(scale, outputs)
     _check_numbers(seed, rank, beta, gamma)
-    chosen_points = num_inducing is not None or num_mean_points is not None
     _check_neighbours(num_neighbours, chosen_points, outputs)
     (X, Y), likelihood = Table.split(X, Y), with_level(likelihood, quantile)
     arguments = {

@@ -26,7 +26,7 @@ MOST_ROUNDS = 2 * NUM_ROUNDS + 1
 _MOST_ROWS = 100_000
 """Rows of the rounds. A search for the neighbours of a million rows takes minutes, and each round
 needs one; a hundred thousand tell as much of a few dozen hyperparameters."""
-_GAIN = 0.01
+_GAIN = 0.005
 """Nats per row that make a further round worth its time."""
 
 
