@@ -132,8 +132,7 @@ def build(
     """
     beta, gamma = _points(num_inducing, num_mean_points)
     chosen_points = num_inducing is not None or num_mean_points is not None
-    _check_words(scale, outputs)
-    _check_numbers(seed, rank, beta, gamma)
+    _check_options(scale, outputs, (seed, rank), (beta, gamma))
     _check_neighbours(num_neighbours, chosen_points, outputs)
     (X, Y), likelihood = Table.split(X, Y), with_level(likelihood, quantile)
     arguments = {
@@ -196,16 +195,19 @@ def _in_units(kernel: object, likelihood: object) -> bool:
     return isinstance(kernel, Kernel) or callable(kernel) or reads
 
 
-def _check_numbers(seed: int, rank: int | None, beta: int, gamma: int | str) -> None:
+def _check_options(
+    scale: str | None,
+    outputs: str | None,
+    numbers: tuple[int, int | None],
+    points: tuple[int, int | str],
+) -> None:
+    check_option("scale", scale, (None, *_SCALES))
+    check_option("outputs", outputs, (None, COREGIONALISED))
+    seed, rank = numbers
     check_whole(0, seed=seed)
     if rank is not None:
         check_whole(1, rank=rank)
-    _check_points(beta, gamma)
-
-
-def _check_words(scale: str | None, outputs: str | None) -> None:
-    check_option("scale", scale, (None, *_SCALES))
-    check_option("outputs", outputs, (None, COREGIONALISED))
+    _check_points(*points)
 
 
 def _points(num_inducing: int | None, num_mean_points: int | str | None) -> tuple[int, int | str]:

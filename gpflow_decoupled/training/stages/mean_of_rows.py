@@ -34,9 +34,7 @@ def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     """
     end = clock.deadline()
     if rounds.model.chooses_neighbours:
-        # all workers must come to the same number, whatever their clocks say
-        limit = end if rounds.group.workers == 1 else float("inf")
-        choose_prediction_neighbours(rounds.model, rounds.judges, limit)
+        choose_prediction_neighbours(rounds.model, rounds.judges, end, rounds.group)
     return with_mean(rounds.model, calibrated(rounds, end), end, clock)
 
 

@@ -110,9 +110,7 @@ class NeighbourSites(Stage):
             sweeps = SiteSweeps(self.model, compile=self.compile)
         sweeps.run(deadline=end)
         if self.model.chooses_neighbours:
-            # all workers must come to the same number, whatever their clocks say
-            limit = end if self.group.workers == 1 else float("inf")
-            choose_prediction_neighbours(self.model, judges, limit)
+            choose_prediction_neighbours(self.model, judges, end, self.group)
         return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
 
 
