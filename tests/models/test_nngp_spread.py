@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
 from tests.reference import neighbours as ref
 
-N, NOISE, JITTER, COUNT = 60, (0.05, 0.2), 1e-6, 8
+N, NOISE, JITTER, COUNT, PRIOR = 60, (0.05, 0.2), 1e-6, 8, 2.5
 _RNG = np.random.default_rng(5)
 X = _RNG.uniform(-2.0, 2.0, (N, 2))
 Y = np.sin(2.0 * X) + np.where(X[:, :1] > 0.0, 0.5, 0.05) * _RNG.standard_normal((N, 2))
@@ -23,9 +24,12 @@ XNEW = _RNG.uniform(-2.0, 2.0, (7, 2))
 
 def model(Y: np.ndarray = Y, spread: int | None = COUNT, noise: object = NOISE) -> NNGP:
     kernel = gpflow.kernels.Matern52(variance=1.3, lengthscales=[0.8, 1.5])
-    return NNGP(
+    one = NNGP(
         (X, Y), kernel, Gaussian(np.array(noise)), num_neighbours=20, spread_neighbours=spread
     )
+    if spread is not None:
+        one.spread_prior.assign(PRIOR)
+    return one
 
 
 def expected_spread(x: np.ndarray, output: int, rows: np.ndarray, factor: float = 1.0) -> float:
@@ -34,7 +38,7 @@ def expected_spread(x: np.ndarray, output: int, rows: np.ndarray, factor: float 
     c = rows[ref.nearest(*scaled, COUNT)]
     K = kernel(X[c]).numpy()
     K += np.diag(NOISE[output] + JITTER * np.diag(K))
-    return factor * (1.0 + Y[c, output] @ np.linalg.solve(K, Y[c, output])) / (1.0 + COUNT)
+    return factor * (PRIOR + Y[c, output] @ np.linalg.solve(K, Y[c, output])) / (PRIOR + COUNT)
 
 
 def test_variances_are_scaled_by_the_errors_nearby():
@@ -101,6 +105,34 @@ def test_fit_makes_intervals_right_in_both_halves():
 
     assert_allclose(errors(64), 1.0, atol=0.4)
     assert errors(None)[1] < 0.3
+
+
+def calibrated(noise: np.ndarray) -> tuple[float, float]:
+    """The prior and the factor for 2,000 outputs that are noise alone."""
+    rng = np.random.default_rng(2)
+    data = rng.uniform(size=(2000, 1)), noise * rng.standard_normal((2000, 1))
+    kernel = gpflow.kernels.Matern52(variance=1e-6)
+    one = NNGP(data, kernel, Gaussian(1.0), num_neighbours=20, spread_neighbours=16)
+    NeighbourRounds(one).calibrate()
+    return float(one.spread_prior.numpy()), float(one.spread_factor.numpy())
+
+
+def test_outliers_that_nothing_foretells_speak_for_even_variances():
+    ordered = np.linspace(0.0, 1.0, 2000)[:, None]
+    rng = np.random.default_rng(2)
+    places = rng.uniform(size=(2000, 1))
+    differs = np.where(places > 0.5, 2.0, 0.5)  # by the inputs of `calibrated`
+    prior, factor = calibrated(differs)
+    assert prior <= 4.0 and factor == pytest.approx(1.0, abs=0.3)
+    outliers = np.where(ordered % 0.01 < 0.0005, 30.0, 0.1)
+    assert calibrated(outliers)[0] >= 64.0
+    assert calibrated(np.full((2000, 1), 1.0))[0] >= 16.0
+
+
+@pytest.mark.filterwarnings("ignore:Y.* is constant")
+def test_outputs_without_errors_are_calibrated():
+    prior, factor = calibrated(np.zeros((2000, 1)))
+    assert factor == pytest.approx(1e-6) and prior >= 1.0
 
 
 @pytest.mark.parametrize("count", [0, 1.5, -3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "NewMoments", "Observations", "joint_given_rows", "new_given_neighbours",
+    "Moments", "Observations", "joint_given_rows", "new_given_neighbours",
     "rows_given_neighbours",
 ]  # fmt: skip
 
@@ -36,8 +36,8 @@ class Observations(NamedTuple):
         return Observations(*(tf.gather(part, rows) for part in self))
 
 
-class NewMoments(NamedTuple):
-    """Moments of f at new inputs."""
+class Moments(NamedTuple):
+    """Moments of f at new inputs, or of observations."""
 
     mean: tf.Tensor
     """[B, Q], less the mean function."""
@@ -49,24 +49,25 @@ class NewMoments(NamedTuple):
 
 def rows_given_neighbours(
     kernel: Kernel, joint: Observations, there: tf.Tensor, spread: LocalSpread | None = None
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> Moments:
     """Moments of observations given their neighbours, (N1), less the mean function.
 
     :param kernel: of one latent function.
     :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
     :param there: [B, m], bool: which neighbours exist.
     :param spread: scales the variances.
-    :return: means and variances [B, Q], noise included, and whether the factorisations succeeded
-        []. Cost: B (m^3 / 3 + m^2 D), and B m^3 / 3 for each further output if noises differ.
+    :return: means and variances, noise included, NaN where a factorisation failed. Cost:
+        B (m^3 / 3 + m^2 D), and B m^3 / 3 for each further output if noises differ.
     """
     K = neighbourhood_grams(kernel, joint.X)
     prior = tf.linalg.diag_part(K)
     noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
     values, exist = joint.residuals[:, :-1], tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
-    mean, variance, ok = _conditional(K, noise, exist, values)
+    mean, variance, _ = _conditional(K, noise, exist, values)
+    scale = tf.ones_like(mean)
     if spread is not None:
-        variance *= local_spread(spread, K, noise[:, :-1], there, values)
-    return mean, variance, ok
+        scale = local_spread(spread, K, noise[:, :-1], there, values)
+    return Moments(mean, variance * scale, scale)
 
 
 def new_given_neighbours(
@@ -75,7 +76,7 @@ def new_given_neighbours(
     near: Observations,
     there: tf.Tensor,
     spread: LocalSpread | None = None,
-) -> NewMoments:
+) -> Moments:
     """Moments of f at new inputs given the nearest observations, (N7), less the mean function.
 
     :param kernel: of one latent function.
@@ -100,7 +101,7 @@ def new_given_neighbours(
     variance, scale = tf.maximum(variance - lift[:, None], 0.0), tf.ones_like(mean)
     if spread is not None:
         scale = local_spread(spread, K, noise, there, near.residuals)
-    return NewMoments(mean, variance * scale, scale)
+    return Moments(mean, variance * scale, scale)
 
 
 def joint_given_rows(

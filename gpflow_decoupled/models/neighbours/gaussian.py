@@ -88,7 +88,9 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
         self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
         if self.spread_neighbours is not None:
-            self.spread_factor = gpflow.Parameter(1.0, transform=positive(), trainable=False)
+            self.spread_factor, self.spread_prior = (
+                gpflow.Parameter(1.0, transform=positive(), trainable=False) for _ in range(2)
+            )
 
     @property
     def order(self) -> np.ndarray:
@@ -146,7 +148,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             loss = -tf.reduce_sum(model.log_likelihood(rows, neighbours))
         """
         rows = tf.cast(tf.convert_to_tensor(rows), tf.int32)
-        residual, mean, variance = moments_of_rows(
+        residual, mean, variance, _ = moments_of_rows(
             self.groups, self.data, (self.mean_function, self.likelihood), rows, neighbours
         )
         there = tf.math.is_finite(residual)
@@ -309,7 +311,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """Of predictions, not of the likelihood."""
         if self.spread_neighbours is None:
             return None
-        return LocalSpread(self.spread_neighbours, self.spread_factor)
+        return LocalSpread(self.spread_neighbours, self.spread_factor, self.spread_prior)
 
     def _complete_neighbours(self) -> None:
         N = int(self.data[0].shape[0])

@@ -32,6 +32,8 @@ class RowMoments(NamedTuple):
     """[B, P]: less the mean function too."""
     variance: tf.Tensor
     """[B, P]: of the observations, noise included."""
+    spread: tf.Tensor
+    """[B, P]: a factor of the variance."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -48,6 +50,8 @@ class LeaveOneOut(NamedTuple):
     """[B, P]: of the observation, noise included."""
     log_density: np.ndarray
     """[B]: in nats, summed over the observed outputs."""
+    spread: np.ndarray | None = None
+    """[B, P]: the factor of the variance by the errors nearby; ones without that."""
 
 
 def moments_of_rows(
@@ -84,7 +88,7 @@ def moments_of_rows(
         found = [_recomputed(of_block, *pair) for pair in pairs]
         return RowMoments(*(tf.concat(part, axis=0) for part in zip(*found)))
     kind = data[1].dtype
-    return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(kind, kind, kind)))
+    return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(kind, kind, kind, kind)))
 
 
 def left_out(
@@ -101,9 +105,10 @@ def left_out(
     """
     found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours, spread)
     prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
-    terms = log_densities(*found).numpy()
+    terms = log_densities(*found[:3]).numpy()
     mean = (prior_mean + found.mean).numpy()
-    return LeaveOneOut(mean, found.variance.numpy(), np.nansum(terms, axis=1))
+    scores = np.nansum(terms, axis=1)
+    return LeaveOneOut(mean, found.variance.numpy(), scores, found.spread.numpy())
 
 
 def _split(array: tf.Tensor, size: int) -> list[tf.Tensor]:
@@ -127,7 +132,7 @@ def _of_group(
     rows: tf.Tensor,
     neighbours: tf.Tensor,
     spread: LocalSpread | None,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> RowMoments:
     mean_function, likelihood = parts
     joint = tf.concat([neighbours, rows[:, None]], axis=1)
     there = neighbours >= 0
@@ -135,9 +140,7 @@ def _of_group(
     X, Y = (tf.gather(array, joint) for array in data)
     residuals = tf.gather(residuals_of(mean_function, X, Y), group.columns, axis=-1)
     noise = noise_of_group(noise_variances(likelihood, X, joint), group)
-    mean, variance, _ = rows_given_neighbours(
-        group.kernel, Observations(X, residuals, noise), there, spread
-    )
+    found = rows_given_neighbours(group.kernel, Observations(X, residuals, noise), there, spread)
     observed = tf.gather(Y[:, -1], group.columns, axis=-1)
     residual = tf.where(tf.math.is_nan(observed), observed, residuals[:, -1])
-    return residual, mean, variance
+    return RowMoments(residual, *found)

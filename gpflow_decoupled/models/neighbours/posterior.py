@@ -23,7 +23,7 @@ from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
 from ...posteriors import cache_type, mix_outputs
 from ...summaries import kernel_name, one_line
-from .conditionals import NewMoments, Observations, joint_given_rows, new_given_neighbours
+from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
 from .groups import Group, groups_of, noise_of_group, noise_variances
 from .observed import residuals_of
 from .spread import LocalSpread
@@ -198,7 +198,7 @@ class NeighboursPosterior(AbstractPosterior):
         count = min(self.num_neighbours, int(data.X.shape[0]))
         neighbours = index.nearest(flat, count)
 
-        def of_block(inputs: tf.Tensor, near: tf.Tensor) -> NewMoments:
+        def of_block(inputs: tf.Tensor, near: tf.Tensor) -> Moments:
             rows = data.at(near)
             return new_given_neighbours(group.kernel, inputs, rows, near >= 0, self._spread)
 
@@ -206,7 +206,7 @@ class NeighboursPosterior(AbstractPosterior):
         run, kind = of_block, Xnew.dtype
         if tf.executing_eagerly() and flat.shape[0] >= _COMPILED * size:
             run = Compiled(of_block)
-        found = map_rows(run, (flat, neighbours), size, NewMoments(kind, kind, kind))
+        found = map_rows(run, (flat, neighbours), size, Moments(kind, kind, kind))
         _check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in found]))
         shape = tf.concat([tf.shape(Xnew)[:-1], [len(group.columns)]], axis=0)
         return tuple(tf.reshape(part, shape) for part in found)

@@ -12,10 +12,6 @@ from gpflow.base import TensorType
 
 from ...linalg.neighbours import quadratic_forms, vacuous_noise
 
-_PRIOR_ROWS = 1.0
-"""Neighbours that an expected spread of one counts for. With 8 or more of it, sets whose noise
-differs a hundredfold lose 0.1 to 0.5 nats a row, and with 1/4 or 2 six sets are level with 1."""
-
 
 class LocalSpread(NamedTuple):
     """Variances that follow the errors nearby: a scale of their own for each neighbourhood."""
@@ -23,7 +19,9 @@ class LocalSpread(NamedTuple):
     neighbours: int
     """k, the nearest observations that tell the spread."""
     factor: TensorType
-    """[]: multiplies all spreads, so that they are right on average."""
+    """c []: multiplies all spreads, so that they are right on average."""
+    prior: TensorType
+    """nu []: the observations that an expected spread of one counts for."""
 
 
 def local_spread(
@@ -31,12 +29,12 @@ def local_spread(
 ) -> tf.Tensor:
     """The mean squared error of the nearest observations in units of the model's variances, (N11).
 
-        s = c (1 + y_c^T K^_cc^-1 y_c) / (1 + k)
+        s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
 
     The posterior mean of a scale of kernel and noise with an inverse-gamma prior, shared by k
     observations: the variance of a Student-t process (Shah, Wilson & Ghahramani 2014, equation 6).
 
-    :param spread: c and k; all m where m is less.
+    :param spread: c, nu and k; all m where m is less.
     :param K: prior covariances [B, m + 1, m + 1] of the neighbours and of the variable, last.
     :param noise: of the neighbours [B, m, Q], jitter included; or [B, m, 1] for all Q.
     :param there: [B, m], bool: which of them exist.
@@ -62,4 +60,4 @@ def local_spread(
     ]
     observed = tf.reduce_sum(tf.cast(there, K.dtype), axis=1)[:, None]
     total = tf.concat(squares, axis=-1)
-    return spread.factor * (_PRIOR_ROWS + total) / (_PRIOR_ROWS + observed)
+    return spread.factor * (spread.prior + total) / (spread.prior + observed)

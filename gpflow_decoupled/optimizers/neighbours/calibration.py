@@ -13,7 +13,15 @@ from gpflow.kernels import Kernel, Linear, Polynomial, Product, Static, Stationa
 from gpflow.likelihoods import Gaussian
 
 from ...models.neighbours import GaussianNNGP
-from .judgement import Judged
+from .judgement import CERTAIN, Judged, spread_of
+
+_PRIORS = tuple(4.0**power for power in range(10))
+"""Observations that a spread of one counts for: at 1 variances follow the errors nearby, at 262,144
+they are those of kernel and noise."""
+_LOWEST = -1000.0
+"""Nats that one row counts: an error of 45 standard deviations."""
+_LEAST_FACTOR = 1e-6
+"""Of variances: outputs without any error have none, and a Parameter is above zero."""
 
 
 class Calibration(NamedTuple):
@@ -34,16 +42,15 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
     Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its standard
-    error, see `shrunk`. With a local spread its factor is multiplied instead; else skipped where
-    nothing is left, or kernel or noise has no trainable variance.
+    error, see `shrunk`. With a local spread its prior and factor are set instead; else skipped
+    where nothing is left, or kernel or noise has no trainable variance.
 
     :param model: whose variances change.
     :param judged: at its present hyperparameters.
     """
     if model.spread_neighbours is not None:
-        factor = shrunk(judged.spread, judged.error)
-        model.spread_factor.assign(factor * model.spread_factor.numpy())
-        return Calibration(judged, factor != 1.0)
+        _calibrate_spread(model, judged)
+        return Calibration(judged, True)
     scales = scales_of(model)
     factor = 1.0 if scales is None else _factor(model.likelihood, judged)
     if scales is None or factor == 1.0:
@@ -51,6 +58,48 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     for one in scales:
         one.assign(one.numpy() * factor)
     return Calibration(judged, True)
+
+
+def _calibrate_spread(model: GaussianNNGP, judged: Judged) -> None:
+    """Set the prior and the factor of a local spread by the log densities of left-out rows.
+
+    The largest prior, and so the most even variances, whose score is not below the best beyond
+    chance. Outliers that their neighbours do not foretell are dearest where the others lie close,
+    and speak for even variances; so rows count in full here.
+    """
+    rows = int(model.data[0].shape[0]) - 1
+    count = max(1, min(model.spread_neighbours, model.prediction_neighbours, rows))
+    prior, factor = (float(one.numpy()) for one in (model.spread_prior, model.spread_factor))
+    # y_c^T K^_cc^-1 y_c, and the squared errors in units of the variances of the kernel and noise
+    quadratic = np.maximum(judged.local / factor * (prior + count) - prior, 0.0)
+    errors = judged.squares * judged.local
+    found = {one: _scores(errors, (one + quadratic) / (one + count)) for one in _PRIORS}
+    best = max(found.values(), key=lambda one: float(np.mean(one.scores)))
+
+    def falls_short(other: _Scored) -> bool:
+        behind = best.scores - other.scores
+        return float(np.mean(behind)) > CERTAIN * float(np.std(behind)) / np.sqrt(len(behind))
+
+    prior = max(one for one, scored in found.items() if not falls_short(scored))
+    model.spread_prior.assign(prior)
+    model.spread_factor.assign(max(shrunk(*found[prior][:2]), _LEAST_FACTOR))
+
+
+class _Scored(NamedTuple):
+    """Left-out rows with one prior of the spread."""
+
+    spread: float
+    error: float
+    scores: np.ndarray
+    """[B], up to terms that all priors share."""
+
+
+def _scores(errors: np.ndarray, local: np.ndarray) -> _Scored:
+    """Score squared errors [B, P] with variances [B, P]."""
+    squares = errors / local
+    spread, error = spread_of(squares)
+    terms = -0.5 * (np.log(local * spread) + squares / spread)
+    return _Scored(spread, error, np.maximum(np.nansum(terms, axis=1), _LOWEST))
 
 
 def _factor(likelihood: Gaussian, judged: Judged) -> float:

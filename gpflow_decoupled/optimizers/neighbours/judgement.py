@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CERTAIN", "Judged", "judge"]
+__all__ = ["CERTAIN", "Judged", "judge", "spread_of"]
 
 import warnings
 from functools import partial
@@ -39,6 +39,10 @@ class Judged(NamedTuple):
     scores: np.ndarray
     """Log densities [B] in nats, at least -10 each; with variances multiplied by the spread where
     calibration can do that."""
+    squares: np.ndarray = np.zeros((0, 1))
+    """Squared standardised errors [B, P], NaN where Y is missing."""
+    local: np.ndarray = np.zeros((0, 1))
+    """[B, P]: the factors of the variances by the errors nearby, `LeaveOneOut.spread`."""
 
     @property
     def score(self) -> float:
@@ -77,15 +81,25 @@ def judge(
     Y = tf.gather(model.data[1], rows).numpy()
     squares = np.square(Y - found.mean) / found.variance
     there = np.isfinite(squares)
-    bounded = np.minimum(squares[there], _LARGEST) if there.any() else np.ones(1)
-    spread = max(float(np.mean(bounded)), float(np.finfo(float).tiny))
-    if spread < 1.0 and there.any():
-        # no row outvotes the others for wider variances, but each speaks against narrower ones
-        spread = min(1.0, float(np.mean(squares[there])))
-    error = float(np.std(bounded) / (spread * np.sqrt(bounded.size)))
+    spread, error = spread_of(squares)
     scale = spread if calibrated else 1.0
     terms = -0.5 * (np.log(2.0 * np.pi * found.variance * scale) + squares / scale)
     scores = np.sum(np.where(there, terms, 0.0), axis=1)
     # a variance that is not finite is no prediction
     scores = np.where(np.isfinite(found.log_density), np.maximum(scores, _LOWEST), _LOWEST)
-    return Judged(float(np.mean(found.log_density)), spread, error, scores)
+    density = float(np.mean(found.log_density))
+    return Judged(density, spread, error, scores, squares, found.spread)
+
+
+def spread_of(squares: np.ndarray) -> tuple[float, float]:
+    """The mean of squared standardised errors [B, P], at most 100 each and never zero, and the
+    standard error of its logarithm.
+    """
+    there = squares[np.isfinite(squares)]
+    bounded = np.minimum(there, _LARGEST) if there.size else np.ones(1)
+    spread = float(np.mean(bounded))
+    if spread < 1.0 and there.size:
+        # no row outvotes the others for wider variances, but each speaks against narrower ones
+        spread = min(1.0, float(np.mean(there)))
+    spread = max(spread, float(np.finfo(float).tiny))
+    return spread, float(np.std(bounded) / (spread * np.sqrt(bounded.size)))

@@ -114,7 +114,11 @@ def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Repor
     if not (0.0 if local else 1.0 / _SUSPECT) < spread < _SUSPECT:
         width, kernels = ("narrow", "rougher") if spread > 1.0 else ("wide", "smoother")
         then = (
-            f"the variances {'predicted' if local else 'of kernel and noise'} were multiplied by it"
+            (
+                "were corrected"
+                if local
+                else "the variances of kernel and noise were multiplied by it"
+            )
             if done
             else "stay so, since the noise is at its lower bound or the variances are not trainable"
         )
