@@ -95,7 +95,7 @@ class SiteBasis(OnObservations, Basis):
         return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_latent_gps])
 
     def exists(self, prior: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
-        """Whether K^-1 + diag(tau) is positive definite for K [G, n, n], tau [n, L]; [] bool."""
+        """True if K^-1 + diag(tau) is positive definite for K [G, n, n], tau [n, L]; [] bool."""
         return site_posterior(prior, tf.zeros_like(tau), tau).ok
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:

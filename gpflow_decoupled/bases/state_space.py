@@ -145,7 +145,7 @@ class StateSpaceBasis(OnObservations, Basis):
         return variance + tf.zeros_like(tf.convert_to_tensor(self.tau))
 
     def exists(self, prior: Chain, tau: tf.Tensor) -> tf.Tensor:
-        """Whether sites of precisions tau [N, L] have a posterior, [] bool."""
+        """True if sites of precisions tau [N, L] have a posterior, [] bool."""
         tau = tf.gather(tau, prior.order)
         return chain_posterior(prior.A, prior.Q, prior.h, tf.zeros_like(tau), tau).ok
 

@@ -22,8 +22,8 @@ _OWN = 0.1
 def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> SharedAndOwn:
     """A kernel of P outputs f = W g + h, with `rank` shared latents g, and one h for each output.
 
-    W [P, rank] starts at the principal components of Y. Latent kernels are copies of `kernel`;
-    those of g have a fixed variance.
+    W [P, rank] starts at the principal components of Y. Latent kernels are copies of `kernel`; the
+    variances of g's are fixed.
 
     :param kernel: of a latent function.
     :param Y: standardised outputs [N, P], NaN where they are missing.

@@ -22,7 +22,9 @@ which it is the default with Gaussian noise, where L-BFGS needs some 50 evaluati
 
 
 def classes_rows(classes: int) -> int:
-    """`FULL_ROWS` for a latent function per class: they cost as much as those of three classes."""
+    """`FULL_ROWS` for a latent function per class: they cost as much as `FULL_ROWS` of three
+    classes.
+    """
     return int(FULL_ROWS * min(1.0, 3.0 / classes) ** (1.0 / 3.0))
 
 

@@ -54,8 +54,8 @@ class Run:
 
     :param model: as callbacks and evaluations see it.
     :param begin: runs before the first step; its seconds count.
-    :param shift: nats by which bounds that are shown, and those of callbacks, are less than those
-        of the model, see `Standardized.log_scale`; asked once the model knows its data.
+    :param shift: nats to subtract from bounds shown and passed to callbacks, see
+        `Standardized.log_scale`; asked once the model knows its data.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Counts whose zeros have a probability of their own, the same everywhere."""
+"""Counts with a separate probability of zeros, the same everywhere."""
 
 from __future__ import annotations
 

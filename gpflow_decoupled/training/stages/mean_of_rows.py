@@ -25,7 +25,7 @@ _MOST = 0.5
 
 
 def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
-    """Calibrate the variances, then solve for the mean if the model has that of all rows.
+    """Calibrate the variances, then solve for a mean on all rows, if the model has one.
 
     Before that choose the neighbours of predictions, where the model leaves them to `fit`.
 

@@ -45,8 +45,7 @@ class Minibatches(Stage):
         Parameters.
     :param low: precision of products with rows of data, see `evaluate`.
     :param group: replicas that step on their own rows; None is this process.
-    :param shards: shapes and types of X [None, D], Y [None, P] if workers have batches of their
-        own.
+    :param shards: shapes and types of X [None, D], Y [None, P] if workers have their batches.
     :param together: take several steps on arrays in one call, with plain Adam.
     """
 

@@ -38,7 +38,7 @@ class SitePrior(Protocol):
         """Arrays for `term`."""
 
     def term(self, *weights: tf.Tensor) -> tf.Tensor:
-        """A scalar whose gradient by the kernel is that of the bound at fixed moments."""
+        """A scalar whose gradient by the kernel is the bound's at fixed moments."""
 
 
 def prior_of_sites(
