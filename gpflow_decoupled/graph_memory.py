@@ -80,7 +80,6 @@ def _variables_of(function: object) -> dict[str, object]:
 
 
 def _cache() -> MutableMapping:
-    """The cache of all bijectors: keys that return their tensors when called, or None."""
     storage: MutableMapping = getattr(
         getattr(tfp.bijectors.Bijector, "_cache", None), "storage", {}
     )

@@ -172,7 +172,6 @@ def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
 
 
 def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
-    """Wait some seconds for the workers to end, then terminate, then kill them."""
     for seconds, stop in ((grace, subprocess.Popen.terminate), (5.0, subprocess.Popen.kill)):
         until = time.monotonic() + seconds
         while time.monotonic() < until and any(process.poll() is None for process in processes):
@@ -183,13 +182,7 @@ def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Distinct free addresses "localhost:port" of this host.
-
-    Example::
-
-        addresses = free_addresses(2)
-        environments = [worker_environment(number, addresses, os.environ) for number in (0, 1)]
-    """
+    """Distinct free addresses "localhost:port" of this host."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

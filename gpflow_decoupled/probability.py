@@ -1,9 +1,6 @@
 """TensorFlow Probability (TFP): the only module that imports it.
 
-TFP's last release is of Keras 2, so that what replaces it one day is chosen here. The package uses
-its base classes of distributions and bijectors, which GPflow's Parameters and priors are made of;
-a dozen distributions, bijectors of intervals and of positive numbers; and of `math` and `random`
-root finding, special functions, triangles of vectors, interpolation, and seeds that split.
+TFP's last release is of Keras 2, so that what replaces it one day is chosen here.
 """
 
 from __future__ import annotations

@@ -247,7 +247,6 @@ class StateSpaceBasis(OnObservations, Basis):
     def _located(
         self, state: StateSpaceState, kernel: Kernel, x: tf.Tensor
     ) -> tuple[tf.Tensor, tuple, tuple]:
-        """The first row behind inputs [B], and the steps from the row in front and to it."""
         row = tf.searchsorted(state.times, x, side="right")
         last = tf.shape(state.times)[0] - 1
         front = tf.where(row > 0, tf.gather(state.times, tf.maximum(row - 1, 0)), x)
@@ -266,7 +265,6 @@ class StateSpaceBasis(OnObservations, Basis):
 
 
 def _knots(found: ChainPosterior, P: tf.Tensor, tau: tf.Tensor) -> Knots:
-    """The smoothed rows with the prior P [1, L, d, d] in front and nothing behind."""
     forward, backward = found.forward, found.backward
     shrinkage = forward.gain * (tau / (1.0 + tau * forward.latent_variance))[..., None]
     nothing = tf.zeros_like(forward.mean[:1])

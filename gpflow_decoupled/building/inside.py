@@ -46,12 +46,7 @@ NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unles
 
 @dataclass
 class Inside:
-    """Makes a model of standardised X [N, D] and Y [N, P], for `Standardized`.
-
-    Example::
-
-        model = Standardized(Inside(...), (X, Y))
-    """
+    """Makes a model of standardised X [N, D] and Y [N, P], for `Standardized`."""
 
     likelihood: str | Likelihood
     kernel: Kernel | Callable[[int], Kernel] | str | None
@@ -116,7 +111,6 @@ class Inside:
         likelihood: Likelihood,
         mean: MeanFunction | None,
     ) -> NNGP:
-        """The nearest-neighbour GP that was asked for."""
         columns = data[1].shape[1] if self.numbers is None else self.numbers.outputs
         of_gaussian = _has_neighbours(likelihood, kernel)
         return NNGP(

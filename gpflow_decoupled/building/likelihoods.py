@@ -91,7 +91,6 @@ _LOG_LINKS = (
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
     """True if Y may be shifted and scaled, see `diagnostics.has_scale`.
 
-    :param likelihood: a likelihood, or its name.
     :raises UnknownOptionError: for another name.
     :raises DataError: for anything but a likelihood.
     """
@@ -103,20 +102,14 @@ def has_scale_by_name(likelihood: str | Likelihood) -> bool:
 
 
 def takes_classes(likelihood: str | Likelihood) -> bool:
-    """True if Y may be words, which are numbered.
-
-    :param likelihood: a likelihood, or its name.
-    """
+    """True if Y may be words, which are numbered."""
     if isinstance(likelihood, str):
         return likelihood in ("bernoulli", "probit", "multiclass")
     return isinstance(likelihood, _OF_CLASSES)
 
 
 def takes_gaps(likelihood: str | Likelihood) -> bool:
-    """True if an entry of Y may be missing beside others: for one latent function per output.
-
-    :param likelihood: a likelihood, or its name.
-    """
+    """True if an entry of Y may be missing beside others: for one latent function per output."""
     if isinstance(likelihood, str):
         return likelihood in NAMES and likelihood != "heteroskedastic"
     return isinstance(likelihood, ScalarLikelihood) and not isinstance(
@@ -125,10 +118,7 @@ def takes_gaps(likelihood: str | Likelihood) -> bool:
 
 
 def own_number(likelihood: str | Likelihood) -> str | None:
-    """The name of the number that a `NumberedLikelihood` has for each row, or None.
-
-    :param likelihood: a likelihood, or its name.
-    """
+    """The name of the number that a `NumberedLikelihood` has for each row, or None."""
     if isinstance(likelihood, str):
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
@@ -138,7 +128,6 @@ def own_number(likelihood: str | Likelihood) -> str | None:
 def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Likelihood:
     """The likelihood of a quantile of Y where its level is given, else `likelihood`.
 
-    :param likelihood: a likelihood, or its name.
     :param quantile: above 0 and below 1.
     :raises DataError: for a level out of range, and with another name than "quantile".
     """

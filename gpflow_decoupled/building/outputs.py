@@ -25,14 +25,9 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> Sh
     W [P, rank] starts at the principal components of Y. Latent kernels are copies of `kernel`; the
     variances of g's are fixed.
 
-    :param kernel: of a latent function.
     :param Y: standardised outputs [N, P], NaN where they are missing.
     :param rank: number of shared latents, at most P; by default 1 for two outputs, else 2.
     :raises DataError: for a single output, a rank above P, and a kernel of several outputs.
-
-    Example::
-
-        kernel = coregionalised(gpflow.kernels.Matern52(), Y, 2)
     """
     outputs = Y.shape[1]
     if isinstance(kernel, MultioutputKernel):

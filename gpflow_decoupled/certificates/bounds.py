@@ -90,13 +90,13 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
 def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
     """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for finitely many classifiers.
 
-    Each of K classifiers gets delta / K, or delta P(h) under a prior P. With kl = log K it holds
-    for any posterior over K members, but not with the KL of a spread posterior.
+    Each of K classifiers gets delta / K, or delta P(h) under a prior P. Not for the KL of a spread
+    posterior.
 
     :param risk: error rate [...] on the sample.
     :param kl: log K, or log(1 / P(h)), in nats [...], fixed before the sample.
     :param n: sample size [...]; `delta` failure probability [...] over samples.
-    :return: the bound on the risk [...], at most 1; a two-sided bound has log(2 / delta).
+    :return: the bound on the risk [...], at most 1.
 
     Source: Hoeffding, JASA 1963.
 

@@ -113,19 +113,17 @@ def pac_bayes_certificate(
 ) -> PacBayesCertificate:
     """Bound the error rate of a binary classifier on new data, from its training data.
 
-    P has the model's kernel and mean function; Q may depend on the sample in any way. The bounds
-    are useful only if KL[Q || P] is small compared with N. Cost: prediction at N points and one
-    `prior_kl`.
+    P has the model's kernel and mean function; Q may depend on the sample. Useful if KL[Q || P] is
+    small beside N. Cost: prediction at N points and one `prior_kl`.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
-    :param data: X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by model
-        results.
+    :param data: X [N, D], labels Y [N, 1], 0 or 1: independent draws.
     :param delta: failure probability of the bounds over samples, in (0, 1).
-    :param hyperparameters: origin of kernel and mean function: "fixed" before the sample, learned
-        on another part of a "split", or on the "same-data", without bounds. None: fixed if nothing
-        is trainable, else unknown, with a warning.
-    :param learned_on: the other data X [N', D], Y [N', 1] of a split, searched for rows of `data`.
+    :param hyperparameters: "fixed" before the sample, learned on another part of a "split", or on
+        the "same-data", without bounds. None: fixed if nothing is trainable, else unknown, with a
+        warning.
+    :param learned_on: X [N', D], Y [N', 1] of a split, searched for rows of `data`.
     :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
     :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
     :raises ModelError: for a posterior that is no Gaussian process with a known KL[Q || P].

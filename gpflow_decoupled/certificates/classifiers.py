@@ -120,7 +120,7 @@ def predict_labels(
     :param model: as for `classifier_errors`.
     :param Xnew: inputs [N, D].
     :param rule: "gibbs", with an independent draw per input, "bayes" or "voting".
-    :param seed: the seed of the draws.
+    :param seed: of the draws.
     :return: labels [N, 1], 0 or 1; 0 where undecided.
     :raises UnknownOptionError: for another rule; other errors as for `classifier_errors`.
 

@@ -42,8 +42,7 @@ def certify_gaussian(
     :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
     :param prior: mean [p] and covariance [p, p] of P, which must not.
     :param delta: failure probability of the bounds over samples, in (0, 1).
-    :param hyperparameters: origin of the prior: "fixed" before the sample, learned on another part
-        of a "split", or on the "same-data", with a warning.
+    :param hyperparameters: of the prior, see `pac_bayes_certificate`.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
     :raises DataError: for unusable arrays, asymmetric covariances, and a delta outside (0, 1).
     :raises NumericalError: for a covariance that is not positive definite.

@@ -35,17 +35,15 @@ _DECREMENT = 1e-20
 def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> WeightsPosterior:
     """Return the Laplace approximation of logistic regression with a Gaussian prior.
 
-    Newton in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T: never singular, and separable classes have a
-    mode.
+    Newton in whitened weights; separable classes have a mode.
 
     :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1.
     :param prior: mean [p] and covariance [p, p] of the weights.
     :return: mean [p] and covariance [p, p]. Cost: N p^2 + p^3 per step.
     :raises DataError: for unusable data or prior.
-    :raises NumericalError: for a prior covariance that is not positive definite, and if the mode is
-        not found.
+    :raises NumericalError: for an indefinite prior covariance, and if the mode is not found.
 
-    Source: MacKay, "The evidence framework applied to classification networks", 1992.
+    Source: MacKay 1992.
 
     Example::
 

@@ -21,7 +21,7 @@ def split_for_certificate(
 
     :param data: X [N, D] and Y [N, 1].
     :param fraction: the share of the rows in the first part, in (0, 1).
-    :param seed: the seed of the split.
+    :param seed: of the split.
     :param stratify: equal class shares; the second part is then not quite an independent sample.
     :return: the first part (X, Y) and the second part (X, Y).
     :raises DataError: for unusable arrays, a fraction outside (0, 1), or an empty part.
@@ -30,9 +30,9 @@ def split_for_certificate(
 
         first, second = split_for_certificate((X, Y), 0.3)
         kernel = gpflow.kernels.SquaredExponential()
-        fit(CVIGP(first, kernel, BernoulliLogit()))  # learns the hyperparameters
+        fit(CVIGP(first, kernel, BernoulliLogit()))
         model = CVIGP(second, kernel, BernoulliLogit())
-        ConjugateComputation().run(model)  # learns the posterior alone
+        ConjugateComputation().run(model)
         certificate = pac_bayes_certificate(model, second, learned_on=first)
     """
     if not is_number(fraction) or not 0.0 < fraction < 1.0:

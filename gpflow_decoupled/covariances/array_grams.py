@@ -34,11 +34,6 @@ def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
 
     :param kernel: its Parameters are keys, their values are not read.
     :param X: inputs [N, D].
-
-    Example::
-
-        K, back = array_gram(kernel, X)(lambda parameter: parameter.numpy())
-        gradients = back(np.eye(len(X)))  # of the trace
     """
     kind = type(kernel)
     if kind in (Sum, Product):

@@ -135,8 +135,6 @@ def gram_product(
 ) -> tf.Tensor:
     """Return k(X, points) a [N, L], one column per latent; stores no matrix of plain points.
 
-    One product with L columns if latents share kernel and points, else one each.
-
     :param points: M inducing variables; other than plain points use GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points`.
     :param rows: indices [m] into plain points X, for the rows [m, L] only.

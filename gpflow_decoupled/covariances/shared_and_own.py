@@ -15,8 +15,7 @@ from gpflow.kernels import Combination, Kernel, LinearCoregionalization
 class SharedAndOwn(LinearCoregionalization):
     """Outputs f_p = sum_r W_pr g_r + h_p, of R shared and P own latents (Nguyen & Bonilla 2014).
 
-    Without h the covariance W W^T of R < P latents is singular: all that an output does alone
-    would count as noise.
+    Without h, W W^T of R < P latents is singular: what an output does alone would count as noise.
 
     :param kernels: of g_1, ..., g_R, h_1, ..., h_P. Those of g need a fixed variance, since W has
         their size.

@@ -112,7 +112,6 @@ def _norm(profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor
 def _symmetric_products(
     profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """K a [M, 1] and dK/dr2 (a, a x) [M, 1 + D], from the blocks of K above its diagonal."""
     M = int(inputs.shape[0])
     size = max(_ROWS, -(-M // _MOST))
     places = [slice(first, min(M, first + size)) for first in range(0, M, size)]

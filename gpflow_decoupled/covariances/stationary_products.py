@@ -157,7 +157,6 @@ def _compiled(task: _Task, xla: bool) -> tf.types.experimental.PolymorphicFuncti
 def _sums(
     how: How, task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums over all blocks, [N, p] and [M, q], for row data [N, P] and column data [M, Q]."""
     variance = tf.cast(variance, how.dtype)
     if tf.executing_eagerly():
         return _eager_sums(how, task, variance, rows, columns)

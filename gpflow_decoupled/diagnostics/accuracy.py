@@ -112,7 +112,6 @@ def _by_doubling(
     usual: np.ndarray,
     number: int,
 ) -> tuple[np.ndarray, int]:
-    """Double the frequencies or points until the expectations [n] settle; also return how often."""
     last, allowed = usual, _allowed(number)
     for doublings in range(1, _DOUBLINGS + 1):
         fine = model.expected_log_densities(at, sample, doublings=doublings).numpy()

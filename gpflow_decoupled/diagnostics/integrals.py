@@ -57,7 +57,6 @@ def _by_panels(
     deviation: np.ndarray,
     Y: np.ndarray,
 ) -> np.ndarray:
-    """Expectations [N], by halving unresolved panels of z in f = mean + deviation z."""
     nodes, weights = leggauss(_NODES)
 
     def integrals(row: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

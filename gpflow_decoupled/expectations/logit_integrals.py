@@ -111,7 +111,6 @@ Rule = Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]
 def _chosen(
     h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]
 ) -> list[tf.Tensor]:
-    """Apply to each element the rule for its sigma; `odd` flags results that are odd in sigma."""
     shape, h, size = tf.shape(h), tf.reshape(h, [-1]), tf.abs(tf.reshape(sigma, [-1]))
     large = size >= CROSSOVER
 

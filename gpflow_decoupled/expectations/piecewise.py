@@ -64,7 +64,6 @@ def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
 
 
 def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
-    """Knots below 0: where `gap` meets log(1 + e^x), then the ends of pieces of that gap."""
     edges = [float(np.log(np.expm1(gap)))]
     for _ in range(inner):
         start = edges[-1]
@@ -87,7 +86,6 @@ def _root(left: float, right: float, fit: _Fit) -> float:
 
 
 def _excess(gap: float, inner: int, fit: _Fit) -> float:
-    """Increasing function of the gap whose root lets `inner` pieces just reach 0."""
     edges = _tiles(gap, inner, fit)
     if len(edges) > inner:
         return edges[-1]
@@ -95,9 +93,6 @@ def _excess(gap: float, inner: int, fit: _Fit) -> float:
 
 
 def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """Coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap, and the
-    gap.
-    """
     middle, half = 0.5 * (left + right), 0.5 * (right - left)
     x = np.array([-1.0, -0.5, 0.5, 1.0])  # Chebyshev's alternation
     signs = np.array([1.0, -1.0, 1.0, -1.0])
@@ -117,7 +112,6 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """Return the quadratic of the convex bound on an interval left of 0, and its gap."""
     length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
     a = (np.logaddexp(0.0, right) - at_left - slope * length) / length**2  # (V28)
     x = left + 2.0 / 3.0 * length

@@ -119,7 +119,6 @@ def spectral_expectation(
 def _expected(
     values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]
 ) -> tf.Tensor:
-    """Sum [n] of density q [n, K] times g at values [n, K] a step [n, 1] apart, kink-corrected."""
     g = site.smooth(values, *columns)
     if site.kink is None:
         return where_decayed(tf.reduce_sum(g * q, axis=1) * step[:, 0], g * q * step, -math.inf)

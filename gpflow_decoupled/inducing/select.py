@@ -165,7 +165,6 @@ def _pool(
     limit: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """At most `limit` distinct rows of X, none in `given`, among which points are chosen."""
     N = len(X)
     if N <= limit:
         pool = _distinct(X, given)
@@ -196,7 +195,6 @@ def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
 def _kmeans(
     pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """M centres of clusters; empty, repeated or `given` ones are replaced by random rows."""
     # from distinct rows, so that a cluster is rarely empty
     start = pool[rng.permutation(len(pool))[:M]]
     with warnings.catch_warnings():

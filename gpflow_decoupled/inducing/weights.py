@@ -133,7 +133,6 @@ def _times_covariance(part: Kernel, columns: tf.Tensor) -> tf.Tensor:
 
 
 def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
-    """The inputs [..., N, count] that a term's weights multiply; ones for an intercept."""
     if isinstance(part, Constant):
         return tf.ones_like(X[..., :1])
     columns, _ = part.slice(X)

@@ -98,7 +98,6 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y_n | f_n) [N] in nats, by nodes that follow the labels of Student-t noise.
 
-    :param likelihood: any likelihood.
     :param X: inputs [N, D]; mean and variance of f are [N, L].
     :param Y: labels [N, P].
     """

@@ -195,7 +195,6 @@ def _by_entry(
     y: TensorType,
     number: TensorType | None = None,
 ) -> tf.Tensor:
-    """A rule for rows of one output, at each entry of y [..., P] with its row's number [..., 1]."""
     outputs = y.shape[-1]
     rows = tf.reshape(tf.repeat(X, outputs, axis=-2), [-1, X.shape[-1]])
     parts = [tf.reshape(part, [-1, 1]) for part in (mean, variance, _filled(y))]

@@ -112,10 +112,9 @@ def _exp(exponent: tf.Tensor) -> tf.Tensor:
 def _log_normaliser(y: tf.Tensor, phi: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
     """log a(y, phi, p), with p(y) = a exp(-(y m^(1 - p) / (p - 1) + m^(2 - p) / (2 - p)) / phi).
 
-    a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts, whose shape is j (2 - p) / (p - 1);
-    a(0) = 1. The terms are greatest at j = y^(2 - p) / (phi (2 - p)) and have a deviation of
-    sqrt(j (p - 1)) about it. Where that is wide they are smooth in j, and a sum over every h-th,
-    times h, is the sum.
+    a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts. Terms are greatest at j = y^(2 - p) /
+    (phi (2 - p)), with a deviation of sqrt(j (p - 1)); where that is wide, every h-th one, times h,
+    gives the sum.
     """
     zero = y == 0.0
     y = tf.where(zero, tf.ones_like(y), y)

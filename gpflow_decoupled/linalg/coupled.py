@@ -84,7 +84,6 @@ def ridged(diagonal: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
 def _block(
     matrix: tf.Tensor, diagonal: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the scale [L, N] to a unit diagonal (zero in rows not free), and the scaled factor."""
     scale = tf.where(
         free, tf.math.rsqrt(tf.linalg.diag_part(matrix) + diagonal), tf.zeros_like(diagonal)
     )

@@ -37,10 +37,6 @@ def normal_log_density(K: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
     """The same log density in nats, a scalar, in a graph too; differentiable once.
 
     NaN where K is not positive definite. XLA refuses it.
-
-    Example::
-
-        print(normal_log_density(kernel(X) + 0.1 * tf.eye(len(X)), y))
     """
     return _density(tf.convert_to_tensor(K), tf.convert_to_tensor(r))
 

@@ -85,7 +85,6 @@ def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) 
 
 
 def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
-    """Add the negative sites to the posterior of the positive ones; moments [L, N]."""
     chol, scale = positive.chol, positive.scale[:, :, None]
     picked = _picked(weights < 0.0, K)
     rows = tf.matmul(weights, picked, transpose_b=True)

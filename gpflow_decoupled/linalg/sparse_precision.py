@@ -56,11 +56,6 @@ class SparsePattern:
     """The places of possible entries of a symmetric matrix, and an order that keeps factors sparse.
 
     :param matrix: symmetric [p, p]; its non-zero entries and the diagonal are the pattern.
-
-    Example::
-
-        factor = SparsePattern(Q).factor(Q)
-        variances = factor.inverse_entries().diagonal()
     """
 
     def __init__(self, matrix: sparse.spmatrix) -> None:

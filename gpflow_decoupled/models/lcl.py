@@ -125,7 +125,6 @@ class LCLGP(FullGP):
 
 
 def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:
-    """The form "weight" for a linear kernel with at most N weights, X [N, D]; else "function"."""
     try:
         weights = count_weights(kernel, X)
     except NotImplementedError:  # no linear kernel

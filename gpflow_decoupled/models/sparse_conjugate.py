@@ -91,7 +91,6 @@ def _as_basis(
     inducing_variable: InducingVariables | Basis | TensorType,
     num_latent_gps: int | None,
 ) -> InducingBasis:
-    """The basis passed, or a `CoupledBasis` on the points; `DataError` if it cannot keep sites."""
     if not isinstance(inducing_variable, Basis):
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         return CoupledBasis(as_inducing(inducing_variable, "inducing_variable", kernel), latents)

@@ -27,10 +27,6 @@ class ArrayEvidence:
     :param model: with one kernel, Gaussian noise and a constant mean; see `array_evidence`.
     :param gram: of its kernel at its data X [N, D].
     :param coordinates: of its trainable Parameters.
-
-    Example::
-
-        value, gradient = array_evidence(model, coordinates)(coordinates.pack())
     """
 
     def __init__(self, model: CVIGP, gram: ArrayGram, coordinates: LogCoordinates) -> None:

@@ -103,10 +103,6 @@ def best_sites(
     :param start: nu and tau [N, L], replaced by zeros if they have no posterior.
     :param tolerance: the run ends after a step that gained less, in nats.
     :return: None if the bound is not finite at the start, or the prior is indefinite.
-
-    Example::
-
-        found = best_sites(dense_posterior(K), expected, (zeros, zeros), 1e-6)
     """
     now = _at(posterior, expected, *start)
     if now is None:

@@ -45,8 +45,7 @@ def climb_logarithms(
     :param evaluations: approximate limit.
     :param rise: most that entries of the vector rise, one number or [n].
     :param deadline: a value of `time.perf_counter`: no iteration begins that would end later.
-    :param show: shows a line after each iteration.
-    :param name: in that line.
+    :param show: shows a line after each iteration, with `name`.
     :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
     :param keep: an interrupt ends the climb with its best point instead of raising.
     :param group: the workers; the first one's clock counts.

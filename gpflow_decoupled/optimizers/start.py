@@ -213,9 +213,6 @@ def _assign(parameter: object, value: npt.ArrayLike) -> None:
 
 
 def _raise_noise(model: CVIGP, beta: InducingVariables) -> float:
-    """Add to the noise variance the mean residual variance of f given beta at the rows; return
-    it.
-    """
     noise = model.likelihood.variance
     if not isinstance(noise, Parameter) or not noise.trainable:
         return 0.0

@@ -88,8 +88,8 @@ class PathwiseSamples:
     def __call__(self, X: InputData) -> tf.Tensor:
         """Evaluate the functions.
 
-        N (F + M^2) + S N (F + M) per latent for F random frequencies; S N (F + M^2) + S N (F + M)
-        if each draw has its inputs. Given all N_data data: N (F + N_data) S.
+        N (F + M^2) + S N (F + M) per latent for F random frequencies, S times the first if each
+        draw has its inputs. Given all N_data data: N (F + N_data) S.
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].

@@ -45,8 +45,6 @@ def describe(model: tf.Module) -> Description:
 
 
 class _Writer:
-    """Describes each object once; `seen` keeps them alive, so that no id is used twice."""
-
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
         self.seen: dict[int, tuple[int, object]] = {}

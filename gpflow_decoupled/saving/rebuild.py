@@ -30,8 +30,6 @@ def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
 
 
 class _Reader:
-    """Makes one value after the other; `made` has the values that may occur again."""
-
     def __init__(self, arrays: list[np.ndarray], names: Names) -> None:
         self.arrays, self.names = arrays, names
         self.made: dict[int, object] = {}

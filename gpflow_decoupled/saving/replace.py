@@ -46,7 +46,6 @@ def _prefix(target: Path) -> str:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove the partial files of processes of this machine that are no more."""
     if os.name != "posix":  # elsewhere os.kill(pid, 0) ends a process
         return
     prefix = _prefix(target)

@@ -43,13 +43,7 @@ def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.nda
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """The last columns of Y [N, P + k], for a `likelihoods.RowLikelihood`.
-
-    Example::
-
-        numbers = RowNumbers(1, ("weight",))
-        numbers.complete(Y)  # [N, 2], with weights of 1 where Y has one column
-    """
+    """The last columns of Y [N, P + k], for a `likelihoods.RowLikelihood`."""
 
     outputs: int
     """P"""

@@ -217,11 +217,6 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
 def _draw_rows(
     ax: Axes, X: np.ndarray, values: np.ndarray | None, limits: tuple[float, float]
 ) -> None:
-    """Draw observations in a plane: coloured dots, or lines of density of many.
-
-    :param values: [N], colours; None for plain dots.
-    :param limits: values of the first and last colour, as in the contours below.
-    """
     if len(X) > _MOST_DOTS:
         counts, *edges = np.histogram2d(X[:, 0], X[:, 1], bins=_BINS)
         centres = [(edge[1:] + edge[:-1]) / 2.0 for edge in edges]

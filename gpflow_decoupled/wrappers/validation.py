@@ -74,9 +74,7 @@ def how_to_go_on(result: FitResult) -> str:
 def numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> Any:
     """Numbers of rows [N], weights as scikit-learn checks them; a name of a column stays one.
 
-    :param name: of the argument of `build`.
     :param value: numbers, a name, or None.
-    :param rows: N.
     """
     if value is None or isinstance(value, str):
         return value

@@ -40,10 +40,6 @@ def matern(p: int, variance: tf.Tensor, rate: tf.Tensor, steps: tf.Tensor) -> St
     :param variance: sigma^2, a scalar.
     :param rate: lambda, a scalar; (2 p + 1)^1/2 / lengthscale.
     :param steps: between inputs [N], not negative.
-
-    Example::
-
-        space = matern(1, variance, 3.0**0.5 / lengthscale, tf.constant([0.1, 0.3]))
     """
     s, constants = rate * steps, _constants(p)
     powers = tf.stack(_powers(s, p), axis=-1) * tf.exp(-s)[:, None]

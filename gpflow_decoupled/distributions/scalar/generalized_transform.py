@@ -62,7 +62,6 @@ def _series(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _coefficients() -> np.ndarray:
-    """Chebyshev coefficients in log p of phi, phi', phi'' on the grid: [powers, J, 3]."""
     angles = np.pi * (np.arange(_POWERS) + 0.5) / _POWERS
     powers = np.exp(0.5 * (_LOW + _HIGH) + 0.5 * (_HIGH - _LOW) * np.cos(angles))
     values = np.stack([_moments_on_the_grid(p) for p in powers])

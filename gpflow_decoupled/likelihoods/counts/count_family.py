@@ -24,10 +24,6 @@ class CountFamily(NamedTuple):
     """Counts of mean e^f: Poisson, or negative binomial of variance m + m^2 / size.
 
     Arguments are tensors [...] that broadcast.
-
-    Example::
-
-        CountFamily(None).log_prob(f, y)  # Poisson
     """
 
     size: tf.Tensor | None

@@ -26,7 +26,6 @@ class CategoricalLoss(SiteLoss):
 
     with s the best tilt of (V33).
 
-    :param likelihood: with C classes.
     :param Y: labels [N, 1], whole numbers from 0 to C - 1.
     """
 

@@ -120,7 +120,6 @@ class QuadratureLoss(SiteLoss):
         return self._array(self._centre)
 
     def _rule(self, h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Nodes z and weights w of each observation, [Q, N, L] or [Q, 1, 1] each."""
         if self.width is not None:
             return peaked_rule(h, sigma, self.centre, self.width, self._points)
         nodes, weights = (

@@ -106,7 +106,6 @@ def covariances_between(
 
 
 def _products(row: tf.Tensor, knots: Knots, A: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """Products of A and u^T over the rows since the last input, [N, L, d, d]."""
     first = tf.scatter_nd(row[:, None], tf.ones_like(row), [tf.shape(A)[0] + 1])[:-1] > 0
     resets = tf.cast(first, A.dtype)[:, None, None, None]
     eye = tf.eye(tf.shape(A)[-1], dtype=A.dtype)
@@ -122,7 +121,6 @@ def _product(carry: Tensors, row: Tensors, _: Tensors) -> tuple[Tensors, Tensors
 
 
 def _column(carry: Tensors, row: Tensors, _: Tensors) -> tuple[Tensors, Tensors]:
-    """h . P_j Phi^T of all inputs j so far [L, B, d], and their covariances with this input."""
     step, unit, Ph, right = row
     rows = tf.matmul(carry[0], step, transpose_b=True) + unit[:, None] * Ph[:, None, :]
     return (rows,), (tf.linalg.matvec(rows, right),)

@@ -38,13 +38,6 @@ def scan(
     :param constants: of the step, without gradient.
     :param reverse: go from the last row to the first.
     :return: the carry after each row, then the other outputs, [N, ...] each.
-
-    Example, a running sum::
-
-        def add(carry, row, constants):
-            return (carry[0] + row[0],), ()
-
-        (sums,) = scan(add, (tf.zeros([]),), (tf.range(5.0),))
     """
     rows, size = tf.shape(inputs[0])[0], _rounded(inputs[0].shape[0])
     loop, back = _loops(step, len(start), reverse)

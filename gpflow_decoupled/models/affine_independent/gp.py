@@ -62,12 +62,11 @@ class AffineIndependentGP(FullGP):
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param mean_function: m_0(x) [N, 1]; zero if not given.
     :param inducing_variable: points [M, D] or any GPflow inducing variable; by default the data.
-    :param base: base distribution of the v_d: a name of `distributions.BASES`, a
-        `distributions.Base`, or a scalar TFP distribution of finite variance.
-    :param structure: the structure of A: "full", "lower", "lu" or "low_rank" (`bases.affine_map`).
-    :param rank: the rank of structure "low_rank".
-    :param non_normal: k, the number of v_d with the base distribution, the others being normal; by
-        default M.
+    :param base: base distribution of the v_d, see `bases.AffineIndependentBasis`, as the next
+        three.
+    :param structure: of A: "full", "lower", "lu" or "low_rank".
+    :param rank: of structure "low_rank".
+    :param non_normal: k, the number of v_d that are not normal; by default M.
     :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
         likelihoods), "spectral" or "lattice"; "auto" takes the first possible.
     :param frequencies: their number T for "frequency_sum"; the default depends on the base.
@@ -81,7 +80,7 @@ class AffineIndependentGP(FullGP):
 
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = AffineIndependentAscent().run(model)
-        density = model.predict_f_density(Xnew, np.linspace(-5.0, 5.0, 101))     # [N, 101]
+        density = model.predict_f_density(Xnew, np.linspace(-5.0, 5.0, 101))  # [N, 101]
         low, median, high = model.predict_f_quantiles(Xnew).T                    # [N] each
     """
 

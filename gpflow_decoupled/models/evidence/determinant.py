@@ -24,7 +24,6 @@ def lanczos_log_determinant(
     :param apply: B V [n, S] for V [n, S].
     :param size: n.
     :param probes: S, at least two.
-    :param seed: of the vectors.
     :return: the mean, its standard error, and the products. Cost: 10 to 40 products.
     """
     # Each random vector z of signs gives z^T log(B) z by Gauss quadrature with the Lanczos matrix,

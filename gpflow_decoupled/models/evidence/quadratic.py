@@ -41,7 +41,6 @@ class Quadratic(NamedTuple):
 class Nystrom:
     """Q + D for Q = K_xz K_z^-1 K_zx at M points.
 
-    :param kernel: of one latent function.
     :param Z: points [M, D].
     :param X: inputs [N, D].
     :param noise: the noise variances [N].
@@ -116,8 +115,6 @@ def bound_quadratic(
 
     :param product: with K + D.
     :param precondition: an approximate inverse of K + D, applied to [N, R].
-    :param nystrom: Q + D.
-    :param y: [N, R].
     :param tolerance: largest difference of half the bounds, in nats.
     :param max_products: a limit; bounds hold however far the solution is.
     """

@@ -166,7 +166,6 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
 
 def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L], prior mean added, and covariance [L, p, p] of q(u) = q(w)."""
     state = model.basis.factor(model.kernel, with_kl=False)
     (part,), (frame,) = model.basis.gaussians(state), model.basis.whiteners(state)
     mean = apply_per_latent(frame.chol, part.mean)
@@ -194,7 +193,6 @@ def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor,
 
 
 def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
-    """Start q at independent weights with eta of at most unit variance on average, X [N, p]."""
     basis, kernel = model.basis, model.kernel
     (A,) = basis.features(basis.factor(kernel), kernel, tf.convert_to_tensor(X)).minus
     power = tf.reduce_mean(tf.square(A[0]), axis=1)

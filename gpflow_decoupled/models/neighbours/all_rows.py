@@ -61,8 +61,8 @@ class RowsSolution(NamedTuple):
 def solve_rows(parts: Sequence[Observed], start: tf.Tensor, settings: RowsSettings) -> RowsSolution:
     """Solve (K + D) a = y by conjugate gradients, preconditioned by points or neighbours (N8).
 
-    :param parts: observations with the same kernel and inputs [N, D], each with its own noise. A
-        product with the kernel matrix serves the R columns of all of them.
+    :param parts: observations with the same kernel and inputs [N, D]; a product serves all R
+        columns.
     :param start: a [N, R] of a similar system, or zeros.
     :raises NumericalError: if the preconditioner's covariances cannot be factorised.
 
@@ -109,7 +109,6 @@ class _System:
         return (tf.concat(solved, axis=1),)
 
     def gap(self, residual: tf.Tensor) -> float:
-        """r^T P^-1 r / 2 of a residual [N, R], in nats."""
         return 0.5 * float(tf.reduce_sum(residual * self.precondition((residual,))[0]))
 
     def dtypes(self) -> list[tf.DType]:
@@ -130,7 +129,6 @@ class _System:
         return [tf.float32, self.y.dtype] if fine else [self.y.dtype]
 
     def judged(self, a: tf.Tensor) -> tuple[RowsSolution, tf.Tensor]:
-        """Coefficients [N, R] with their gap in full precision, and their residual."""
         residual = self.y - self._product(a, a.dtype)
         return RowsSolution(a, self.gap(residual), self.products), residual
 
@@ -140,7 +138,6 @@ class _System:
         return late or self.products + 2 > self.settings.max_products
 
     def climb(self, residual: tf.Tensor, dtype: tf.DType) -> tf.Tensor | None:
-        """Solve for the change of a [N, R]; None if no step could be taken."""
         goal = _SHARE * self.settings.tolerance
 
         def apply(blocks: Blocks) -> Blocks:

@@ -48,8 +48,8 @@ AUTO = "auto"
 class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP (Vecchia 1988) for any likelihood, which owns its data.
 
-    Every observation is conditioned on its nearest neighbours, and so is every prediction. The
-    likelihood says which of two classes a call makes, as the system does for `pathlib.Path`:
+    Every observation and every prediction is conditioned on its nearest neighbours. The likelihood
+    says which of two classes a call makes:
 
     | likelihood | class | given the neighbours |
     |---|---|---|
@@ -59,16 +59,15 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param data: X [N, D], Y [N, P].
     :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
     :param likelihood: Gaussian noise if not given.
-    :param num_neighbours: m of the likelihood and of sites; all other rows where there are fewer.
+    :param num_neighbours: m of the likelihood and of sites.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
         With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains.
     :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
         squared error of the k nearest observations, as `build` does for 64. None for variances
         that the outputs do not move, as those of a GP.
-    :param mean: "neighbours", or "data": the predictive mean of f then uses all rows, or the sites
-        of all rows, which suits smooth functions under large noise. `solve_mean` finds it at the
-        first prediction and again when Parameters or sites changed, at N^2 (D + L) a product.
-        Variances do not change.
+    :param mean: "neighbours", or "data": the predictive mean of f uses all rows or their sites, for
+        smooth functions under large noise. `solve_mean` finds it at the first prediction and when
+        Parameters or sites changed, at N^2 (D + L) a product.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param seed: of the random order of the rows.
@@ -194,7 +193,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other rows, whatever that of predictions is.
+        :param mean: "data" for the mean given all other rows.
         :return: moments [B, P] of the observations and log densities [B].
         """
 

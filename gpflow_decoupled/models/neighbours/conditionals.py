@@ -52,7 +52,6 @@ def rows_given_neighbours(
 ) -> Moments:
     """Moments of observations given their neighbours, (N1), less the mean function.
 
-    :param kernel: of one latent function.
     :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
     :param there: [B, m], bool: which neighbours exist.
     :param spread: scales the variances.
@@ -79,7 +78,6 @@ def new_given_neighbours(
 ) -> Moments:
     """Moments of f at new inputs given the nearest observations, (N7), less the mean function.
 
-    :param kernel: of one latent function.
     :param Xnew: [B, D].
     :param near: their neighbours [B, m, ...].
     :param there: [B, m], bool: which of them exist.
@@ -109,7 +107,6 @@ def joint_given_rows(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Joint moments of f at new inputs given some observations, less the mean function.
 
-    :param kernel: of one latent function.
     :param Xnew: [B, D].
     :param rows: U observations, the same for all inputs, with the same noise for all outputs.
     :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost: U^3

@@ -39,19 +39,16 @@ from .spread import LocalSpread
 class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     """An `NNGP` for Gaussian noise: exact given the neighbours.
 
-    The joint density of the observations is a product of conditionals in some order; each
-    observation is given only its m nearest earlier ones, (N2):
+    In some order, each observation is given only its m nearest earlier ones, (N2):
 
         log p(y) ~ sum_i log N(y_i; b_i^T y_c, tau_i)
         b_i = K^_cc^-1 K^_ci,   tau_i = K^_ii - K^_ic b_i
 
-    This is the log density of a Gaussian model, exact for m = N - 1, but *not* a bound. Predictions
-    condition f on the nearest of all observations, (N7); their variance is never below the exact
-    GP's at the same hyperparameters.
+    Exact for m = N - 1, but *not* a bound. Predictions condition f on the nearest of all
+    observations, (N7); their variance is never below the exact GP's.
 
-    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. The variance or scale of
-    `gpflow.likelihoods.Gaussian` may be a function of the inputs, or an array [N, 1] of known
-    variances.
+    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. The variance of the likelihood
+    may be a function of the inputs, or an array [N, 1].
 
     Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
     `noise_at_floor` says where that matters.
@@ -134,8 +131,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def log_likelihood(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
         """Terms of (N2) for some rows, given neighbours: a pure function of the Parameters.
 
-        Summed over B random rows, times N / B, an unbiased estimate of the log likelihood and its
-        gradient. Compile it once, with both arguments as tensors.
+        Summed over B random rows, times N / B, an unbiased estimate. Compile it once, with tensors
+        as arguments.
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
@@ -159,8 +156,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def exact_log_likelihood(self, rows: np.ndarray) -> tf.Tensor:
         """The log density of the observations of some rows alone, without neighbours.
 
-        A few hundred random rows are far apart and tell which inputs matter, before neighbours can
-        be found in the right scales.
+        A few hundred random rows tell which inputs matter, before neighbours are known.
 
         :param rows: row numbers [B].
         :return: nats, a scalar. Cost: B^3 / 3, and twice that for a gradient. XLA refuses it.
@@ -205,8 +201,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other rows, whatever that of predictions is: it
-            is solved for first.
+        :param mean: "data" for the mean given all other rows, which is solved for first.
         :return: moments [B, P] of the observations and log densities [B].
 
         Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.

@@ -83,12 +83,12 @@ class MeanOfRows:
     ) -> SolvedMean:
         """Solve for the mean of all rows at the present Parameters, from the last solution.
 
-        Predictions do so if need be. Call it to continue a solve that was cut short, and after
-        changes of Parameters before calls of functions that were compiled.
+        Predictions do so if need be. Call it to continue a solve, and before compiled functions if
+        Parameters changed.
 
         :param tolerance: largest gap, in nats.
         :param max_products: of the kernel matrix and a vector; a solve that ends there warns.
-        :param seconds: a limit of time, which cuts it short with a warning; none if not given.
+        :param seconds: a limit of time, which cuts it short with a warning.
         :param show: shows a line of text after each product.
         :raises DataError: for settings out of range.
         :raises NumericalError: if a covariance cannot be factorised, or no product could be made.
@@ -135,9 +135,8 @@ class MeanOfRows:
     def mean_coefficients(self) -> tf.Tensor:
         """The coefficients a [N, P] at the present Parameters, zero where Y is missing.
 
-        Solves if they are not known. Inside a `tf.function` that happens when it is traced; if
-        Parameters change afterwards the result is NaN, with an error where XLA permits it, until
-        `solve_mean` is called. A constant in gradients.
+        Solves if they are not known, in a `tf.function` when it is traced; if Parameters change
+        afterwards the result is NaN until `solve_mean` is called. A constant in gradients.
         """
         with tf.init_scope():
             if not self.mean_is_solved:
@@ -188,7 +187,6 @@ class MeanOfRows:
 
     @property
     def _sources(self) -> list[tf.Variable]:
-        """The variables that the mean depends on."""
         model = self.of_rows
         return [
             *model.kernel.variables, *model.likelihood.variables, *model.mean_function.variables,
@@ -196,7 +194,6 @@ class MeanOfRows:
         ]  # fmt: skip
 
     def _start(self) -> np.ndarray:
-        """The last coefficients [N, P], with zeros for new rows."""
         Y = self.of_rows.data[1]
         a = np.zeros(Y.shape, Y.dtype.as_numpy_dtype)
         if self._kept is not None:
@@ -217,7 +214,6 @@ class MeanOfRows:
 
 
 def _systems(groups: list[Group]) -> list[list[Group]]:
-    """Groups of outputs in lists that share kernel and observed rows, and so products with K."""
     found: dict[tuple, list[Group]] = {}
     for group in groups:
         key = id(group.kernel), None if group.rows is None else group.columns

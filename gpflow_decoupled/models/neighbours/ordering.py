@@ -59,7 +59,6 @@ def _of_group(
     count: int,
     before: bool,
 ) -> np.ndarray:
-    """[B, m]: row numbers of the nearest usable rows."""
     usable = order
     if group.rows is not None:
         usable = order[np.isin(order, group.rows)]

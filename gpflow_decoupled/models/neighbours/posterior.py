@@ -39,18 +39,14 @@ _JOINT_ROWS = 20_000
 class NeighboursPosterior(AbstractPosterior):
     """Predictions (N7) from the nearest observations.
 
-    :param kernel: the kernel of the model.
-    :param likelihood: the noise.
     :param data: X [N, D] and Y [N, P], with NaN for missing entries.
     :param num_neighbours: m, observations per prediction.
     :param mean_function: added to the mean; zero if not given.
-    :param coefficients: returns a [N, P] at the present Parameters, for the means k(x, X) a of all
-        rows at N D a prediction; by default means are those of the neighbours.
-    :param owner: the model, for which the index of its rows is kept between posteriors.
+    :param coefficients: returns a [N, P], for the means k(x, X) a of all rows at N D a prediction.
+    :param owner: the model, whose index of rows is kept between posteriors.
     :param spread: scales the variances.
-    :param precompute_cache: storage of residuals, noise and coefficients: "tensor",
-        "variable", or "nocache".
-        Outside of `tf.function` the index of the rows is kept too.
+    :param precompute_cache: storage of residuals, noise and coefficients: "tensor", "variable", or
+        "nocache". Outside of `tf.function` the index of the rows is kept too.
 
     Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs share the
     union of their neighbours, at the cube of its size, with smaller variances.

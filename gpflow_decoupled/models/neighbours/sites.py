@@ -41,9 +41,7 @@ class SiteNNGP(MeanOfRows, NNGP):
     """An `NNGP` for any likelihood, by conjugate computation.
 
     As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
-    f^2 / 2). A site is an observation nu_i / lambda_i of f with Gaussian noise of variance 1 /
-    lambda_i, so given the sites this is a `GaussianNNGP` (`gaussian`), and every conditional is
-    local:
+    f^2 / 2), so given the sites a `GaussianNNGP` (`gaussian`):
 
         cavity of i:  m_c, v_c = moments of f_i given its nearest other sites               (N9)
         q(f_i):       v = 1 / (1 / v_c + lambda_i),   mean = v (m_c / v_c + nu_i)
@@ -52,9 +50,9 @@ class SiteNNGP(MeanOfRows, NNGP):
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
     bound.
 
-    Parameters as in `NNGP`, for likelihoods of Y [N, P] with closed form, quadrature, or draws of
-    their expectations. `fit` trains sites and hyperparameters, `optimizers.SiteSweeps` the sites
-    alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once. Example::
+    Parameters as in `NNGP`; Y is [N, P]. `fit` trains sites and hyperparameters,
+    `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once.
+    Example::
 
         likelihood = gpflow.likelihoods.Bernoulli()
         model = NNGP((X, Y), kernel, likelihood, num_neighbours=40)
@@ -151,7 +149,6 @@ class SiteNNGP(MeanOfRows, NNGP):
         return Observations(X, *parts)
 
     def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """nu and lambda of rows [B], [B, L] each."""
         precision = 1.0 / tf.gather(self.gaussian.likelihood.variance, rows)
         return precision * tf.gather(self.gaussian.data[1], rows), precision
 
@@ -160,7 +157,6 @@ class SiteNNGP(MeanOfRows, NNGP):
         return _at(cavity, *self._sites_of(rows))
 
     def _least_precision(self, rows: tf.Tensor) -> tf.Tensor:
-        """Of the sites of rows [B], [B, L]."""
         X = tf.gather(self.data[0], rows)
         return _LEAST[X.dtype] / self.prior_variances(X)
 
@@ -252,7 +248,7 @@ class SiteNNGP(MeanOfRows, NNGP):
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other sites, which is solved for first.
+        :param mean: "data" for the mean given all other sites.
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
         """
@@ -292,8 +288,7 @@ class SiteNNGP(MeanOfRows, NNGP):
 
         :param new_data: X [N*, D], Y [N*, P].
         :param passes: over the new sites; 0 leaves them uninformative for
-            `optimizers.SiteSweeps(model).run(rows=...)`. Until then they take the places of
-            neighbours that say something.
+            `optimizers.SiteSweeps(model).run(rows=...)`.
         :raises DataError: for unusable data, with nothing changed.
 
         Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.

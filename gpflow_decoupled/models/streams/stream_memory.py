@@ -158,7 +158,6 @@ def _joint(
 
 
 def _values(points: Sequence[InducingVariables]) -> list[np.ndarray] | None:
-    """Points [M, D] per latent, beta and gamma stacked, or one shared; None if not points."""
     each = [[np.asarray(values) for values in point_values(part)] for part in points]
     if not all(each):
         return None

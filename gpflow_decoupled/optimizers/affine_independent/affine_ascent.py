@@ -193,7 +193,6 @@ class AffineIndependentAscent:
         start: Start,
         record: StageRecord,
     ) -> _Joint:
-        """Climb with few frequencies, doubled until the bound no longer changes."""
         basis = model.basis
         # a) the rotated root, and the shapes for its columns in the order in which the structure
         # has them
@@ -261,7 +260,6 @@ class AffineIndependentAscent:
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
-    """Take fewer frequencies if the bound changes by less than `allowed` nats."""
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
     if model.frequencies_given or count < _WORTH_COARSENING:

@@ -72,8 +72,8 @@ class ExpectationPropagation:
     For likelihoods whose density depends on one latent (Minka 2001; Rasmussen & Williams 2006,
     section 3.6; power EP: Minka 2004), and for `CategoricalLogit` with power 1: the classes of a
     label have a site each, so that q keeps their latents independent. Variances and evidence are
-    often nearer to the truth than `ConjugateComputation`'s; convergence is not guaranteed. Cost per
-    pass and latent: 4/3 N^3, and 3 N times `nodes` log densities.
+    often more accurate than `ConjugateComputation`'s; convergence is not guaranteed. Cost per pass
+    and latent: 4/3 N^3, and 3 N times `nodes` log densities.
 
     :param power: alpha in (0, 1]: 1 is EP; small powers approach conjugate computation.
     :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
@@ -201,7 +201,6 @@ class ExpectationPropagation:
         v_c: tf.Tensor,
         good: tf.Tensor,
     ) -> tf.Tensor:
-        """Log evidence by densities minus by sites; NaN unless all are good."""
         v = tf.where(good, v, 1.0)
         of_sites = 0.5 * (tf.square(m) / v - tf.square(m_c) / v_c + tf.math.log(v / v_c))
         total = tf.reduce_sum(tf.where(good, found.log_mass - of_sites, 0.0)) / self.power  # (C53)

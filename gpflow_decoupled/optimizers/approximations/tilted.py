@@ -101,7 +101,6 @@ def _classes(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilt
 def _laplace(
     densities: Densities, scale: tf.Tensor, power: float, mean: tf.Tensor, variance: tf.Tensor
 ) -> Tilted:
-    """Two Gaussians, truncated at the label, one for each side of the kink."""
     # With r the cavity's mean less the label, b the scale divided by the power, and z = r / sqrt
     # v_c, rho = sqrt v_c / b, the sides have mass exp(rho^2 / 2 -+ z rho) Phi(+-z - rho).
     deviation, b = tf.sqrt(variance), tf.convert_to_tensor(scale) / power
@@ -129,7 +128,6 @@ def _truncated(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _by_quadrature(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
-    """Trapezoidal rule, on nodes that zoom in on the tilted mass."""
     # Gauss-Hermite nodes would miss a narrow or distant density. With a declared bend, nodes are
     # even in t, u = place + distance sinh t.
     deviation = tf.sqrt(variance)
@@ -167,7 +165,6 @@ def _by_quadrature(
 
 
 def _range(z: tf.Tensor, logs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Neighbours [N, L] of the first and last node z [Q, N, L] whose weight matters."""
     matters = logs > tf.reduce_max(logs, axis=0) - _NEGLIGIBLE
     before, after = tf.concat([z[:1], z[:-1]], axis=0), tf.concat([z[1:], z[-1:]], axis=0)
     low = tf.reduce_min(tf.where(matters, before, z[-1]), axis=0)

@@ -246,7 +246,6 @@ class _Run:
         )
 
     def accept(self, now: Posterior, then: Posterior) -> bool:
-        """True if the bound fell by no more than the accuracy of the solves."""
         if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
             return False
         self._take(then)
@@ -254,7 +253,6 @@ class _Run:
         return True
 
     def converged(self, now: Posterior) -> bool:
-        """True if the last step, scaled to a whole one, gained less than the tolerance."""
         return abs(self._gain) < self.settings.tolerance
 
     def _steps(self) -> Iterator[int]:

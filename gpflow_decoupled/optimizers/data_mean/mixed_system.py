@@ -130,7 +130,6 @@ class MixedSystem(MeanSystem):
         return tf.matmul(latents, self.mixing, transpose_b=True)
 
     def _latent_weights(self) -> tf.Tensor:
-        """Upper bounds [N, L] of the weights by which errors of K enter."""
         size = tf.reduce_sum(tf.square(self.mixing))
         return size * tf.repeat(self.weights[:, :1], self.mixing.shape[1], axis=1)
 
@@ -140,7 +139,6 @@ class MixedSystem(MeanSystem):
         return tf.linalg.triangular_solve(self.chol[:count, :count], half, adjoint=True)
 
     def _half(self, residual: tf.Tensor) -> tf.Tensor:
-        """The root's solution [R L, 1] of B^T r / s2, with the points of beta first."""
         pulled = self.projections.times(self.latents(self.weights * residual))
         return tf.linalg.triangular_solve(self.chol, tf.reshape(pulled, [-1, 1]))
 

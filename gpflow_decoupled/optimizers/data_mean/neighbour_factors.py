@@ -32,7 +32,6 @@ _SAMPLE = 256
 class NeighbourFactors:
     """Sparse inverse factors (N8) of K + D at one kernel, for any D.
 
-    :param kernel: of all latents.
     :param X: inputs [N, D].
 
     Cost: the search, N^2 D, or N m log N in up to eight columns.

@@ -112,9 +112,6 @@ class _Rounds:
         return point
 
     def round(self, before: Point, dtype: tf.DType) -> Point | None:
-        """Conjugate gradients with products in `dtype`; None if interrupted before the first
-        step.
-        """
         now = self.iterate(before, dtype)
         if now is None:
             return None

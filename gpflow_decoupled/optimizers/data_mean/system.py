@@ -166,7 +166,6 @@ class MeanSystem:
         return self.weights[:, :: self.draws]
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """W r [N, L S], and L_R^-1 A W r [L, R, S], whose first M rows are L^-1 A W r of beta."""
         scaled = self.weights * residual
         pulled = self.projections.times(scaled)
         per_latent = tf.transpose(

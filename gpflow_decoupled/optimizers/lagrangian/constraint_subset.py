@@ -174,9 +174,6 @@ class ConstraintSubset:
     def _maximise_on_all(
         self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
     ) -> tuple[np.ndarray, np.ndarray, bool, str]:
-        """Run L-BFGS-B on all data, over R^T alpha (R of `SubsetBound.precision`) and scaled
-        lambda.
-        """
         root, unit = (
             bound.precision(alpha, lam),
             tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12),
@@ -217,7 +214,6 @@ class ConstraintSubset:
         record: LagrangianRecord,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Run Adam over R^T alpha and log lambda; return the best point checked on all data."""
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12

@@ -104,7 +104,6 @@ def newton_direction(
 
 
 def _free(value: tf.Tensor, gradient: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Where a value is not at a bound that the descent would cross, [N, L]."""
     near = 1e-9 * tf.minimum(high - low, 1.0)
     stuck = ((value - low <= near) & (gradient > 0.0)) | ((high - value <= near) & (gradient < 0.0))
     return tf.logical_not(stuck)

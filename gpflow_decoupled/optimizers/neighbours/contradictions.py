@@ -35,7 +35,6 @@ def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarra
 
 
 def _repeated(values: np.ndarray) -> np.ndarray:
-    """Tell which values [n] stand more than once, [n] bool."""
     order = np.argsort(values)
     equal = values[order[1:]] == values[order[:-1]]
     found = np.zeros(len(values), bool)

@@ -91,14 +91,11 @@ class NeighbourRounds:
         log p(y) ~ sum_{i in C} l_i + (N - |C|) / (B - |C|) sum_{i of B - |C| random rows} l_i
         l_i = log N(y_i; b_i^T y_c(i), tau_i)
 
-    C are rows that contradict others: only they show the noise. The estimate is unbiased, except
-    for the judging rows.
+    C are rows that contradict others: only they show the noise. The estimate is unbiased.
 
-    :param model: the model, whose trainable hyperparameters move.
+    :param model: whose trainable hyperparameters move.
     :param rows: B of the first round; later ones draw twice as many, afresh.
     :param evaluations: of value and gradient in a round.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
     :param group: the workers, which share the rows of climbs and judgements.
     :raises DataError: for numbers below 1.
 
@@ -151,8 +148,7 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
-        Undone unless its score is better than at the given values, with which the first round is
-        compared again: few rows may suit the judging ones by chance.
+        Undone unless its score is better than at the given values.
 
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :param show: shows a line after each iteration.
@@ -192,11 +188,10 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Draw rows, find their neighbours at the present kernel, climb, and judge.
 
-        From the second round on the mean of start and end, in logarithms, is a candidate too: each
-        end fits its own rows. The better candidate is kept, unless it is worse than the last round
-        beyond chance.
+        From the second round on the mean of start and end, in logarithms, is a candidate too. The
+        better one is kept, unless worse than the last round beyond chance.
 
-        :param number: of the round, 0, 1, ..., from which the rows follow.
+        :param number: of the round, 0, 1, ...
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :param show: shows a line before the search and after each iteration.
         :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
@@ -311,13 +306,11 @@ class NeighbourRounds:
         return judge(self.model, rows, self._calibrates, num_neighbours, self.group)
 
     def _draw(self, count: int, number: int) -> np.ndarray:
-        """Row numbers for each `number`, without judging and contradicting rows."""
         rng = np.random.default_rng([self.seed, 1 + number])
         free = np.setdiff1d(self.others, self.certain)
         return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
 
     def _move_to_best(self, points: Sequence[np.ndarray]) -> Judged:
-        """Judge hyperparameters [n] each, and stay at the best."""
         found = []
         for x in points:
             self._coordinates.assign(x)
@@ -351,7 +344,6 @@ class NeighbourRounds:
 
 
 def _rises(kernel: Kernel, coordinates: LogCoordinates) -> np.ndarray:
-    """Most that the entries of the vector [n] rise in a round."""
     parts = [one for one in (kernel, *kernel.submodules) if isinstance(one, Stationary)]
     scales = {id(one.lengthscales.unconstrained_variable) for one in parts}
     each = [_LONGER if id(one) in scales else np.inf for one in coordinates.variables]

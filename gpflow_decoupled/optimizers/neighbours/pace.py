@@ -15,15 +15,7 @@ _LEAST = 3
 
 
 class Pace:
-    """Measures judgements and rounds as they go, and says what the next ones will take.
-
-    Example::
-
-        pace = Pace()
-        with pace.judging():
-            model.leave_one_out(rows)
-        print(pace.of_judgements)
-    """
+    """Measures judgements and rounds as they go, and says what the next ones will take."""
 
     def __init__(self) -> None:
         self._judgement = self._search = self._evaluation = 0.0  # the last two for each row

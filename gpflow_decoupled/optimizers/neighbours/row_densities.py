@@ -23,7 +23,6 @@ class RowDensities:
 
     :param model: its log prior density of the Parameters is added.
     :param coordinates: of the Parameters that move.
-    :param compile: False evaluates eagerly.
     :param group: the workers, which share the rows of `near`.
     """
 
@@ -47,8 +46,7 @@ class RowDensities:
     ) -> LogObjective:
         """The likelihood of neighbours, (N2), of weighted rows.
 
-        Each worker searches the neighbours of its rows now, and computes their terms; one message
-        of all blocks' sums, which are added up in the same order by any number of workers.
+        Each worker searches the neighbours of its rows now, and computes their terms; one message.
 
         :param rows: row numbers [B].
         :param weights: [B].
@@ -97,7 +95,6 @@ class RowDensities:
         return tf.reduce_sum(weights * self.model.log_likelihood(rows, near))
 
     def _evaluated(self, sums: np.ndarray) -> Evaluated:
-        """The value and the gradient of each variable, from one vector."""
         variables = self.coordinates.variables
         ends = 1 + np.cumsum([int(np.prod(one.shape)) for one in variables])
         value, *parts = np.split(sums, [1, *ends[:-1]])

@@ -65,9 +65,7 @@ class SiteRounds:
 
     :param model: whose sites and trainable hyperparameters move.
     :param rows: B of a climb; by default 3,000, and fewer for more than eight latents.
-    :param evaluations: of value and gradient in a climb; halved after an undone round.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
+    :param evaluations: in a climb; halved after an undone round.
     :param group: the workers, which share the rows of climbs, passes and judgements.
     :raises DataError: for numbers below 1.
 
@@ -160,7 +158,6 @@ class SiteRounds:
         return SiteRound(climbed, scores, True)
 
     def _climbed(self, number: int, deadline: float, show: Show | None) -> LBFGSRun:
-        """The last climb of a round, or the one that was interrupted."""
         rng = np.random.default_rng([self.seed, 1 + number])
         chosen = np.sort(rng.choice(self._num_data, self._count(self.rows), replace=False))
         for objective, name in self._climbs(chosen):

@@ -38,8 +38,8 @@ class SweepReport(NamedTuple):
 class SiteSweeps:
     """Conjugate-computation VI in which every conditional is local: Khan & Lin 2017 with (N9).
 
-    For a batch of rows, with cavities from the sites of their neighbours, and g and h the
-    derivatives of E_q log p(y | f) in mean and variance of q(f), the sites become
+    With cavities from the sites of neighbours, and g and h the derivatives of E_q log p(y | f) in
+    mean and variance of q(f), the sites of a batch become
 
         lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
 
@@ -48,8 +48,7 @@ class SiteSweeps:
     :param model: whose sites move.
     :param step_size: rho in (0, 1], halved after a pass that changed more than the last.
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
-    :param seed: of the order of the rows.
-    :param compile: False evaluates eagerly.
+    :param seed: of their order.
     :param group: the workers, which share the rows of each batch; one message a batch.
     :raises DataError: for a step size or number out of range.
 
@@ -125,7 +124,6 @@ class SiteSweeps:
     def _pass(
         self, rows: np.ndarray, near: tf.Tensor, rng: np.random.Generator, rho: float
     ) -> float:
-        """Move all sites once; return the root mean squared change of the means."""
         gaussian = self.model.gaussian
         before = gaussian.data[1].numpy(), gaussian.likelihood.variance.numpy()
         size, total = tf.constant(rho, self.model.float_type), 0.0
@@ -145,8 +143,6 @@ class SiteSweeps:
         return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps))) / rho
 
     def _moved(self, rows: np.ndarray, near: tf.Tensor, some: np.ndarray, size: tf.Tensor) -> float:
-        """Move the sites of some places of `rows`; return the sum of the squared changes."""
-
         def step(places: np.ndarray) -> Any:
             batch = tf.constant(rows[places], tf.int32)
             return self._step(batch, tf.gather(near, places, axis=1), size)

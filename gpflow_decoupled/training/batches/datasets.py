@@ -104,6 +104,5 @@ def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> Non
 
 
 def _fits(rows: int, num_data: int, slack: int) -> bool:
-    """Check for k passes over `num_data`, k = 1, 2, ..., up to `slack` rows in each."""
     passes = max(1, round(rows / num_data))
     return abs(rows - passes * num_data) < passes * slack or rows == passes * num_data

@@ -36,11 +36,6 @@ class NeighbourSites(Stage):
     A turn is one round; the first only passes over the sites. Rounds that lower the leave-one-out
     score beyond chance are undone. Beyond 100,000 rows the rounds see a random sample of that size,
     with sites of its own, and the sites of all rows are found at the end.
-
-    :param model: whose sites and trainable Parameters move.
-    :param seed: of the rows.
-    :param compile: False evaluates eagerly.
-    :param group: the workers, which share the rows.
     """
 
     def __init__(
@@ -115,7 +110,6 @@ class NeighbourSites(Stage):
 
 
 def _sample(num_rows: int, seed: int) -> np.ndarray | None:
-    """The rows that the rounds see, in order; None for all."""
     if num_rows <= _MOST_ROWS:
         return None
     return np.sort(np.random.default_rng([seed, 3]).choice(num_rows, _MOST_ROWS, replace=False))

@@ -28,7 +28,6 @@ class NeighbourSteps(Stage):
     estimate unbiased. L-BFGS is faster for some dozens of parameters; a network in a kernel has
     thousands.
 
-    :param model: whose trainable Parameters move.
     :param batch_size: B.
 
     Cost of a step: B (m^3 / 3 + m^2 D), whatever N is.

@@ -32,9 +32,6 @@ class NeighbourClimbs(Stage):
     A turn is one climb: the first on the exact density of a few hundred rows, the others on fresh
     rows with neighbours found again. Turns that lower the leave-one-out score beyond chance are
     undone.
-
-    :param model: whose trainable Parameters move.
-    :param group: the workers, which share the rows.
     """
 
     def __init__(

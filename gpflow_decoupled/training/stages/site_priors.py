@@ -47,7 +47,6 @@ def prior_of_sites(
     """The prior of a model.
 
     :param coordinates: of its hyperparameters.
-    :param compile: False evaluates the kernel eagerly.
     """
     use: Callable[[Any], Any] = Compiled if compile else _eager
     if isinstance(model, StateSpaceGP):

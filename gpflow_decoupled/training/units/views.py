@@ -26,7 +26,6 @@ class ParameterView(gpflow.Parameter):
 
     :param inside: the Parameter that trains.
     :param factor: positive; a scalar `inside` and a factor [D] make a view [D].
-    :param name: for messages.
 
     Example::
 
