@@ -41,6 +41,7 @@ myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 nb_execution_mode = "off"  # docs/execute.py does that, and its outputs are kept
+nb_mime_priority_overrides = [("dummy", "image/png", 0)]  # .ci/run's builder
 
 html_theme = "furo"
 html_title = f"gpflow_decoupled {release}"
