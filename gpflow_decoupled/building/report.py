@@ -59,9 +59,13 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
             " the best sites"
         )
     elif isinstance(inside, NNGP):
+        few = inside.num_neighbours
+        nearest = f"{inside.prediction_neighbours}"
+        if inside.chooses_neighbours:
+            nearest = f"{few}, or as many more as leave-one-out asks for at the end of fit"
         why = (
-            f"learns from random rows given their {inside.num_neighbours} nearest earlier ones, and"
-            f" predicts from the nearest {inside.prediction_neighbours}"
+            f"learns from random rows given their {few} nearest earlier ones, and predicts from the"
+            f" nearest {nearest}"
         )
     elif isinstance(inside, ODVGP):
         why = (

@@ -298,6 +298,18 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     assert not np.allclose(moved[0], moved[2])
 
 
+def test_many_rows_of_classes_have_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpflow_decoupled.building.inside.CLASS_ROWS", 599)
+    X, Y = _waves(600)
+    for classes, expected in ((3, 40), (4, 20)):
+        labels = np.digitize(Y, np.linspace(400.0, 600.0, classes + 1)[1:-1])
+        inside = gd.build(X, labels, "multiclass", verbose=False).model
+        assert isinstance(inside, gd.models.NNGP) and inside.num_neighbours == expected
+        for options in ({"num_inducing": 20}, {"sample_weight": np.ones(600)}):
+            other = gd.build(X, labels, "multiclass", verbose=False, **options).model
+            assert not isinstance(other, gd.models.NNGP)
+
+
 def test_neighbours_are_taken_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     X, Y = _waves(60)
     for likelihood, labels in (
