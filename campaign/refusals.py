@@ -21,7 +21,7 @@ ERRORS = (CheckpointError, DataError, ModelError, NumericalError, UnknownOptionE
 _FIX = re.compile(
     r"\b(use|pass|remove|choose|must|needs?|give|set|call|takes?|recode|encode|leave|make|start|scale|likely"
     r" fixes|train|"
-    r"increase|expects|change|repair|declare|impute|add|build|standardi[sz]e|owns|empty|wait|derive|swap|filter|check)\b",
+    r"increase|expects|change|repair|declare|impute|add|build|standardi[sz]e|owns|empty|wait|derive|swap|filter|check|drop)\b",
     re.IGNORECASE,
 )
 

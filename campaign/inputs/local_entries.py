@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["LOCAL"]
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import gpflow
 from scipy import sparse
@@ -41,7 +42,12 @@ def _law(make: Callable[..., object], **kinds: str) -> Entry:
     return Entry(make, {}, kinds, dict.fromkeys(kinds, ("[0.1]",)))
 
 
-LOCAL: dict[str, Entry] = {
+def _of_gaussian_noise(entry: Entry) -> Entry:
+    """No likelihood is Gaussian noise."""
+    return replace(entry, accepted={**entry.accepted, "likelihood": ("None",)})
+
+
+_NEIGHBOURS = {
     "NNGP": full_model(
         _local,
         Y,
@@ -55,6 +61,9 @@ LOCAL: dict[str, Entry] = {
     "NNGP of labels": full_model(
         _local, LABELS, gpflow.likelihoods.Bernoulli, "labels", kernel="kernel"
     ),
+}
+LOCAL: dict[str, Entry] = {
+    **{name: _of_gaussian_noise(entry) for name, entry in _NEIGHBOURS.items()},
     "StateSpaceGP": Entry(
         lambda X, Y, **given: models.StateSpaceGP((X, Y), **given),
         {"X": X[:, :1], "Y": Y, "likelihood": noise, "kernel": kernel},
