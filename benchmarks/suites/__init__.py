@@ -15,6 +15,7 @@ SUITES = {
     "regression": "test errors and log densities for seconds of training",
     "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",
     "full_gp": "full-GP classification: seconds to the best bound",
+    "labels": "a full GP with labels, hyperparameters learned, beside other libraries",
     "rivals": "CVI, LCL, Opper, EP and Laplace on one full GP, beside NUTS",
     "glm": "Bayesian logistic regression: seconds and memory to the optimum",
     "lagrangian": "decoupled variational Gaussian inference",

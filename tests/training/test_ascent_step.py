@@ -7,6 +7,7 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.utilities import deepcopy, set_trainable
 from numpy.testing import assert_allclose
@@ -65,6 +66,47 @@ def test_hyperparameters_are_learned_and_q_is_the_best_at_them() -> None:
     density = np.mean(model.predict_log_density((X, Y)))
     assert result.history["log_density"][-1] == pytest.approx(density, rel=1e-10)
     assert result.seconds > result.history["seconds"][-1], "the last ascent takes time too"
+
+
+@pytest.mark.exhaustive
+def test_l_bfgs_finds_hyperparameters_and_q_together() -> None:
+    """Its bound is above the best Gaussian one, and neither q nor the kernel can raise it."""
+    model = _model(True)
+    gaussian = gd.models.CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
+    result = gd.fit(model, optimizer="lbfgs", progress=False)
+    least = gd.fit(gaussian, optimizer="lbfgs", progress=False).elbo
+    assert result.converged and result.elbo == pytest.approx(float(model.elbo()), rel=1e-9)
+    assert result.elbo > least
+    assert result.history["elbo"][0] >= result.elbo - 1e-9
+    alone = deepcopy(model)
+    best = AffineIndependentAscent().run(alone).elbo
+    assert result.elbo == pytest.approx(best, abs=2e-3)
+    with tf.GradientTape() as tape:
+        bound = model.elbo()
+    slopes = tape.gradient(bound, model.kernel.trainable_variables)
+    assert np.max(np.abs(slopes)) < 0.02
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"learning_rate": 0.1}, "has no use for learning_rate"),
+        ({"schedule": Schedule(refresh_every=3)}, "has no use for schedule"),
+    ],
+)
+def test_l_bfgs_refuses_options_of_steps(options: dict, message: str) -> None:
+    with pytest.raises(UnknownOptionError, match=message):
+        gd.fit(_model(True), optimizer="lbfgs", progress=False, **options)
+
+
+def test_l_bfgs_refuses_models_without_a_gaussian_start() -> None:
+    linear = AffineIndependentGLM((X, Y), BernoulliLogit())
+    points = AffineIndependentGP(
+        (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), inducing_variable=X[:4]
+    )
+    for model in (linear, points):
+        with pytest.raises(UnknownOptionError, match="weights or inducing points"):
+            gd.fit(model, optimizer="lbfgs", progress=False)
 
 
 def test_the_gradient_is_that_of_the_bound_at_fixed_q() -> None:

@@ -37,6 +37,7 @@ TINY = {
         " network logistic --network-seconds 0.6 --network-depths 2"
     ),
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
+    "labels": "--sizes 20 --methods build scikit-learn",
     "rivals": (
         "--num-data 60 --gp-data 8 --chains 2 --draws 150 --repeats 1 --no-jit --stochastic-seconds"
         " 0.5 --batch-size 20 --site-steps 0.1 --rates 0.03 --rows 2000 --columns 5"

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentRoute"]
 
-from ...errors import DataError
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import DataError, UnknownOptionError
 from ...models import AffineIndependentGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Part, Plan
 from ..stages.affine_ascent import AffineAscent
+from ..stages.affine_climb import AffineClimb, has_gaussian_start
+from .lbfgs import BY_NAME as LBFGS
 from .route import ALL_ROWS, Route, rates_of, refuse_data
+
+_MOST = 200
+"""Evaluations of each climb in a run without a limit of steps."""
 
 
 class AffineIndependentRoute(Route):
@@ -35,6 +43,25 @@ class AffineIndependentRoute(Route):
     }
     defaults = {"refresh_every": 20}
 
+    def options(self, model: AffineIndependentGP, asked: Mapping[str, Any]) -> Options:
+        """Return the options; L-BFGS may be chosen by its name.
+
+        :raises UnknownOptionError: for L-BFGS without a Gaussian start, and with options of steps.
+        """
+        if not isinstance(asked.get("optimizer"), str) or asked["optimizer"] != LBFGS:
+            return super().options(model, asked)
+        if idle := {"learning_rate", "schedule"} & set(asked):
+            raise UnknownOptionError(
+                f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: it chooses its own"
+                " steps. Leave them out."
+            )
+        if not has_gaussian_start(model):
+            raise UnknownOptionError(
+                f"optimizer={LBFGS!r} starts from the best Gaussian q of a full GP, and this model"
+                " has weights or inducing points: leave `optimizer` out."
+            )
+        return super().options(model, {**asked, "optimizer": None, "on_all_rows": True})
+
     def plan(self, model: AffineIndependentGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "build another model")
         basis = model.basis
@@ -43,7 +70,12 @@ class AffineIndependentRoute(Route):
                 "A and b of q are what fit finds, and are not trainable: use"
                 " gpflow.utilities.set_trainable(model.basis.map, True) and (model.basis.b, True)."
             )
-        stage = AffineAscent(model, options.optimizer, bool(options.compile))
+        compiled = bool(options.compile)
+        stage = (
+            AffineClimb(model, options.steps or _MOST, compiled)
+            if options.on_all_rows
+            else AffineAscent(model, options.optimizer, compiled)
+        )
         batches = ArrayBatches(*model.data, None, options.seed)
         return Plan(
             parts=[Part(stage)],
@@ -52,5 +84,5 @@ class AffineIndependentRoute(Route):
             bound=lambda X, Y: model.elbo(),
             matrices=lambda: basis.matrices(model.kernel),
             whole=batches.whole,
-            closing=stage.closing,
+            closing=stage.closing if isinstance(stage, AffineAscent) else None,
         )

@@ -227,6 +227,15 @@ def test_full_gp(results: Path) -> None:
     assert not outcomes["scikit-learn, Laplace"]["elbo"]
 
 
+def test_labels(results: Path) -> None:
+    """Both classifiers are better than chance, and the one that maximises a bound has one."""
+    content, text = load(results, "labels")
+    rows = {one["method"]: one for one in content["results"]}
+    assert set(rows) == {"build", "scikit-learn"} and "hyperparameters learned" in text
+    assert rows["build"]["bound"] < 0.0 and rows["scikit-learn"]["bound"] is None
+    assert all(0.0 < one["log_loss"] < np.log(2.0) for one in rows.values())
+
+
 def test_rivals(results: Path) -> None:
     """What maximises the bound ends at one q; EP and Laplace have lower bounds, and EP's evidence
     is nearer.

@@ -1,0 +1,138 @@
+"""Hyperparameters and q of an affine-independent model by L-BFGS, from the best Gaussian q."""
+
+from __future__ import annotations
+
+__all__ = ["AffineClimb", "has_gaussian_start"]
+
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import tensorflow as tf
+
+from ...lbfgs import CONVERGED, LBFGSRun, lbfgs_ascent, settled
+from ...models import CVIGP, AffineIndependentGP
+from ...optimizers import AffineIndependentAscent
+from ...optimizers.affine_independent.affine_objective import (
+    as_vector,
+    assign_vector,
+    compiled_objective,
+)
+from ...optimizers.affine_independent.climb_coordinates import ClimbCoordinates
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ..keras import hyperparameters_of
+from .sites_climb import SitesClimb, has_best_sites
+from .stage import Budget, Report, Stage, StepOutput
+
+_SETTLED = 1e-3
+"""Nats that six iterations of the joint climb gain at its end, far less than a standard error of
+any score."""
+
+
+def has_gaussian_start(model: AffineIndependentGP) -> bool:
+    """True if a full GP of sites has the same prior and likelihood: no weights, no inducing points,
+    and no sampled expectations.
+    """
+    if model.weight_priors is not None or model.basis.size != len(model.data[0]):
+        return False
+    return has_best_sites(_gaussian(model))
+
+
+class AffineClimb(Stage):
+    """L-BFGS on the bound over hyperparameters and q together, in one step.
+
+    1. The best Gaussian q, and hyperparameters by `SitesClimb` on its bound. A Gaussian is a member
+       of the family, so that its optimum is near.
+    2. The best q at these hyperparameters, by `AffineIndependentAscent`.
+    3. Both together, in coordinates that whiten q.
+
+    :param evaluations: most of 1, and of 3.
+    :param compile: False evaluates the expectations of 1 eagerly.
+    """
+
+    def __init__(self, model: AffineIndependentGP, evaluations: int, compile: bool = True) -> None:
+        self.model, self.evaluations = model, evaluations
+        self.gaussian = SitesClimb(_gaussian(model), evaluations, compile)
+
+    @property
+    def _q(self) -> list[tf.Variable]:
+        basis = self.model.basis
+        return [*basis.map.variables, *basis.b.variables, *basis.theta.variables]
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Hyperparameters and q."""
+        return [*self._q, *self.gaussian.coordinates.variables]
+
+    def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Trace the expectations of the Gaussian q; no variable changes."""
+        self.gaussian.prepare(X, Y, seed)
+
+    def run(self, budget: Budget) -> Report:
+        """Climb until evaluations, time or gains end.
+
+        :raises NumericalError: if the bound is not finite at the start.
+        """
+        deadline = budget.clock.deadline(budget.until)
+        # half of the time is left for the q that is not Gaussian
+        first = self.gaussian.run(replace(budget, until=0.5 * (budget.clock.share + budget.until)))
+        basis = self.model.basis
+        base, theta = basis.base, basis.theta
+        try:
+            with warnings.catch_warnings():
+                # the loop says so, once
+                warnings.filterwarnings("ignore", "The bound of .* is not accurate")
+                AffineIndependentAscent().run(self.model)
+        except BaseException:  # the ascent tries a normal base, and may break off at it
+            basis.base, basis.theta = base, theta
+            raise
+        reason = first.reason
+        if hyperparameters_of(self.model) and time.perf_counter() < deadline:
+            reason = self._together(budget, deadline).reason
+        if reason == CONVERGED and time.perf_counter() >= deadline:
+            reason = TIME_IS_UP
+        output = StepOutput.sound(self.model.elbo())
+        return Report(output, reason, reason == CONVERGED, is_long=True, before=first.before)
+
+    def _together(self, budget: Budget, deadline: float) -> LBFGSRun:
+        """Climb over A, b, shapes and hyperparameters, and leave the model at the best point."""
+        model, basis = self.model, self.model.basis
+        moved = {variable.ref() for variable in hyperparameters_of(model)}
+        variables = [
+            *basis.map.trainable_variables,
+            *basis.b.trainable_variables,
+            *basis.theta.trainable_variables,
+            *(v for v in model.trainable_variables if v.ref() in moved),
+        ]
+
+        def objective() -> tf.Tensor:
+            return model.bound(model.site_groups()) + model.log_prior_density()
+
+        A = basis.matrix().numpy()
+        root = np.linalg.cholesky(A @ A.T) if basis.structure != "low_rank" else None
+        frame = ClimbCoordinates(basis, root, variables)
+        has_settled = settled(_SETTLED)
+
+        def show(value: float, _: int) -> None:
+            budget.clock.show(f"L-BFGS on q and the rest, {value - budget.clock.shift:.6g} nats")
+
+        run = lbfgs_ascent(
+            frame.around(compiled_objective(objective, variables)),
+            frame.inward(as_vector(variables)),
+            lambda values: has_settled(values) or time.perf_counter() >= deadline,
+            self.evaluations,
+            record=show,
+            keep=True,
+            advice="standardise X and Y.",
+            matrix="A",
+        )
+        assign_vector(variables, frame.outward(run.x))
+        return run
+
+
+def _gaussian(model: AffineIndependentGP) -> CVIGP:
+    """A full GP of sites with the same data, and the Parameters of the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the data, which the model has said
+        return CVIGP(model.data, model.kernel, model.likelihood, mean_function=model.mean_function)
