@@ -87,16 +87,9 @@ def test_l_bfgs_finds_hyperparameters_and_q_together() -> None:
     assert np.max(np.abs(slopes)) < 0.02
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"learning_rate": 0.1}, "has no use for learning_rate"),
-        ({"schedule": Schedule(refresh_every=3)}, "has no use for schedule"),
-    ],
-)
-def test_l_bfgs_refuses_options_of_steps(options: dict, message: str) -> None:
-    with pytest.raises(UnknownOptionError, match=message):
-        gd.fit(_model(True), optimizer="lbfgs", progress=False, **options)
+def test_l_bfgs_refuses_a_step_size() -> None:
+    with pytest.raises(UnknownOptionError, match="has no use for learning_rate"):
+        gd.fit(_model(True), optimizer="lbfgs", learning_rate=0.1, progress=False)
 
 
 def test_l_bfgs_refuses_models_without_a_gaussian_start() -> None:

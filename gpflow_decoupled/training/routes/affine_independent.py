@@ -50,10 +50,10 @@ class AffineIndependentRoute(Route):
         """
         if not isinstance(asked.get("optimizer"), str) or asked["optimizer"] != LBFGS:
             return super().options(model, asked)
-        if idle := {"learning_rate", "schedule"} & set(asked):
+        if "learning_rate" in asked:
             raise UnknownOptionError(
-                f"optimizer={LBFGS!r} has no use for {', '.join(sorted(idle))}: it chooses its own"
-                " steps. Leave them out."
+                f"optimizer={LBFGS!r} has no use for learning_rate: it chooses its own steps. Leave"
+                " it out."
             )
         if not has_gaussian_start(model):
             raise UnknownOptionError(
