@@ -33,7 +33,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TERM = re.compile(r"\{term\}`([^`<]*)[^`]*`")
+TERM = re.compile(r"\{term\}`([^`<]*?) *(?:<[^`]*>)?`")
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
 NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("sklearn", "trieste")]
 """Public modules that the package does not import by itself."""
