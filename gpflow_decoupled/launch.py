@@ -66,10 +66,6 @@ def worker_environment(
     :param number: of this worker, 0, 1, ...
     :param addresses: of all workers, as "host:port".
     :param environment: of the parent process.
-
-    Example::
-
-        worker_environment(0, ["localhost:4000", "localhost:4001"], os.environ)
     """
     config = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": number}}
     threads = str(max(1, (os.cpu_count() or 1) // len(addresses)))

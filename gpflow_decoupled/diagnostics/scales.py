@@ -59,8 +59,8 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) 
 def check_digits(model: GPModel, X: tf.Tensor) -> None:
     """Refuse a noise variance below the round-off of the prior variance.
 
-    Their sum would be round-off, and a bound may lie above the evidence. Only a single noise
-    variance of a `Gaussian` is checked, at inputs X [n, D].
+    Then a bound may lie above the evidence. Only a single noise variance of a `Gaussian` is
+    checked, at inputs X [n, D].
     """
     variance = single_noise_variance(model.likelihood)
     beta = getattr(getattr(model, "basis", None), "beta", None)

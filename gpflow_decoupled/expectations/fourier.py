@@ -131,7 +131,7 @@ def expectation(
 ) -> tf.Tensor:
     """Return E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and site parameters.
 
-    Minus infinity, still a lower bound of a log likelihood, where g_n outgrows the density of y_n.
+    Minus infinity where g_n outgrows the density of y_n.
 
     :param R: half range of the grid in standard deviations of y_n; `widen` enlarges a lattice.
     :param route: one of `ROUTES`; by default the first possible one.

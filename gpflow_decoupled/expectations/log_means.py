@@ -44,10 +44,6 @@ def log_mean_exp(
     :param log_density: l, f [Q, ...] -> nats [Q, ...].
     :param mean: of f [...]; `variance` [...], at least 0.
     :param centre: [...]; `width` [...], above 0.
-
-    Example, a Poisson count y under a wide q(f), less log y!::
-
-        log_mean_exp(lambda f: y * f - tf.exp(f), m, v, tf.math.log(y), y**-0.5)
     """
     mean = tf.convert_to_tensor(mean)
     variance, centre, width = (

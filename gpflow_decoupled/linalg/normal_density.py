@@ -1,7 +1,7 @@
 """Log densities of centred normal vectors, and their gradients, by LAPACK.
 
-K^-1 by `potri` takes 2/3 N^3 operations after the factorisation's 1/3 N^3; a gradient through the
-factor, as TensorFlow has it, takes five times as long.
+K^-1 by `potri` takes 2/3 N^3 after the factorisation's 1/3 N^3, a fifth of a gradient through the
+factor.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ class StateSpaceGP(CVIGP):
     def series_error(self) -> float:
         """The largest error of a covariance of f by the cosine series, at the present kernel.
 
-        As a share of the variance of the periodic kernel; zero without one. More `harmonics` make
-        it smaller.
+        As a share of the variance of the periodic kernel; more `harmonics` make it smaller.
         """
         latents = [latent for (latent,) in split_latents(self.kernel)]
         return max(float(series_error_of(latent, self.basis.harmonics)) for latent in latents)

@@ -24,8 +24,7 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` works inside `tf.function`, without a look at the bound; `run` and `sweep` shorten steps
-that lower it, and return a result. A model of the wrong family raises `ModelError` with the right
-method.
+that lower it, and return a result.
 
 Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`,
 `mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`, `ascent` (halves bad

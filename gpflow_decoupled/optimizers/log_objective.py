@@ -25,11 +25,6 @@ class LogObjective:
     :param terms: evaluates the terms at the present Parameters, see `with_gradients`. One gradient
         is taken after the other, to save memory.
     :param group: the workers, which all use the first one's value and gradient.
-
-    Example::
-
-        objective = LogObjective.of_model(model, model.trainable_variables, model.elbo)
-        climb_logarithms(objective, objective.coordinates, len(X), evaluations=50)
     """
 
     def __init__(

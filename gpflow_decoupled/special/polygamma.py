@@ -22,8 +22,7 @@ _TETRAGAMMA = (-1 / 2, 1 / 6, -1 / 6, 3 / 10, -5 / 6, 691 / 210)  # of z^-4, z^-
 def polygammas(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return psi'(x) and psi''(x), of the shape of x > 0; relative error 1e-14.
 
-    `scipy.special.zeta(2, x)` and `zeta(3, x)` take ten times as long. Here: recurrence from x to x
-    + 8, then the asymptotic series.
+    `scipy.special.zeta(2, x)` and `zeta(3, x)` take ten times as long.
     """
     x = np.asarray(x, dtype=float)
     first, second = np.zeros_like(x), np.zeros_like(x)

@@ -1,7 +1,6 @@
 """Covariance matrices of many neighbourhoods at once, with their gradient written out.
 
-Each neighbourhood is moved so that its last row is the origin: squared distances then lose digits
-in proportion to its size, not to its distance from the origin.
+Each neighbourhood is moved so that its last row is the origin, to keep the digits of distances.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ from .system import MeanSystem
 class MeanOptimizer(abc.ABC):
     """Base class of optimizers for `gamma="data"`: linear solves and updates of the sites in turn.
 
-    Derived classes are frozen dataclasses with these fields, documented in `ConjugateGradients`,
-    and define `solver`.
+    Derived classes are frozen dataclasses with these fields, see `ConjugateGradients`, and define
+    `solver`.
     """
 
     tolerance: float

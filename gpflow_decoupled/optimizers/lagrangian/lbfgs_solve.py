@@ -31,7 +31,7 @@ def lbfgs_solve(
     """Minimise D_k by L-BFGS-B from `at`; return the best point and the number of evaluations.
 
     Coordinates are scaled by the Hessian's diagonal (V18) at the start, where alpha and lam [N, L]
-    lie in the box. Where V does not exist D_k is infinite and the line search backtracks.
+    lie in the box.
     """
     if finished(at, point):
         return at, point, 0

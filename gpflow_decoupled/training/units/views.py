@@ -26,11 +26,6 @@ class ParameterView(gpflow.Parameter):
 
     :param inside: the Parameter that trains.
     :param factor: positive; a scalar `inside` and a factor [D] make a view [D].
-
-    Example::
-
-        view = ParameterView(model.model.kernel.lengthscales, np.array([30.0, 0.2]), "lengths")
-        view.assign([60.0, 0.2])  # the lengthscales of standardised data are 2 and 1 now
     """
 
     def __init__(self, inside: gpflow.Parameter, factor: npt.ArrayLike, name: str) -> None:
