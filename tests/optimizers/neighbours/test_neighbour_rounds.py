@@ -289,6 +289,7 @@ def test_scores_count_as_calibrated_only_where_that_can_be_done():
 
 
 def test_judging_takes_fewer_neighbours_than_predictions(monkeypatch):
+    monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)  # by the judging rows alone
     one, asked = model(prediction_neighbours=200), []
     found = one.leave_one_out
 
