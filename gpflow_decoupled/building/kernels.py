@@ -159,19 +159,15 @@ def _roughest(found: Mapping[str, NeighbourRounds]) -> str:
 def _numbers_of_neighbours(rounds: NeighbourRounds) -> tuple[int, int]:
     """Of a prediction and of its spread, by scores of the judging rows."""
 
-    def score(predicting: int, spread: int) -> float:
-        rounds.model.prediction_neighbours = predicting
+    def score(spread: int) -> float:
         rounds.model.spread_neighbours = spread
-        return rounds.judge().score
+        return rounds.judge(local=True).score
 
-    many = 2 * _JUDGING_NEIGHBOURS
-    few = score(_JUDGING_NEIGHBOURS, SPREAD_NEIGHBOURS)
-    scores = {SPREAD_NEIGHBOURS: score(many, SPREAD_NEIGHBOURS)}
-    predicting = PREDICTION_NEIGHBOURS
-    if scores[SPREAD_NEIGHBOURS] - few > _TELLS_MORE:
-        predicting = MOST_PREDICTION_NEIGHBOURS
-    scores |= {count: score(many, count) for count in _OTHER_SPREADS}
-    return predicting, max(scores, key=scores.__getitem__)
+    few = rounds.judge().score
+    rounds.model.prediction_neighbours = 2 * _JUDGING_NEIGHBOURS
+    tells_more = rounds.judge().score - few > _TELLS_MORE
+    predicting = MOST_PREDICTION_NEIGHBOURS if tells_more else PREDICTION_NEIGHBOURS
+    return predicting, max((SPREAD_NEIGHBOURS, *_OTHER_SPREADS), key=score)
 
 
 def _in_sight(model: GaussianNNGP) -> Kernel:

@@ -129,6 +129,14 @@ def test_outliers_that_nothing_foretells_speak_for_even_variances():
     assert calibrated(np.full((2000, 1), 1.0))[0] >= 16.0
 
 
+def test_rounds_are_judged_without_the_spread():
+    """A worse mean must not hide behind wider variances."""
+    with_it, without = (NeighbourRounds(model(Y[:, :1], spread, 0.05)) for spread in (COUNT, None))
+    with_it.model.spread_factor.assign(3.0)
+    assert with_it.judge().score == pytest.approx(without.judge().score, rel=1e-9)
+    assert with_it.judge(local=True).score != pytest.approx(without.judge().score, rel=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:Y.* is constant")
 def test_outputs_without_errors_are_calibrated():
     prior, factor = calibrated(np.zeros((2000, 1)))

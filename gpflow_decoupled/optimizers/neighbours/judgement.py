@@ -65,6 +65,7 @@ def judge(
     calibrated: bool,
     num_neighbours: int | None = None,
     group: Group | None = None,
+    local: bool = False,
 ) -> Judged:
     """Predict rows from all others; cost as `GaussianNNGP.leave_one_out`.
 
@@ -73,17 +74,20 @@ def judge(
     :param calibrated: multiply variances by the spread, as calibration would.
     :param num_neighbours: of each row; by default the predictions'.
     :param group: the workers, which share the rows.
+    :param local: with the model's local spread, which hides the errors of a worse mean: for the
+        spread itself, not for hyperparameters.
     """
     predict = partial(model.leave_one_out, num_neighbours=num_neighbours)
     with warnings.catch_warnings():  # the noise of a round is not the last word
         warnings.filterwarnings("ignore", "The noise variance is at its floor")
         found = LeaveOneOut(*(group or Group()).over_rows(predict, rows))
     Y = tf.gather(model.data[1], rows).numpy()
-    squares = np.square(Y - found.mean) / found.variance
+    variance = found.variance if local else found.variance / found.spread
+    squares = np.square(Y - found.mean) / variance
     there = np.isfinite(squares)
     spread, error = spread_of(squares)
     scale = spread if calibrated else 1.0
-    terms = -0.5 * (np.log(2.0 * np.pi * found.variance * scale) + squares / scale)
+    terms = -0.5 * (np.log(2.0 * np.pi * variance * scale) + squares / scale)
     scores = np.sum(np.where(there, terms, 0.0), axis=1)
     # a variance that is not finite is no prediction
     scores = np.where(np.isfinite(found.log_density), np.maximum(scores, _LOWEST), _LOWEST)

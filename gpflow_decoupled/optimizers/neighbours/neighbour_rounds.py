@@ -250,11 +250,14 @@ class NeighbourRounds:
         chosen = np.concatenate([self.certain, drawn])
         return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
-    def judge(self) -> Judged:
-        """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`."""
+    def judge(self, local: bool = False) -> Judged:
+        """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`.
+
+        :param local: with the model's local spread.
+        """
         neighbours = min(JUDGING_NEIGHBOURS, self.model.prediction_neighbours)
         with self._pace.judging():
-            return self._judged(self.judges, neighbours)
+            return self._judged(self.judges, neighbours, local)
 
     @property
     def seconds_of_calibration(self) -> float:
@@ -292,18 +295,20 @@ class NeighbourRounds:
         :return: the judgement before, and whether anything was changed.
         """
         began = time.perf_counter()
-        judged = self._judged(self.judges)
+        judged = self._judged(self.judges, local=True)
         seconds = (time.perf_counter() - began) * MORE_JUDGES / len(self.judges)
         unsure = judged.error > UNCERTAIN and self._calibrates
         if unsure and not self.group.is_over(deadline - seconds):
             count = min(MORE_JUDGES, len(self.others))
             more = np.random.default_rng([self.seed, 0]).choice(self.others, count, replace=False)
             rows = np.union1d(self.judges, more)
-            judged = self._judged(rows)
+            judged = self._judged(rows, local=True)
         return calibrate(self.model, judged)
 
-    def _judged(self, rows: np.ndarray, num_neighbours: int | None = None) -> Judged:
-        return judge(self.model, rows, self._calibrates, num_neighbours, self.group)
+    def _judged(
+        self, rows: np.ndarray, num_neighbours: int | None = None, local: bool = False
+    ) -> Judged:
+        return judge(self.model, rows, self._calibrates, num_neighbours, self.group, local)
 
     def _draw(self, count: int, number: int) -> np.ndarray:
         rng = np.random.default_rng([self.seed, 1 + number])
