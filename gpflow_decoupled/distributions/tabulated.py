@@ -169,7 +169,6 @@ class TabulatedBase(Base):
 
 
 def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
-    """Twice the range with all but 1e-9 of the second moment, on a logarithmic grid."""
     centre = _centre(make, theta)
     s = np.arange(-25.0, 16.0, 0.01)
     r = np.exp(s)

@@ -72,7 +72,6 @@ def convolve(masses: tf.Tensor) -> tf.Tensor:
 
 
 def _on_ring(masses: tf.Tensor, K: int) -> tf.Tensor:
-    """Masses [n, D, K] on a ring [n, D, 2 K]: cell k at (k - K/2) mod 2 K."""
     gap = tf.zeros_like(masses)
     return tf.concat([masses[..., K // 2 :], gap, masses[..., : K // 2]], axis=-1)
 
@@ -87,7 +86,6 @@ def _summed(
     K: int,
     noisy: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and their masses, [n, 2 K] each, unscaled; noise is one more term."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale / K
     masses = cell_masses(cdf, alpha, theta, step, K)
     if noisy:
@@ -144,7 +142,6 @@ def lattice_expectation(
 def _matched(
     u: tf.Tensor, rho: tf.Tensor, variance: tf.Tensor, width: tf.Tensor, averaged: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The values u [n, 2 K] at mean zero and variance [n, 1], and the new width of their cells."""
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     on_lattice = tf.reduce_sum(rho * tf.square(u - mean), axis=1, keepdims=True)
     if averaged:

@@ -129,7 +129,6 @@ def _on_lattice(
 def _by_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, x: np.ndarray, under: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """F and F' [B, C, T] on the lattice x [J], for m less the row's first t, roots of v."""
     t = x[under:]
     rise = tf.exp(tf.constant(np.minimum(x[:, None] - t, _LARGEST)))
     G = tf.exp(-rise)

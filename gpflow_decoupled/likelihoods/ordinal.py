@@ -99,7 +99,6 @@ class Ordinal(gl.ScalarLikelihood):
         return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
 
     def _moments(self, f: TensorType, deviation: TensorType) -> MeanAndVariance:
-        """E y = sum_k p(y > k) and Var y, a sum of covariances of events y > k; both as f."""
         f = tf.convert_to_tensor(f)
         scores = (f[..., None] - tf.constant(self.bin_edges, f.dtype)) / tf.convert_to_tensor(
             deviation

@@ -287,7 +287,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return self.scale(X) * tf.reduce_sum(expectations) - self.basis.prior_kl(state)
 
     def _expectations_at(self, state: State, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """`variational_expectations` [N] from the state of the basis, eagerly in blocks of rows."""
         if self.bound == "classical":
             mean, variance = self.basis.marginals(state, self.kernel, X)
             return self.variational_expectations(mean, variance, (X, Y))

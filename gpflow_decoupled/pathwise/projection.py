@@ -95,7 +95,6 @@ def _of_decoupled(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """As for inducing points if "coupled", else as for noisy observations of C^T f(beta)."""
     if basis.covariance == "coupled":
         return _of_inducing_points(basis, state, kernel, prior, rng)
     # (D7): V = (K_b^-1 + C C^T)^-1 on beta, as if C^T f(beta) were observed with unit noise
@@ -160,5 +159,4 @@ def _whitened(
 
 
 def _deviation(jitter: tf.Tensor) -> tf.Tensor:
-    """Standard deviations of a jitter matrix, whose diagonal round-off may make negative."""
     return tf.sqrt(tf.maximum(tf.linalg.diag_part(jitter), 0.0))

@@ -116,7 +116,6 @@ def kept_index(owner: object, kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
 
 def _scales(kernel: Kernel) -> bytes:
-    """What an index of rows has read from a kernel: others are read at each search."""
     if not isinstance(kernel, IsotropicStationary):
         return b""
     return np.asarray(kernel.lengthscales).tobytes()

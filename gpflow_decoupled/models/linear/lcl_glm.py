@@ -118,7 +118,6 @@ def _with_laplace_prior(
 def _as_normal(
     prior: tfp.distributions.Distribution, columns: int
 ) -> tfp.distributions.MultivariateNormalDiag:
-    """A scalar normal prior as one over p weights; `DataError` for other scalar distributions."""
     if not isinstance(prior, tfp.distributions.Normal):
         raise DataError(
             f"prior is a {type(prior).__name__}; LCLGLM takes a Laplace, a Normal or a multivariate"

@@ -82,10 +82,6 @@ class DatasetBatches:
 
 
 def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> None:
-    """Refuse a dataset whose number of rows is not a multiple of `num_data`.
-
-    :param batch_size: rows of the first batch.
-    """
     # The number of batches, if known, and the first batch's size decide; if they do not fit, all
     # batches are read once and counted. A last batch may be left out or not full, and
     # `dataset.repeat(k)` has k passes. Datasets of unknown length are not checked.

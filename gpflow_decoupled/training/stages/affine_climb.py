@@ -62,11 +62,9 @@ class AffineClimb(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Hyperparameters and q."""
         return [*self._q, *self.gaussian.coordinates.variables]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Trace the expectations of the Gaussian q; no variable changes."""
         self.gaussian.prepare(X, Y, seed)
 
     def run(self, budget: Budget) -> Report:

@@ -116,7 +116,6 @@ def _sample(num_rows: int, seed: int) -> np.ndarray | None:
 
 
 def _of_rows(model: SiteNNGP, rows: np.ndarray) -> SiteNNGP:
-    """A model of some of the rows, which has the same kernel, likelihood and mean function."""
     with warnings.catch_warnings():  # of values, about which the model has warned
         warnings.simplefilter("ignore", UserWarning)
         return SiteNNGP(
