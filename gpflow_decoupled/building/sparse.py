@@ -9,6 +9,7 @@ import warnings
 import gpflow
 import numpy as np
 from gpflow.functions import MeanFunction
+from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
@@ -64,6 +65,8 @@ def sparse_model(
             mean_function=mean_function,
         )
     if gamma is None:
+        if isinstance(kernel, MultioutputKernel):  # the points are those of every latent
+            beta = SharedIndependentInducingVariables(InducingPoints(beta))
         basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
         return BasisGP(kernel, likelihood, basis, mean_function=mean_function)
     return ODVGP(

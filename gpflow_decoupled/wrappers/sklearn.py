@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from ..building import build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
+from ..likelihoods import RowLikelihood
 from ..models import FullGP
 from ..summaries import short_repr
 from ..training import Evaluation, FitResult
@@ -278,9 +279,11 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
                 " (0.05, 0.95)."
             )
         mean, variance = self._moments(X)
-        if not isinstance(self.model_.likelihood, Gaussian):
+        noise = self.model_.likelihood
+        noise = noise.likelihood if isinstance(noise, RowLikelihood) else noise
+        if not isinstance(noise, Gaussian):
             raise DataError(
-                f"y under a {type(self.model_.likelihood).__name__} likelihood is not normal, and"
+                f"y under a {type(noise).__name__} likelihood is not normal, and"
                 " its quantiles are not known here; use predict(X, return_std=True)."
             )
         found = mean[..., None] + np.sqrt(variance)[..., None] * norm.ppf(levels)

@@ -138,6 +138,18 @@ def test_other_models_take_gaps(options: dict) -> None:
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
+@pytest.mark.parametrize("mean_points", [0, pytest.param(5, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("several", ["heteroskedastic", "coregionalised"])
+def test_several_latents_have_inducing_points(several: str, mean_points: int) -> None:
+    """Without mean points they were refused when training began, for the kind of the points."""
+    shared = several == "coregionalised"
+    data = (X, Y) if shared else (X, Y[:, :1])
+    options = {"outputs": several} if shared else {"likelihood": several}
+    model = gd.build(*data, **options, num_inducing=5, num_mean_points=mean_points, **QUIET)
+    result = gd.fit(model, steps=2, **EAGER)
+    assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
+
+
 def test_weights_are_repeated_rows() -> None:
     weight = RNG.integers(1, 3, 40)
     model = gd.build(X, Y[:, 0], sample_weight=weight, **QUIET)
@@ -223,6 +235,8 @@ def test_estimators_take_them() -> None:
     weighted = DecoupledGPRegressor(validation_fraction=0.2, **options)
     weighted.fit(X, Y[:, 0], sample_weight=weight)
     assert weighted.standardized_.numbers.names == ("weight",)
+    quantiles = weighted.predict_quantiles(X, (0.1, 0.9))
+    assert quantiles.shape == (40, 2) and np.all(quantiles[:, 0] < quantiles[:, 1])
     known = DecoupledGPRegressor(**options).fit(X, Y[:, 0], noise_variance=weight)
     assert np.all(np.isfinite(known.predict(X)))
     labels = np.where(F > 0.0, "up", "down")
