@@ -225,7 +225,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         plain = left_out(self.groups, self.data, parts, rows, neighbours).variance
         means = self.mean_without(tf.constant(rows), plain - noise).numpy()
         terms = log_densities(tf.gather(self.data[1], rows), means, found.variance)
-        return LeaveOneOut(means, found.variance, np.nansum(terms, axis=1))
+        return LeaveOneOut(means, found.variance, np.nansum(terms, axis=1), found.spread)
 
     def noise_at_floor(self) -> np.ndarray:
         """Tell which outputs' mean noise is at its floor, [P] bool.

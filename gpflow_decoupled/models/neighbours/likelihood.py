@@ -50,7 +50,7 @@ class LeaveOneOut(NamedTuple):
     """[B, P]: of the observation, noise included."""
     log_density: np.ndarray
     """[B]: in nats, summed over the observed outputs."""
-    spread: np.ndarray | None = None
+    spread: np.ndarray
     """[B, P]: the factor of the variance by the errors nearby; ones without that."""
 
 

@@ -264,7 +264,8 @@ class SiteNNGP(MeanOfRows, NNGP):
             f_mean = self.mean_without(tf.constant(rows), f_variance)
         y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
         density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
-        return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy())
+        spread = np.ones(y_mean.shape)
+        return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy(), spread)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR

@@ -49,7 +49,7 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     :param judged: at its present hyperparameters.
     """
     if model.spread_neighbours is not None:
-        _calibrate_spread(model, judged)
+        _calibrate_spread(model, model.spread_neighbours, judged)
         return Calibration(judged, True)
     scales = scales_of(model)
     factor = 1.0 if scales is None else _factor(model.likelihood, judged)
@@ -60,7 +60,7 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
     return Calibration(judged, True)
 
 
-def _calibrate_spread(model: GaussianNNGP, judged: Judged) -> None:
+def _calibrate_spread(model: GaussianNNGP, spread_neighbours: int, judged: Judged) -> None:
     """Set the prior and the factor of a local spread by the log densities of left-out rows.
 
     The largest prior, and so the most even variances, whose score is not below the best beyond
@@ -68,7 +68,7 @@ def _calibrate_spread(model: GaussianNNGP, judged: Judged) -> None:
     and speak for even variances; so rows count in full here.
     """
     rows = int(model.data[0].shape[0]) - 1
-    count = max(1, min(model.spread_neighbours, model.prediction_neighbours, rows))
+    count = max(1, min(spread_neighbours, model.prediction_neighbours, rows))
     prior, factor = (float(one.numpy()) for one in (model.spread_prior, model.spread_factor))
     # y_c^T K^_cc^-1 y_c, and the squared errors in units of the variances of the kernel and noise
     quadratic = np.maximum(judged.local / factor * (prior + count) - prior, 0.0)
