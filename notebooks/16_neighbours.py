@@ -173,9 +173,9 @@ print(f"after twenty observations there: {float(variance[0, 0]) ** 0.5:.4f}")
 # ## Labels
 #
 # For labels and counts every observation gets a *site*, a Gaussian observation of $f$ with a noise of its own:
-# $t_i(f_i) \propto \mathcal N(f_i;\; \nu_i / \lambda_i,\; 1 / \lambda_i)$. Given the sites, all of the above applies. `fit` takes
-# turns: passes over the sites, each of which looks at the sites of its nearest rows, and climbs of the hyperparameters. Here
-# the log odds are four times the function above.
+# $t_i(f_i) \propto \mathcal N(f_i;\; \nu_i / \lambda_i,\; 1 / \lambda_i)$. Given the sites, all of the above applies.
+# `fit` takes turns: passes over the sites, each of which looks at the sites of its nearest rows, and climbs of the
+# hyperparameters. Here the log odds are four times the function above.
 
 # %%
 chance = 1.0 / (1.0 + np.exp(-4.0 * truth(X)))
