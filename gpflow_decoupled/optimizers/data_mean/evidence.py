@@ -60,7 +60,8 @@ def evidence_bound(
     :param y: observations less the mean function [N, L].
     :param weights: w [N, L], or [N, 1] for all latents, above zero; with negative ones the result
         is no bound, but has its gradients.
-    :param a: coefficients [N, L].
+    :param a: coefficients [N, L]. Round-off is relative to sum w r^2: in single precision, far from
+        the solution, it can lift the result above the evidence. `model.evidence` has no such part.
     :param bound: one of `BOUNDS`; negative weights are for "elbo" alone.
     :param given: for "neighbours", neighbours of all rows, or of B random ones, whose sum times N /
         B is unbiased; costs B (m^3 / 3 + m^2 D) more.
