@@ -193,10 +193,8 @@ def log_loss(guess):
 
 base = np.full_like(chance_test, labels.mean())
 print(f"predictions condition on {classifier.model.prediction_neighbours} rows")
-print(
-    f"expected log loss: {log_loss(predicted):.3f}, of the true chances {log_loss(chance_test):.3f},"
-    f" of the share of ones {log_loss(base):.3f}"
-)
+losses = [log_loss(guess) for guess in (predicted, chance_test, base)]
+print("log loss: {:.3f}, of the chances {:.3f}, of their mean {:.3f}".format(*losses))
 
 # %% [markdown]
 # ## Where to go on

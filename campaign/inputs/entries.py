@@ -73,7 +73,7 @@ ENTRIES: dict[str, Entry] = {
         },
         {
             "X": ("integers", "booleans", "float32", "a float32 tensor"),
-            "Y": ("twice the columns", "float32", "a float32 tensor"),
+            "Y": ("a series", "twice the columns", "float32", "a float32 tensor"),
             "seed": ("0",),
         },
     ),
@@ -267,7 +267,7 @@ ENTRIES: dict[str, Entry] = {
         {"build": "callable", "X": "paired inputs", "Y": "outputs"},
         {
             "X": (*OTHER_FLOATS, "integers", "booleans"),
-            "Y": (*OTHER_FLOATS, "twice the columns"),
+            "Y": (*OTHER_FLOATS, "a series", "twice the columns"),
         },
     ),
     **{

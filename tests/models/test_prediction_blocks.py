@@ -70,7 +70,7 @@ def test_blocks_of_rows_predict_what_all_rows_do(
         return features(self, state, kernel, inputs)
 
     monkeypatch.setattr(type(model.basis), "features", counted)
-    monkeypatch.setattr(base, "_ROWS", 7)
+    monkeypatch.setattr(base, "EAGER_ROWS", 7)
     for found, whole in zip(predictions(), expected, strict=True):
         assert_allclose(found, whole, rtol=1e-12, atol=1e-13)
     assert rows == 3 * [7, 7, 6] + [20]
@@ -88,7 +88,7 @@ def test_the_largest_block_and_what_is_not_split(monkeypatch: pytest.MonkeyPatch
     model = build("ODVGP")[0]
     mean, variance = model.predict_f(np.zeros((8192 + 5, 2)))
     assert rows == [8192, 5] and mean.shape == variance.shape == (8197, 2)
-    monkeypatch.setattr(base, "_ROWS", 7)
+    monkeypatch.setattr(base, "EAGER_ROWS", 7)
     assert model.predict_f(NEW, full_cov=True)[1].shape == (2, 20, 20) and rows[2:] == [20]
 
 
@@ -116,7 +116,7 @@ def test_blocks_of_rows_have_the_bound_of_all_rows(
         return features(self, state, kernel, inputs)
 
     monkeypatch.setattr(OrthogonalMeanBasis, "features", counted)
-    monkeypatch.setattr(base, "_ROWS", 4)
+    monkeypatch.setattr(base, "EAGER_ROWS", 4)
     for found, whole in zip(bound_and_gradient(), expected, strict=True):
         assert_allclose(found, whole, rtol=1e-9)
     assert rows == [4, 2]

@@ -79,7 +79,7 @@ class Point(NamedTuple):
     gap: float
     """Nats."""
     bound: float
-    """The bound in nats, up to a constant."""
+    """The bound in nats, up to a constant; for several draws less their largest gap."""
     certified: bool
     """True if the residual comes from a product in full precision."""
 
@@ -89,6 +89,8 @@ def point_of(
 ) -> Point:
     """Coefficients a [N, L] and their residual [N, L], with gap and bound."""
     gap = system.gap(residual)
+    if system.draws > 1:  # the gap is the largest of a draw, which no sum over draws goes with
+        return Point(a, residual, gap, -gap, certified)
     dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
     return Point(a, residual, gap, system.group.first(dual) - gap, certified)  # (D32)
 
