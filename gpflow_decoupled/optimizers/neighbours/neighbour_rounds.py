@@ -32,7 +32,7 @@ from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
-from .contradictions import contradictions
+from .contradictions import contradictions, trust_duplicates
 from .judgement import Judged, judge
 from .pace import Pace
 from .row_densities import RowDensities
@@ -289,11 +289,13 @@ class NeighbourRounds:
         """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
         Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its
-        standard error. Skipped where kernel or noise has no trainable variance.
+        standard error, and before that `trust_duplicates` may raise the noise. Skipped where
+        kernel or noise has no trainable variance.
 
         :param deadline: a value of `time.perf_counter` after which no further rows are judged.
         :return: the judgement before, and whether anything was changed.
         """
+        trust_duplicates(self.model)
         began = time.perf_counter()
         judged = self._judged(self.judges, local=True)
         seconds = (time.perf_counter() - began) * MORE_JUDGES / len(self.judges)

@@ -19,6 +19,7 @@ from gpflow_decoupled.optimizers.neighbours import (
     neighbour_rounds,
 )
 from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
+from gpflow_decoupled.optimizers.neighbours.contradictions import noise_of_duplicates
 from gpflow_decoupled.optimizers.neighbours.judgement import judge
 from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
 from gpflow_decoupled.optimizers.neighbours.pace import Pace
@@ -373,6 +374,34 @@ def test_rows_that_contradict_earlier_ones_are_found():
     order = np.array([5, 4, 3, 2, 1, 0])  # row 5 comes first
     np.testing.assert_array_equal(contradictions(inputs, outputs, order), [1, 2])
     assert len(contradictions(inputs[:2], outputs[:2], np.arange(2))) == 0
+
+
+def test_noise_of_rows_with_the_same_inputs():
+    """Unbiased: of pairs, and of groups of four."""
+    rng = np.random.default_rng(0)
+    inputs = np.repeat(rng.uniform(size=(4000, 2)), np.where(np.arange(4000) < 2000, 2, 4), axis=0)
+    outputs = np.sin(9.0 * inputs[:, :1]) + 0.3 * rng.standard_normal((len(inputs), 1))
+    found = noise_of_duplicates(inputs, outputs, rng.permutation(len(inputs)))
+    np.testing.assert_allclose(found, 0.09, rtol=0.1)
+    outputs[::5] = np.nan
+    found = noise_of_duplicates(inputs, outputs, np.arange(len(inputs)))
+    np.testing.assert_allclose(found, 0.09, rtol=0.1)
+    assert noise_of_duplicates(X, Y, np.arange(len(X))) == 0.0
+
+
+def test_noise_at_its_floor_is_what_equal_rows_show():
+    """Most of them have equal outputs, and a few are far off: a judge of bounded scores prefers no
+    noise, and each of the few is then thousands of nats off.
+    """
+    twice = np.concatenate([X, X[:100]])
+    again = np.concatenate([Y, Y[:100] + np.where(np.arange(100) < 4, 1.0, 0.0)[:, None]])
+    kernel = gpflow.kernels.Matern12(lengthscales=np.ones(3))
+    one = NNGP((twice, again), kernel, gpflow.likelihoods.Gaussian(1.1e-6), num_neighbours=10)
+    rounds = NeighbourRounds(one, rows=100, evaluations=3)
+    rounds.calibrate()
+    assert 0.005 < float(one.likelihood.variance.numpy()) < 0.05
+    densities = one.leave_one_out().log_density
+    assert densities.min() > -60.0
 
 
 @pytest.mark.exhaustive
