@@ -57,6 +57,7 @@ def trained() -> gd.Standardized:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:The bound still rises")
 def test_intervals_cover() -> None:
     X, Y = _units(1000, 1)
     mean, variance = (part.numpy() for part in _trained(100).predict_y(X))

@@ -152,7 +152,10 @@ class Table:
             raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
         if numbers is not None and is_frame(whole if whole is not None else data[0]):
             of_rows = numbers(_of_frame(data[0]) if whole is None else whole)
-        X, Y, known = _with_target(_of_frame(data[0]), _of_frame(data[1]), True)
+        X, Y = map(_of_frame, data)
+        known: np.ndarray | slice = slice(None)
+        if is_labelled(Y):  # a batch of a dataset is not, and its rows are not counted yet
+            X, Y, known = _with_target(X, Y, True)
         outputs = self.outputs(Y)
         if of_rows is not None:
             outputs = np.hstack([np.asarray(outputs, np.float64), of_rows[known]])

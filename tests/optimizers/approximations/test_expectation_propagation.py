@@ -191,6 +191,7 @@ class NarrowLaplace(gpflow.likelihoods.ScalarLikelihood):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:The bound of")
 def test_too_few_nodes_are_noticed():
     model = conjugate_model(NarrowLaplace())  # it has a kink
     match = r"tilted moments of NarrowLaplace are not accurate.*nodes=80\)"
