@@ -14,7 +14,7 @@ _CONTRADICTIONS = 500
 """Most rows in each sample that contradict others. On a set with 66 among 41,000, without them the
 noise ended anywhere between 1e-3 and 2e-2.
 """
-_FAR_BELOW = 1e-3
+_FAR_BELOW = 1e-2
 """Share of the noise that duplicates show: less is wrong, more may be a few outliers among them."""
 
 
