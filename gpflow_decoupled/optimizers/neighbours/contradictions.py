@@ -36,7 +36,10 @@ def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarra
 def noise_of_duplicates(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> float:
     """Half the mean squared difference of rows with the same inputs, whatever the kernel.
 
-    Parameters and cost as in `contradictions`; zero without such rows.
+    :param X: inputs [N, D].
+    :param Y: outputs [N, P], NaN where missing.
+    :param order: row numbers [N].
+    :return: zero without such rows. Cost: N log N.
     """
     later, earlier = _duplicates(X, order)
     squares = 0.5 * np.square(Y[later] - Y[earlier])
