@@ -63,8 +63,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
         With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains.
     :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
-        squared error of the k nearest observations, as `build` does for 64. None for variances
-        that the outputs do not move, as those of a GP.
+        squared error of the k nearest observations, as `build` does for 64. None for the
+        variances of the GP, which do not depend on outputs.
     :param mean: "neighbours", or "data": the predictive mean of f uses all rows or their sites, for
         smooth functions under large noise. `solve_mean` finds it at the first prediction and when
         Parameters or sites changed, at N^2 (D + L) a product.

@@ -71,7 +71,7 @@ class MeanOfRows:
     @property
     @abc.abstractmethod
     def of_rows(self) -> Any:
-        """The `GaussianNNGP` of y with noise D: this model, or that of the sites."""
+        """The `GaussianNNGP` of y with noise D: this model, or the model of its sites."""
 
     def solve_mean(
         self,

@@ -6,7 +6,6 @@ __all__ = ["contradictions", "noise_of_duplicates", "trust_duplicates"]
 
 import gpflow
 import numpy as np
-import tensorflow as tf
 
 from ...models.neighbours import GaussianNNGP
 
@@ -33,8 +32,8 @@ def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarra
     return later[found[:_CONTRADICTIONS]]
 
 
-def noise_of_duplicates(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> float:
-    """Half the mean squared difference of rows with the same inputs, whatever the kernel.
+def noise_of_duplicates(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Half the mean squared difference [P] of rows with the same inputs, whatever the kernel.
 
     :param X: inputs [N, D].
     :param Y: outputs [N, P], NaN where missing.
@@ -43,23 +42,29 @@ def noise_of_duplicates(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> floa
     """
     later, earlier = _duplicates(X, order)
     squares = 0.5 * np.square(Y[later] - Y[earlier])
-    there = squares[np.isfinite(squares)]
-    return float(np.mean(there)) if there.size else 0.0
+    there = np.isfinite(squares)
+    return np.sum(np.where(there, squares, 0.0), axis=0) / np.maximum(1, np.sum(there, axis=0))
 
 
 def trust_duplicates(model: GaussianNNGP) -> None:
     """Raise a noise variance far below what rows with the same inputs show, to that.
 
     Judges count a row at -10 nats at least. Where most such rows have equal outputs, they may
-    prefer no noise to that of a few rows, which then are 1e5 nats off. For one trainable variance.
+    prefer no noise to that of a few rows, which then are 1e5 nats off. For a trainable variance of
+    all outputs, or one of each.
     """
     noise = model.likelihood.variance
-    if not (isinstance(noise, gpflow.Parameter) and noise.trainable and int(tf.size(noise)) == 1):
-        return
     X, Y = (part.numpy() for part in model.data)
-    shown = noise_of_duplicates(X, Y, model.order)
-    if float(np.max(noise.numpy())) < _FAR_BELOW * shown:
-        noise.assign(tf.fill(noise.shape, tf.constant(shown, noise.dtype)))
+    if not (isinstance(noise, gpflow.Parameter) and noise.trainable):
+        return
+    shown, values = noise_of_duplicates(X, Y, model.order), noise.numpy()
+    if values.size == 1:
+        shown = np.mean(shown)
+    elif values.size != Y.shape[1]:  # of groups of rows
+        return
+    shown = np.reshape(shown, values.shape)
+    if np.any(values < _FAR_BELOW * shown):
+        noise.assign(np.where(values < _FAR_BELOW * shown, shown, values))
 
 
 def _duplicates(X: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

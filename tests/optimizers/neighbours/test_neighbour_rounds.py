@@ -19,7 +19,10 @@ from gpflow_decoupled.optimizers.neighbours import (
     neighbour_rounds,
 )
 from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
-from gpflow_decoupled.optimizers.neighbours.contradictions import noise_of_duplicates
+from gpflow_decoupled.optimizers.neighbours.contradictions import (
+    noise_of_duplicates,
+    trust_duplicates,
+)
 from gpflow_decoupled.optimizers.neighbours.judgement import judge
 from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
 from gpflow_decoupled.optimizers.neighbours.pace import Pace
@@ -402,6 +405,18 @@ def test_noise_at_its_floor_is_what_equal_rows_show():
     assert 0.005 < float(one.likelihood.variance.numpy()) < 0.05
     densities = one.leave_one_out().log_density
     assert densities.min() > -60.0
+
+
+def test_each_output_has_the_noise_of_its_equal_rows():
+    twice = np.concatenate([X, X[:100]])
+    one, other = np.concatenate([Y, Y[:100]]), np.concatenate([Y, Y[:100]])
+    one[600:604] += 1.0
+    likelihood = gpflow.likelihoods.Gaussian(np.array([1.1e-6, 2e-6]))
+    both = NNGP(
+        (twice, np.hstack([one, other])), gpflow.kernels.Matern12(), likelihood, num_neighbours=10
+    )
+    trust_duplicates(both)
+    np.testing.assert_allclose(likelihood.variance.numpy(), [0.02, 2e-6], rtol=1e-6)
 
 
 @pytest.mark.exhaustive
