@@ -266,8 +266,8 @@ ENTRIES: dict[str, Entry] = {
         {"build": lambda: build, "X": X, "Y": Y},
         {"build": "callable", "X": "paired inputs", "Y": "outputs"},
         {
-            "X": (*OTHER_FLOATS, "integers", "booleans"),
-            "Y": (*OTHER_FLOATS, "a series", "twice the columns"),
+            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text"),
+            "Y": (*OTHER_FLOATS, "a series", "twice the columns", "rank 1"),
         },
     ),
     **{

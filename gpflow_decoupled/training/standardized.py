@@ -103,7 +103,8 @@ class Standardized(PredictionsInUnits):
             width = None if numbers is None else numbers.outputs
             several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
             # in any case: it checks Y
-            outputs = Standardization(Y[..., :width], "Y", gaps=gaps and several)
+            measured = Y if width is None else Y[:, :width]
+            outputs = Standardization(measured, "Y", gaps=gaps and several)
             if len(X) != len(Y):
                 raise DataError(
                     f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."

@@ -85,7 +85,7 @@ class Table:
         if is_frame(X):
             _check_unique(X)
             columns = tuple(Column.learn(X[name]) for name in X.columns)
-        left_out = int(np.sum(~known))
+        left_out = 0 if isinstance(known, slice) else int(np.sum(~known))
         table = cls(columns, _names(Y), _classes(Y) if labels else (), left_out)
         outputs = table.outputs(Y)
         if numbers is not None:
@@ -153,9 +153,7 @@ class Table:
         if numbers is not None and is_frame(whole if whole is not None else data[0]):
             of_rows = numbers(_of_frame(data[0]) if whole is None else whole)
         X, Y = map(_of_frame, data)
-        known: np.ndarray | slice = slice(None)
-        if is_labelled(Y):  # a batch of a dataset is not, and its rows are not counted yet
-            X, Y, known = _with_target(X, Y, True)
+        X, Y, known = _with_target(X, Y, True)
         outputs = self.outputs(Y)
         if of_rows is not None:
             outputs = np.hstack([np.asarray(outputs, np.float64), of_rows[known]])
@@ -219,16 +217,16 @@ def _names(Y: Any) -> tuple[Hashable, ...]:
     return (Y.name,) if is_labelled(Y) and Y.name is not None else ()
 
 
-def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray]:
-    if not is_labelled(Y):
-        return X, Y, np.ones(len(X), bool)
+def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray | slice]:
+    if not is_labelled(Y):  # arrays are checked later; rows of a batch are not counted yet
+        return X, Y, slice(None)
     if not Y.notna().to_numpy().any():
         names = ", ".join(map(repr, _names(Y)))
         raise DataError(f"none of the {len(Y)} rows has a target {names}: pass rows that have one.")
     missing = Y.isna().to_numpy().reshape(len(Y), -1)
     known = ~(missing.all(axis=1) if gaps else missing.any(axis=1))
     if len(X) != len(Y) or known.all():
-        return X, Y, np.ones(len(X), bool)
+        return X, Y, slice(None)
     return (X if is_frame(X) else np.asarray(X))[known], Y[known], known
 
 
