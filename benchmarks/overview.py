@@ -26,6 +26,7 @@ import numpy as np
 from .harness.metrics import METRICS, standard_error
 from .harness.pictures import Figure, Panel, Series, draw
 from .harness.records import Snapshot
+from .page import put
 from .suites.regression.runs import Run
 
 _SHOWN = ("rmse", "log_density")
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", type=int, help="show its metrics in the place of means")
     parser.add_argument("--picture", type=Path, help="PNG to write; without it, print a table")
+    parser.add_argument("--page", type=Path, help="put the table into this page")
     options = parser.parse_args()
     journals = [path.read_text(encoding="utf-8") for path in options.journals]
     found = points(journals, options.seed, options.split)
@@ -167,8 +169,13 @@ def main() -> None:
     if options.picture:
         figure = picture(found, tasks, models)._replace(name=options.picture.stem)
         draw(figure, options.picture.parent)
+        return
+    text = table(found, tasks, models, options.budget)
+    if options.page:
+        page = options.page.read_text(encoding="utf-8")
+        options.page.write_text(put(page, [text]), encoding="utf-8")
     else:
-        print(table(found, tasks, models, options.budget))
+        print(text)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ ELSEWHERE = (
     "mathematics/notation.md",
 )
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
-LONG = ("api/", "benchmarks/", "changelog.md", "mathematics/notation.md")
+LONG = ("api/", "changelog.md", "mathematics/notation.md")
 """Pages that are looked up, and not read from top to bottom."""
 RIDDLES = (
     "not there;",
