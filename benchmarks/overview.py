@@ -6,18 +6,19 @@ another environment. Journals hold no machine names, so only join those of one m
     python -m benchmarks.overview benchmarks/results/regression.jsonl --budget 60 \\
         --models neighbours-30-auto trees-1000
     python -m benchmarks.overview benchmarks/results/regression.jsonl --tasks kin40k houses \\
-        --models neighbours-30-auto gpflow-300 --split 0 --picture docs/pictures/neighbours.png
+        --models neighbours-30-auto gpflow-300 --names "gpflow-300=GPflow, SVGP" \\
+        --split 0 --picture docs/pictures/neighbours.png
 
 Splits differ in how hard they are. Where some models have one split only, `--split` compares all
 on that one, and bars still tell how much a result varies over the splits that there are."""
 
 from __future__ import annotations
 
-__all__ = ["Point", "picture", "points", "table"]
+__all__ = ["Point", "picture", "points", "renamed", "table"]
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,6 +145,16 @@ def picture(found: Sequence[Point], tasks: Sequence[str], models: Sequence[str])
     return Figure("", "", panels, columns=len(_SHOWN), marker="o", dpi=110, legend_columns=3)
 
 
+def renamed(found: Iterable[Point], names: Mapping[str, str]) -> list[Point]:
+    """Points whose models have names for readers. Models of one name become one series."""
+    return [
+        one._replace(model=names[one.model], library="gpflow_decoupled")
+        if one.model in names
+        else one
+        for one in found
+    ]
+
+
 def _label(one: Point) -> str:
     """The model, with its library where the name does not tell it."""
     known = one.library == "gpflow_decoupled" or one.model.startswith(one.library)
@@ -156,6 +167,7 @@ def main() -> None:
     parser.add_argument("journals", type=Path, nargs="+", help="files NAME.jsonl")
     parser.add_argument("--tasks", nargs="+")
     parser.add_argument("--models", nargs="+")
+    parser.add_argument("--names", nargs="+", default=[], help="MODEL=NAME, to show that name")
     parser.add_argument("--budget", type=float, help="default: the largest of each model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", type=int, help="show its metrics in the place of means")
@@ -163,9 +175,11 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="put the table into this page")
     options = parser.parse_args()
     journals = [path.read_text(encoding="utf-8") for path in options.journals]
-    found = points(journals, options.seed, options.split)
+    names = dict(pair.split("=", 1) for pair in options.names)
+    found = renamed(points(journals, options.seed, options.split), names)
     tasks = options.tasks or list(dict.fromkeys(one.task for one in found))
-    models = options.models or list(dict.fromkeys(one.model for one in found))
+    wanted = options.models or [one.model for one in found]
+    models = list(dict.fromkeys(names.get(model, model) for model in wanted))
     if options.picture:
         figure = picture(found, tasks, models)._replace(name=options.picture.stem)
         draw(figure, options.picture.parent)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.harness.pictures import draw
 from benchmarks.harness.records import Snapshot
-from benchmarks.overview import picture, points, table
+from benchmarks.overview import picture, points, renamed, table
 from benchmarks.suites.regression.runs import Run
 
 
@@ -58,3 +58,11 @@ def test_the_table_and_the_picture(tmp_path: Path) -> None:
     assert ours.label == "ours-3 (any)" and list(ours.x) == [21.0, 61.0] and ours.rise
     assert np.isnan(ours.rise[0]) and ours.rise[1] == pytest.approx(0.05)
     assert list(trees.y) == [0.6] and draw(figure._replace(name="f"), tmp_path).exists()
+
+
+def test_names_for_readers() -> None:
+    """Models of one name are one series; the library is not told beside a name that was given."""
+    found = renamed(points(JOURNALS), {"ours-3": "GPs", "trees-9": "GPs"})
+    assert {one.model for one in found} == {"GPs"}
+    (series,) = picture(found, ["kin40k"], ["GPs"]).panels[0].series
+    assert series.label == "GPs" and len(series.x) == 3

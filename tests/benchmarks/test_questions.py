@@ -15,7 +15,7 @@ COMMANDS = commands((ROOT / PAGE).read_text(encoding="utf-8"))
 
 
 def test_commands_of_several_lines_are_one() -> None:
-    page = "Text.\n\n```shell\npython -m one --a \\\n    --b 'c d'\nmake demo\n```\n\n```python\nx\n```\n"
+    page = "```shell\npython -m one --a \\\n    --b 'c d'\nmake demo\n```\n```python\nx\n```\n"
     assert commands(page) == [["python", "-m", "one", "--a", "--b", "c d"], ["make", "demo"]]
 
 
