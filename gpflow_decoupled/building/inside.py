@@ -179,18 +179,21 @@ def _without_points(
         one_each, most = True, classes_rows(base.num_classes)
     if one_each and rows <= most:
         return CVIGP(data, kernel, likelihood, mean_function=mean)
-    if _has_neighbours(likelihood, kernel):
-        return NNGP(
-            data,
-            kernel,
-            likelihood,
-            num_neighbours=NUM_NEIGHBOURS,
-            prediction_neighbours=prediction_neighbours,
-            spread_neighbours=spread_neighbours,
-            mean_function=mean,
-            seed=seed,
-        )
-    return None
+    if not _has_neighbours(likelihood, kernel):
+        return None
+    fewer_may_do = prediction_neighbours == PREDICTION_NEIGHBOURS
+    model = NNGP(
+        data,
+        kernel,
+        likelihood,
+        num_neighbours=NUM_NEIGHBOURS,
+        prediction_neighbours="auto" if fewer_may_do else prediction_neighbours,
+        spread_neighbours=spread_neighbours,
+        mean_function=mean,
+        seed=seed,
+    )
+    model.prediction_neighbours = prediction_neighbours
+    return model
 
 
 def _check_auto(likelihood: Likelihood) -> None:

@@ -62,7 +62,8 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
         few = inside.num_neighbours
         nearest = f"{inside.prediction_neighbours}"
         if inside.chooses_neighbours:
-            nearest = f"{few}, or as many more as leave-one-out asks for at the end of fit"
+            other = "as many more" if inside.prediction_neighbours == few else "fewer"
+            nearest += f", or {other} as leave-one-out asks for at the end of fit"
         why = (
             f"learns from random rows given their {few} nearest earlier ones, and predicts from the"
             f" nearest {nearest}"

@@ -129,7 +129,8 @@ def test_build_says_what_it_chose(no_search, capsys):
     said = capsys.readouterr().out
     assert "kernel Matern 3/2, by the leave-one-out log density (Matern 3/2 1.250" in said
     assert "30 nearest earlier ones" in said
-    assert isinstance(model.model, NNGP)
+    assert "nearest 256, or fewer as leave-one-out asks for at the end of fit" in said
+    assert isinstance(model.model, NNGP) and model.model.chooses_neighbours
     assert isinstance(model.model.kernel, gpflow.kernels.Matern32)
     assert float(model.model.likelihood.variance.numpy()) == pytest.approx(0.02)
 
@@ -145,7 +146,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     model = gd.build(X, SMOOTH, kernel="auto", seconds=9.0)
     assert len(asked) == 1 and asked[0]["seconds"] == 9.0
     assert isinstance(model.inputs, NormalScores)
-    assert model.model.prediction_neighbours == 77
+    assert model.model.prediction_neighbours == 77 and not model.model.chooses_neighbours
     assert model.model.spread_neighbours == 16
     np.testing.assert_allclose(model.model.data[0], NormalScores(X).transform(X))
     said = capsys.readouterr().out

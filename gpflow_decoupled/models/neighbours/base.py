@@ -61,7 +61,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-        With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains.
+        With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains, or by halving
+        a larger one, as in models of `build`, while leave-one-out does not suffer.
     :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
         squared error of the k nearest observations, as `build` does for 64. None for the
         variances of the GP, which do not depend on outputs.

@@ -34,7 +34,8 @@ def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     """
     end = clock.deadline()
     if rounds.model.chooses_neighbours:
-        choose_prediction_neighbours(rounds.model, rounds.judges, end, rounds.group)
+        before = end - rounds.seconds_of_calibration
+        choose_prediction_neighbours(rounds.model, rounds.judges, before, rounds.group)
     return with_mean(rounds.model, calibrated(rounds, end), end, clock)
 
 

@@ -23,6 +23,9 @@ MOST_CLIMBS = NUM_ROUNDS + 2
 """With the start and a fine round."""
 _SUSPECT = 1.5
 """The spread of leave-one-out errors, or its inverse, from which on a user should know."""
+_CHOICE = 0.75
+"""Seconds of the choice of neighbours in units of the calibration: half of its rows, and fewer
+neighbours."""
 DONE = "the rounds are done"
 
 
@@ -63,14 +66,14 @@ class NeighbourClimbs(Stage):
         """
         clock, number = budget.clock, budget.first
         end = clock.deadline(budget.until)
-        outcome = self._climbed(number, end - self.rounds.seconds_of_calibration, clock)
+        outcome = self._climbed(number, end - self._seconds_of_closing, clock)
         if outcome.kept:
             self.spread.assign(outcome.judged.spread)
             self.value.assign(outcome.climbed.value)
         elif number == 0:  # the given values stay, for instance from an earlier run
             self.value.assign(outcome.climbed.start)
         # how long that takes is known better by now
-        reason = self._reason(outcome, number, end - self.rounds.seconds_of_calibration)
+        reason = self._reason(outcome, number, end - self._seconds_of_closing)
         return Report(
             StepOutput.sound(float(self.value.numpy())),
             reason,
@@ -78,6 +81,12 @@ class NeighbourClimbs(Stage):
             is_long=True,
             scores={"leave_one_out": outcome.judged.score},
         )
+
+    @property
+    def _seconds_of_closing(self) -> float:
+        """Of the calibration and of the choice of neighbours before it."""
+        share = 1.0 + _CHOICE * self.model.chooses_neighbours
+        return share * self.rounds.seconds_of_calibration
 
     def _climbed(self, number: int, deadline: float, clock: Clock) -> RoundOutcome:
         if number == 0:
