@@ -89,6 +89,26 @@ def test_copies_and_files_keep_the_spread(tmp_path):
     assert_allclose(gpflow.utilities.deepcopy(ours).predict_y(XNEW)[1], expected)
 
 
+@pytest.mark.exhaustive
+def test_saved_model_has_the_spread(tmp_path):
+    ours = model()
+    ours.spread_factor.assign(1.7)
+    module = tf.Module()
+    module.posterior = ours.posterior("variable")
+    module.predict = tf.function(
+        module.posterior.predict_f,
+        input_signature=[tf.TensorSpec([None, 2], tf.float64)],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    found = tf.saved_model.load(str(tmp_path)).predict(tf.constant(XNEW))
+    for served, here in zip(found, ours.predict_f(XNEW)):
+        assert_allclose(served, here, rtol=1e-12)
+    plain = model(spread=None).predict_f(XNEW)[1]
+    spread = [[expected_spread(x, p, np.arange(N), 1.7) for p in range(2)] for x in XNEW]
+    assert_allclose(found[1], plain * spread, rtol=1e-6)
+
+
 def test_fit_makes_intervals_right_in_both_halves():
     rng = np.random.default_rng(1)
     X = rng.uniform(-2.0, 2.0, (1500, 1))
