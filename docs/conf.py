@@ -114,6 +114,8 @@ def setup(app) -> None:
     names = docstrings.public_names(gpflow_decoupled)
 
     def rewrite(app, what, name, thing, options, lines) -> None:
+        if what == "module":
+            lines[:] = reference.for_readers(thing, lines)
         docstrings.rewrite(lines)
         if what == "module":
             lines += reference.summary(thing)

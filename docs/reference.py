@@ -61,6 +61,18 @@ def summary(module: ModuleType) -> list[str]:
     return ["", *table, "", ".. toctree::", "   :hidden:", "", *pages, ""]
 
 
+def for_readers(module: ModuleType, lines: list[str]) -> list[str]:
+    """The words of a package without the paragraphs that say which of its files holds what."""
+    folders = map(Path, getattr(module, "__path__", ()))  # a module has none
+    files = {path.stem for folder in folders for path in folder.iterdir()}
+    files -= set(getattr(module, "__all__", ()))
+    paragraphs = "\n".join(lines).split("\n\n")
+    kept = [
+        text for text in paragraphs if not files & set(re.findall(r"`(\w+)`", text))
+    ]
+    return "\n\n".join(kept).split("\n")
+
+
 def users(name: str, texts: dict[str, str]) -> list[str]:
     """The pages that name an object in code, the most frequent first."""
     word = re.compile(rf"(?<![\w`])(?:\w+\.)*{name}(?=[`(.,\s)])")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import doctest
 import functools
 import importlib.util
+import inspect
 import json
 import re
 import zlib
@@ -403,6 +404,17 @@ def test_a_word_shows_its_meaning() -> None:
     hover.give_titles(page, found)
     titles = [link.get("reftitle") for link in page.findall(nodes.reference)]
     assert titles == [found["term-nat"], None, None, found["term-nat"]]
+
+
+def test_the_reference_leaves_out_which_file_holds_what() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    for package, kept, gone in (
+        (gpflow_decoupled.optimizers, "| call | effect |", "Packages: "),
+        (gpflow_decoupled.pathwise, "Functions drawn", "Read `samples`"),
+    ):
+        words = inspect.getdoc(package).splitlines()
+        text = "\n".join(reference.for_readers(package, words))
+        assert kept in text and gone not in text and gone in "\n".join(words)
 
 
 def test_words_that_link_to_the_glossary_are_in_it() -> None:
