@@ -15,7 +15,7 @@ import numpy as np
 from .outcomes import Outcome
 from .pixels import CENTRE, Pixels
 
-COLOURS = ["#4c72b0", "#dd8452", "#937860", "#c44e52", "#555555"]
+COLOURS = ["#4c72b0", "#dd8452", "#c44e52", "#555555"]
 MISSING = "#d62728"
 
 
