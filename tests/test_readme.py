@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpflow_decoupled
-from gpflow_decoupled.building import inside, kernels
+from gpflow_decoupled.building import inside
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,10 +28,6 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    # one short run instead of four comparisons
-    monkeypatch.setattr(kernels, "CANDIDATES", {"Matern 3/2": kernels.CANDIDATES["Matern 3/2"]})
-    for name, value in (("_ROWS", 100), ("_EVALUATIONS", 3), ("_JUDGING_NEIGHBOURS", 30)):
-        monkeypatch.setattr(kernels, name, value)
     quick_start, session = blocks("python")
     names: dict = {}
     monkeypatch.setattr(inside, "EXACT_ROWS", 500)
