@@ -37,7 +37,8 @@ def tidy(last: str | None) -> None:
     """Drop gradients registered after `last` with their graphs, and graph tensors cached by
     bijectors.
     """
-    for name in list(itertools.takewhile(lambda name: name != last, reversed(_registry()))):
+    names = reversed(list(_registry()))  # a list: the collector may remove entries meanwhile
+    for name in itertools.takewhile(lambda name: name != last, names):
         _keep_with_graphs(name)
     _forget_graph_tensors()
 
@@ -90,7 +91,7 @@ def _keep_with_graphs(name: str) -> None:
     """Let a registered gradient live as long as the graph it was made in, or one around it."""
     # The graph may outlive the function traced: `tfp.math.lbeta` is itself a `tf.function`, traced
     # by its first user and used by all later ones.
-    entry = _registry()[name]
+    entry = _registry().get(name, {})  # removed where the collector ran since names were listed
     gradient = entry.get("type")
     graphs = list(_and_those_around(_graph_of(gradient)))
     if graphs:

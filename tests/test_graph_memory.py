@@ -59,3 +59,16 @@ def test_functions_compile_without_it(change, table: str, monkeypatch: pytest.Mo
         value = root(tf.eye(3, dtype=tf.float64))
     assert np.isclose(float(value), 3.0 * np.sqrt(2.0))
     assert np.isfinite(float(tape.gradient(value, parameter.unconstrained_variable)))
+
+
+def test_gradients_may_be_collected_while_they_are_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace inside of another leaves gradients that go whenever the collector runs."""
+    registry = {"first": {"type": None}, "second": {"type": None}, "third": {"type": None}}
+
+    def collect(gradient: object) -> None:
+        registry.pop("second", None)
+
+    monkeypatch.setattr(graph_memory, "_registry", lambda: registry)
+    monkeypatch.setattr(graph_memory, "_graph_of", collect)
+    graph_memory.tidy("first")
+    assert list(registry) == ["first", "third"]
