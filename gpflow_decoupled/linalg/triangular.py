@@ -42,7 +42,20 @@ def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
 
     L is [..., M, M], lower triangular, R and X [..., M, N].
     """
-    return _solve_adjoint(chol, rhs) if adjoint else _solve(chol, rhs)
+
+    @tf.custom_gradient
+    def run(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
+        value = _chunked_solve(chol, rhs, adjoint)
+
+        def grad(upstream: tf.Tensor) -> tuple:
+            # d(L^-1 R) = L^-1 (dR - dL L^-1 R), d(L^-T R) = L^-T (dR - dL^T L^-T R)
+            rhs_grad = _chunked_solve(chol, upstream, not adjoint)
+            outer = lower_outer(value, rhs_grad) if adjoint else lower_outer(rhs_grad, value)
+            return sum_to(-_lower(outer), chol), sum_to(rhs_grad, rhs)
+
+        return value, grad
+
+    return run(chol, rhs)
 
 
 def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
@@ -58,9 +71,12 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
 
 def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
     """L^-1 R for lower triangular L, R [..., M, M], lower triangular too; half of a full solve."""
+    blocks = _row_blocks(chol)
+    if len(blocks) == 1:
+        return solve(chol, rhs)
     columns = [
         _pad_above(solve(_cut(chol, (i, None), (i, None)), _cut(rhs, (i, None), (i, j))), chol)
-        for i, j in _row_blocks(chol)
+        for i, j in blocks
     ]
     return _concat(columns, axis=-1)
 
@@ -134,30 +150,6 @@ def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def _solve(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
-    value = _chunked_solve(chol, rhs, False)
-
-    def grad(upstream: tf.Tensor) -> tuple:
-        # d(L^-1 R) = L^-1 (dR - dL L^-1 R)
-        rhs_grad = _chunked_solve(chol, upstream, True)
-        return sum_to(-_lower(lower_outer(rhs_grad, value)), chol), sum_to(rhs_grad, rhs)
-
-    return value, grad
-
-
-@tf.custom_gradient
-def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
-    value = _chunked_solve(chol, rhs, True)
-
-    def grad(upstream: tf.Tensor) -> tuple:
-        # d(L^-T R) = L^-T (dR - dL^T L^-T R)
-        rhs_grad = _chunked_solve(chol, upstream, False)
-        return sum_to(-_lower(lower_outer(value, rhs_grad)), chol), sum_to(rhs_grad, rhs)
-
-    return value, grad
-
-
-@tf.custom_gradient
 def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
     rows = [
         tf.matmul(_cut(left, (i, j), (0, j)), _cut(right, (0, j))) for i, j in _row_blocks(left)
@@ -214,18 +206,15 @@ def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 def _cut(matrix: tf.Tensor, rows: Span, columns: Span = (0, None)) -> tf.Tensor:
     """Slice [..., M, N]; a full slice returns the matrix, because even that slice is a call."""
-    spans = zip((rows, columns), matrix.shape[-2:])
-    if all(_is(first, 0) and (last is None or _is(last, size)) for (first, last), size in spans):
-        return matrix
-    return matrix[..., slice(*rows), slice(*columns)]
+    for (first, last), size in zip((rows, columns), matrix.shape[-2:]):
+        to_end = last is None or (isinstance(last, int) and last == size)
+        if not (to_end and isinstance(first, int) and first == 0):
+            return matrix[..., slice(*rows), slice(*columns)]
+    return matrix
 
 
 def _lower(matrix: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(matrix, -1, 0)
-
-
-def _is(number: int | tf.Tensor, size: int | None) -> bool:
-    return isinstance(number, int) and number == size
 
 
 def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:

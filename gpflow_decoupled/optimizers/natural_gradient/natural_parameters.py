@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Natural", "natural_step"]
 
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -75,7 +76,7 @@ def natural_step(
 
     def search() -> tuple[Natural, tf.Tensor]:
         tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), first))
-        tries, new = tf.cond(new.ok, lambda: halve(tries, new), lambda: (tries, new))
+        tries, new = tf.cond(new.ok, partial(halve, tries, new), lambda: (tries, new))
         return new, tries
 
     first = at(step_size)

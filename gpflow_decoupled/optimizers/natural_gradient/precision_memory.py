@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["PrecisionMemory"]
 
 from collections.abc import Hashable
+from functools import partial
 
 import tensorflow as tf
 
@@ -35,7 +36,7 @@ class PrecisionMemory(tf.Module):
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
         return tf.cond(
-            same, self._precisions[place].read_value, rarely(lambda: precision_from_root(root))
+            same, self._precisions[place].read_value, rarely(partial(precision_from_root, root))
         )
 
     def store(
