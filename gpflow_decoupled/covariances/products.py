@@ -83,7 +83,14 @@ def kernel_product(
         )
     sizes = X.shape[0], right.shape[0]
     if whole or (block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL):
-        return _whole_product(kernel, X, Z, V)
+        product = None
+        if V.shape[1] == 1 and V.dtype == X.dtype:
+            product = stationary_gram_product(kernel, X, Z, V)
+        if product is None:
+            gram = stationary_gram(kernel, X, Z)
+            gram = covariance(kernel, X, Z) if gram is None else gram
+            product = tf.matmul(tf.cast(gram, V.dtype), V)
+        return product
     group = group if group is not None and tf.executing_eagerly() else _ALONE
     profile = PROFILES.get(type(kernel))
     if profile is None:
@@ -98,16 +105,6 @@ def kernel_product(
     left, other = centred(*kernel.slice(X, Z))
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
     return stationary_product(how, kernel.variance, V, *scaled)
-
-
-def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
-    thin = (
-        stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
-    )
-    if thin is not None:
-        return thin
-    gram = stationary_gram(kernel, X, Z)
-    return tf.matmul(tf.cast(covariance(kernel, X, Z) if gram is None else gram, V.dtype), V)
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
@@ -177,11 +174,9 @@ def gram_norm(kernel: Kernel, points: InducingVariables, a: tf.Tensor) -> tf.Ten
     """Return sum_l a_l^T k(points, points) a_l, a scalar, for a [M, L]; M^2 for each kernel."""
     latents = split_latents(kernel, points)
     if len(latents) == a.shape[1] and all(type(left) is InducingPoints for _, left in latents):
-        columns = tf.split(a, len(latents), axis=1)
-        norms = [
-            stationary_norm(one, tf.convert_to_tensor(left.Z), column)
-            for (one, left), column in zip(latents, columns)
-        ]
+        norms = []
+        for (one, left), column in zip(latents, tf.split(a, len(latents), axis=1)):
+            norms.append(stationary_norm(one, tf.convert_to_tensor(left.Z), column))
         if None not in norms:
             return tf.add_n(norms)
     return tf.reduce_sum(a * gram_product(kernel, points, None, a, whole=True))

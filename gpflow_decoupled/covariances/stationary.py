@@ -21,12 +21,25 @@ operations to the graph."""
 
 def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) -> tf.Tensor | None:
     """k(Z, X) [M, N] for Z [M, D] and X [N, D] (None: Z), or None for kernels without a profile."""
-    profile = PROFILES.get(type(kernel))
-    return (
-        None
-        if profile is None
-        else _gram(profile, kernel.variance, *_scaled(kernel, Z, X), X is None)
-    )
+    profile, same = PROFILES.get(type(kernel)), X is None
+    if profile is None:
+        return None
+
+    @tf.custom_gradient
+    def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
+        values, slopes = profile(_square_distances(left, right, same), variance)
+
+        def grad(upstream: tf.Tensor) -> tuple:
+            weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
+            to_left = tf.reduce_sum(weights, axis=1)[:, None] * left - tf.matmul(weights, right)
+            to_right = tf.reduce_sum(weights, axis=0)[:, None] * right - tf.matmul(
+                weights, left, transpose_a=True
+            )
+            return total / variance, 2.0 * to_left, 2.0 * to_right
+
+        return values, grad
+
+    return run(tf.convert_to_tensor(kernel.variance), *_scaled(kernel, Z, X))
 
 
 def stationary_gram_product(
@@ -34,42 +47,10 @@ def stationary_gram_product(
 ) -> tf.Tensor | None:
     """k(Z, X) a [M, 1] for Z [M, D], X [N, D] (None: Z), a [N, 1]; None without a profile."""
     # Takes four fifths of the time of `stationary_gram` and a product, gradient included.
-    profile = PROFILES.get(type(kernel))
-    return (
-        None
-        if profile is None
-        else _product(profile, kernel.variance, a, *_scaled(kernel, Z, X), X is None)
-    )
-
-
-def stationary_norm(kernel: Kernel, Z: tf.Tensor, a: tf.Tensor) -> tf.Tensor | None:
-    """a^T k(Z, Z) a for Z [M, D] and a [M, 1]; None without a profile, or if M is unknown or 0.
-
-    One sweep over the blocks above the diagonal gives value and gradient, in half of the time of
-    `stationary_gram_product`.
-    """
-    profile = PROFILES.get(type(kernel))
-    if profile is None or not Z.shape[0]:
+    profile, same = PROFILES.get(type(kernel)), X is None
+    if profile is None:
         return None
-    return _norm(profile, kernel.variance, a, _scaled(kernel, Z, None)[0])
 
-
-def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    Z, X = centred(*kernel.slice(Z, X))
-    # read once: to read a Parameter takes some ten calls with its gradient
-    lengthscales = tf.convert_to_tensor(kernel.lengthscales)
-    left = Z / lengthscales
-    return left, left if X is None else X / lengthscales
-
-
-def _product(
-    profile: Profile,
-    variance: tf.Tensor,
-    a: tf.Tensor,
-    left: tf.Tensor,
-    right: tf.Tensor,
-    same: bool,
-) -> tf.Tensor:
     @tf.custom_gradient
     def run(variance: tf.Tensor, a: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
         values, slopes = profile(_square_distances(left, right, same), variance)
@@ -89,10 +70,19 @@ def _product(
 
         return product, grad
 
-    return run(tf.convert_to_tensor(variance), a, left, right)
+    return run(tf.convert_to_tensor(kernel.variance), a, *_scaled(kernel, Z, X))
 
 
-def _norm(profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
+def stationary_norm(kernel: Kernel, Z: tf.Tensor, a: tf.Tensor) -> tf.Tensor | None:
+    """a^T k(Z, Z) a for Z [M, D] and a [M, 1]; None without a profile, or if M is unknown or 0.
+
+    One sweep over the blocks above the diagonal gives value and gradient, in half of the time of
+    `stationary_gram_product`.
+    """
+    profile = PROFILES.get(type(kernel))
+    if profile is None or not Z.shape[0]:
+        return None
+
     @tf.custom_gradient
     def run(variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor) -> tuple:
         product, of_slopes = _symmetric_products(profile, variance, a, inputs)
@@ -106,7 +96,15 @@ def _norm(profile: Profile, variance: tf.Tensor, a: tf.Tensor, inputs: tf.Tensor
 
         return value, grad
 
-    return run(tf.convert_to_tensor(variance), a, inputs)
+    return run(tf.convert_to_tensor(kernel.variance), a, _scaled(kernel, Z, None)[0])
+
+
+def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    Z, X = centred(*kernel.slice(Z, X))
+    # read once: to read a Parameter takes some ten calls with its gradient
+    lengthscales = tf.convert_to_tensor(kernel.lengthscales)
+    left = Z / lengthscales
+    return left, left if X is None else X / lengthscales
 
 
 def _symmetric_products(
@@ -130,29 +128,7 @@ def _symmetric_products(
             if i != j:
                 products[j].append(tf.matmul(values, a[one], transpose_a=True))
                 of_slopes[j].append(tf.matmul(slopes, right[one], transpose_a=True))
-    whole = (tf.concat([tf.add_n(row) for row in parts], 0) for parts in (products, of_slopes))
-    return next(whole), next(whole)
-
-
-def _gram(
-    profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool
-) -> tf.Tensor:
-    @tf.custom_gradient
-    def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
-        squares = _square_distances(left, right, same)
-        values, slopes = profile(squares, variance)
-
-        def grad(upstream: tf.Tensor) -> tuple:
-            weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
-            to_left = tf.reduce_sum(weights, axis=1)[:, None] * left - tf.matmul(weights, right)
-            to_right = tf.reduce_sum(weights, axis=0)[:, None] * right - tf.matmul(
-                weights, left, transpose_a=True
-            )
-            return total / variance, 2.0 * to_left, 2.0 * to_right
-
-        return values, grad
-
-    return run(tf.convert_to_tensor(variance), left, right)
+    return tf.concat(list(map(tf.add_n, products)), 0), tf.concat(list(map(tf.add_n, of_slopes)), 0)
 
 
 def _square_distances(left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
