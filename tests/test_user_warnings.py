@@ -25,8 +25,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
-from gpflow_decoupled.diagnostics.fall import warn_of_fall
-from gpflow_decoupled.diagnostics.rise import warn_of_rise
+from gpflow_decoupled.diagnostics import warn_of_fall, warn_of_rise
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
@@ -229,11 +228,11 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
     ],
     "diagnostics/accuracy.py": [narrow_noise],
-    "diagnostics/fall.py": [
+    "diagnostics/trend.py": [
         lambda _: warn_of_fall([0.0], -1e3, 12, True),
         lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),
+        lambda _: warn_of_rise(np.linspace(-1e3, 0.0, 200), 12, "Go on."),
     ],
-    "diagnostics/rise.py": [lambda _: warn_of_rise(np.linspace(-1e3, 0.0, 200), 12, "Go on.")],
     "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],
     "inducing/checks.py": [

@@ -2,16 +2,15 @@
 
 Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel. During:
 `failure` explains a failed step, `unusable_observation` finds the row that makes a bound infinite.
-After: `fall` warns of a fallen bound, `rise` of one that still rises, `accuracy` of inaccurate
-expectations, by `integrals`; `final_evidence` is the log evidence where cheap.
+After: `trend` warns of a bound that fell or still rises, `accuracy` of inaccurate expectations, by
+`integrals`; `final_evidence` is the log evidence where cheap.
 """
 
 from .accuracy import warn_of_quadrature
 from .failure import explain, restored
-from .fall import warn_of_fall
 from .final_evidence import final_evidence
-from .rise import warn_of_rise
 from .scales import check_digits, has_scale, noise_variance, warn_of_scales
+from .trend import warn_of_fall, warn_of_rise
 from .unusable_observation import naming_observation, unusable_observation
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""A warning where training has lowered the bound."""
+"""Warnings of a run's bound: that it fell, or that it still rises at the end."""
 
 from __future__ import annotations
 
-__all__ = ["warn_of_fall"]
+__all__ = ["warn_of_fall", "warn_of_rise"]
 
 from collections.abc import Sequence
 
@@ -10,12 +10,16 @@ import numpy as np
 
 from ..user_warnings import warn_user
 
-_MUCH = 0.1
+_FALL = 0.1
 """Nats per observation. Less is common in the first steps of Adam, and lost again soon."""
 _FEWEST = 5
 """Estimates of the bound that tell how far they scatter."""
 _WINDOW = 20
 """Steps over whose mean a bound is compared with the one at the end."""
+_RISE = 0.01
+"""Nats per observation in a hundred steps; less is hardly seen in predictions."""
+_LAST = 100
+"""The last steps, whose halves are compared; fewer say nothing of where the bound goes."""
 
 
 def warn_of_fall(
@@ -52,18 +56,41 @@ def warn_of_fall(
         if len(elbos) >= _WINDOW
         else np.array([])
     )
-    if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
+    if elbos[0] - end > _FALL * num_data + 3.0 * noise:
         warn_user(
             f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were"
             " too long for the scales of the parameters. Standardise X and Y, as"
             " gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the learning rates; the"
             f" model before training was the better one.{cause}",
         )
-    elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise:
+    elif rising and len(means) and np.max(means) - end > _FALL * num_data + 3.0 * noise:
         at = int(np.argmax(means)) + _WINDOW
         warn_user(
             f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step"
             f" {len(elbos)}: steps were too long for the parameters that were reached. Lower the"
             " learning rates, or keep the best Parameters by evaluation=Evaluation((X_val, Y_val),"
             f" patience=5).{cause}",
+        )
+
+
+def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
+    """Warn if a bound rose by more than 0.01 nats per observation in the last hundred steps.
+
+    The rise is twice the difference of the means of both halves; estimates from minibatches must
+    rise by three standard errors more.
+
+    :param elbos: of the steps in nats.
+    :param remedy: how to go on, as it ends the sentence.
+    """
+    last = np.asarray(elbos, np.float64)[-_LAST:]
+    if len(last) < _LAST or not np.all(np.isfinite(last)):
+        return
+    half = _LAST // 2
+    rise = 2.0 * float(np.mean(last[half:]) - np.mean(last[:half]))
+    scatter = float(np.median(np.abs(np.diff(last)))) / (0.6745 * np.sqrt(2.0))
+    error = 2.0 * scatter * np.sqrt(2.0 / half)
+    if rise > _RISE * num_data + 3.0 * error:
+        warn_user(
+            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
+            f" {_LAST} steps. {remedy}"
         )
