@@ -6,7 +6,7 @@ __all__ = ["Compiled", "rarely", "traced_for_xla"]
 
 import functools
 from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -37,11 +37,11 @@ class Compiled(Generic[Arguments, Result]):
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         if self._bound is not None and not kwargs and self._bound[0] == _kinds_of(args):
             return self._bound[1](*args)
-        return self._use(lambda graph: graph(*args, **kwargs))
+        return self._use("__call__", *args, **kwargs)
 
     def get_concrete_function(self, *arguments: object) -> tf.types.experimental.ConcreteFunction:
         """The graph for these arguments, which may be `tf.TensorSpec`s; traced if it is new."""
-        return self._use(lambda graph: graph.get_concrete_function(*arguments))
+        return self._use("get_concrete_function", *arguments)
 
     def bind(self, *arguments: tf.Tensor) -> None:
         """Trace the graph for these tensors; later calls of their types go straight to it."""
@@ -55,11 +55,11 @@ class Compiled(Generic[Arguments, Result]):
         """How many times the function has been traced with its present setting of AutoGraph."""
         return self._graph.experimental_get_tracing_count()
 
-    def _use(self, use: Callable[[tf.types.experimental.PolymorphicFunction], Outcome]) -> Outcome:
-        """Apply `use` to the graph, after one retrace if that needs AutoGraph."""
+    def _use(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the graph, after one retrace if that needs AutoGraph."""
         traces, last = self.traces, last_gradient()
         try:
-            outcome = use(self._graph)
+            outcome = getattr(self._graph, method)(*args, **kwargs)
             if self.traces > traces:
                 tidy(last)
             return outcome
@@ -70,7 +70,7 @@ class Compiled(Generic[Arguments, Result]):
                 raise
         self._may_need_autograph = False
         self._graph = tf.function(self._function, **self._options)
-        outcome = use(self._graph)
+        outcome = getattr(self._graph, method)(*args, **kwargs)
         tidy(last)
         return outcome
 

@@ -92,7 +92,8 @@ class Run:
 
     def go(self) -> FitResult:
         """Train until a limit is reached, with the checkpoints' folder locked."""
-        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
+        if self.group.workers > 1:
+            refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
         lock = nullcontext() if self._checkpoint is None else self._checkpoint.locked()
         with closing(self.plan.batches), lock:
             done = self._resume()
@@ -106,7 +107,14 @@ class Run:
 
     def _train(self, done: int, line: ProgressLine) -> FitResult:
         try:
-            self._prepare(done)
+            began = time.perf_counter()
+            if self._reason_to_stop(done) is None:
+                if self.plan.timed is not None:
+                    self.plan = self._turns.plan = replace(self.plan, parts=self.plan.timed())
+                batch = self._turns.first_batch(done)
+                for part in self.plan.parts:
+                    part.stage.prepare(*batch, self._turns.seed(done))
+            self._compile_seconds = time.perf_counter() - began
             while (reason := self._reason_to_stop(done)) is None:
                 raise_swallowed()
                 began, before = time.perf_counter(), self.totals.seconds
@@ -162,14 +170,6 @@ class Run:
         if not self.totals.nothing_is_left(asdict(self.limits)):
             self.totals.finished, self.totals.converged = "", False
         return done
-
-    def _prepare(self, done: int) -> None:
-        began = time.perf_counter()
-        if self._reason_to_stop(done) is None:
-            if self.plan.timed is not None:
-                self.plan = self._turns.plan = replace(self.plan, parts=self.plan.timed())
-            self._turns.prepare(done)
-        self._compile_seconds = time.perf_counter() - began
 
     def _reason_to_stop(self, done: int) -> str | None:
         if self.totals.finished:

@@ -17,7 +17,7 @@ from .options import Options
 from .plan import Part, Plan
 from .snapshots import Snapshot, go_back, snapshot
 from .stages.stage import Budget, Clock, Report, Stage
-from .workers import next_batch, repair_drift
+from .workers import repair_drift
 
 Fail = Callable[[Batch, Snapshot, int, NumericalError | None], NoReturn]
 """Raises the error of a failed step, for its batch, the values before it, its number, and its cause
@@ -62,12 +62,10 @@ class Turns:
         """Batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
         return None if self._last is None else self._batch_of(self._last, -1)
 
-    def prepare(self, done: int) -> None:
-        """Compile the stages for the steps after the first `done` ones."""
-        batch = next_batch(self.options.group, self.plan.batches, done)
-        self._first = batch  # a stream cannot go back
-        for part in self.plan.parts:
-            part.stage.prepare(*batch, self.seed(done))
+    def first_batch(self, done: int) -> Batch:
+        """X [B, D] and Y [B, P] of the step after the first `done` ones, kept for it."""
+        self._first = self._next(done)
+        return self._first  # a stream cannot go back
 
     def take(self, part: Part, done: int, clock: Clock, seconds: float) -> Taken:
         """Take one turn.
@@ -110,6 +108,12 @@ class Turns:
         """Return [2], the seed of the run and the number of a step."""
         return tf.constant([self.options.seed, step], tf.int32)
 
+    def _next(self, step: int) -> Batch:
+        batches, group = self.plan.batches, self.options.group
+        if group.workers == 1 or isinstance(batches, ArrayBatches):  # arrays are checked before
+            return batches(step)
+        return group.together(lambda: batches(step))  # unusable data on one end the run on all
+
     def _turn(self, part: Part, done: int, clock: Clock, seconds: float) -> _Turn:
         count, batches = self._count(part, done, seconds), self.plan.batches
         steps = range(done, done + count)
@@ -119,7 +123,7 @@ class Turns:
             assert isinstance(batches, ArrayBatches)
             batch = batches.several(done, count)
         else:
-            batch = self._first or next_batch(self.options.group, batches, done)
+            batch = self._first or self._next(done)
         self._first = None
         budget = Budget(clock, self.options.seed, done, sizes, batch, part.until)
         return _Turn(part.stage, snapshot(self.variables), budget)
@@ -149,7 +153,8 @@ class Turns:
         if turn.budget.first % self.options.refresh_every == 0:
             refreshed = turn.stage.refresh()
             self.variables = self.plan.variables  # the first update may create one
-            repair_drift(self.options.group, self.variables)
+            if self.options.group.replicas > 1:
+                repair_drift(self.options.group, self.variables)
         report = turn.stage.run(turn.budget)
         elbo, shortened, clipped = (
             np.atleast_1d(part)

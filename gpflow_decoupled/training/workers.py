@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["metrics_of_all", "next_batch", "refuse_other_run", "repair_drift", "run_settings"]
+__all__ = ["metrics_of_all", "refuse_other_run", "repair_drift", "run_settings"]
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from gpflow.utilities import parameter_dict
 from ..models import FactorGraph
 from ..replicas import Group
 from ..user_warnings import warn_user
-from .batches import ArrayBatches, Batch, Batches, checksum
+from .batches import checksum
 from .evaluation import held_out_metrics
 
 
@@ -45,13 +45,6 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
     # where these differ, the numbers of values may too
     group.refuse_unlike({"the names of the settings": list(own)})
     group.refuse_unlike(own)
-
-
-def next_batch(group: Group, batches: Batches, step: int) -> Batch:
-    """A step's X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
-    if isinstance(batches, ArrayBatches):  # they were checked before the first step
-        return batches(step)
-    return group.together(lambda: batches(step))
 
 
 def metrics_of_all(

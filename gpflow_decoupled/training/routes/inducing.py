@@ -159,7 +159,7 @@ def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
         or (options.hold == "auto" and sites_pay(model.basis, batches)),
         low=tf.float32 if options.precision == "mixed" else None,
         group=group,
-        shards=shards_of(batches, group),
+        shards=None if group.strategy is None else shards_of(batches, group),
         together=compiled and is_small(model, batches),
     )
     return Plan(
