@@ -1,6 +1,6 @@
 """How much of the package one call of `fit` runs through: what a newcomer has to read.
 
-    python -m benchmarks.newcomer
+    python -m benchmarks.newcomer [--modules] [--chain]
 
 Counts, with `sys.settrace` and for the code of the package alone, while an `ODVGP` is built and
 trained for two steps: modules, functions and lines that are entered, and how deep calls are nested.
@@ -32,8 +32,13 @@ class Count:
 
     functions: set[CodeType] = field(default_factory=set)
     lines: set[tuple[str, int]] = field(default_factory=set)
-    depth: int = 0
-    """The largest number of package functions that are open at once."""
+    chain: list[CodeType] = field(default_factory=list)
+    """The deepest chain of package functions that are open at once, outermost first."""
+
+    @property
+    def depth(self) -> int:
+        """The length of the chain."""
+        return len(self.chain)
 
     @property
     def modules(self) -> set[str]:
@@ -52,22 +57,22 @@ def count(task: Callable[[], object], root: str = ROOT) -> Count:
     :param task: a function without arguments.
     :param root: the folder.
     """
-    found, depth = Count(), 0
+    found, open_now = Count(), list[CodeType]()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal depth
         if not frame.f_code.co_filename.startswith(root) or frame.f_code.co_name == "<module>":
             return None
-        depth += 1
+        open_now.append(frame.f_code)
         found.functions.add(frame.f_code)
-        found.depth = max(found.depth, depth)
+        if len(open_now) > found.depth:
+            found.chain = list(open_now)
         return inside
 
     def inside(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal depth
         if event == "line":
             found.lines.add((frame.f_code.co_filename, frame.f_lineno))
-        depth -= event == "return"
+        if event == "return":
+            open_now.pop()
         return inside
 
     before = sys.gettrace()
@@ -85,12 +90,30 @@ def train() -> None:
     """Build an `ODVGP`, and train it for two steps."""
     X = np.linspace(0.0, 1.0, 60)[:, None]
     parts = gpflow.kernels.SquaredExponential(lengthscales=0.3), gpflow.likelihoods.Gaussian(0.1)
-    model = gd.models.ODVGP(*parts, X[::8], X[::12])
+    model = gd.models.ODVGP(*parts, X[::8], X[1::12])
     gd.fit(model, (X, np.sin(6.0 * X)), steps=2, progress=False)
+
+
+def _by_module(found: Count) -> str:
+    rows = []
+    for path in sorted(found.modules):
+        lines = sum(file == path for file, _ in found.lines)
+        names = sorted(one.co_name for one in found.functions if one.co_filename == path)
+        rows.append(f"{Path(path).relative_to(ROOT)}: {lines} lines, {', '.join(names)}")
+    return "\n".join(rows)
+
+
+def _by_depth(found: Count) -> str:
+    return "\n".join(
+        f"{depth:3} {Path(one.co_filename).relative_to(ROOT)}:{one.co_firstlineno} {one.co_name}"
+        for depth, one in enumerate(found.chain, 1)
+    )
 
 
 if __name__ == "__main__":
     found = count(train)
     print(found)
     if "--modules" in sys.argv:
-        print("\n".join(sorted(found.modules)))
+        print(_by_module(found))
+    if "--chain" in sys.argv:
+        print(_by_depth(found))
