@@ -136,7 +136,7 @@ def checked_columns(array: npt.ArrayLike, name: str, gaps: bool = False) -> np.n
     if len(values) < 2:
         raise DataError(
             f"{name} has {len(values)} row(s): no scale can be learned from that; use more rows, or"
-            " the model as it is."
+            " the model without Standardized."
         )
     values = values.astype(np.float64)
     bad = ~np.isfinite(values) & ~(gaps & np.isnan(values))

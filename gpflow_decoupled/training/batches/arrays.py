@@ -10,15 +10,17 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
+from .base import Batch, Batches
 from .order import RowOrder
-from .protocol import Batch, Trackable
 
 
-class ArrayBatches:
+class ArrayBatches(Batches):
     """Minibatches of X [N, D], Y [N, P], without replacement within an epoch.
 
     A batch depends on (seed, step) alone; sizes and errors as in `RowOrder`.
     """
+
+    batch_size: int
 
     def __init__(
         self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int, latents: int = 1
@@ -31,11 +33,6 @@ class ArrayBatches:
     def whole(self) -> Batch | None:
         """All rows, where a batch has them all."""
         return (self.X, self.Y) if self.batch_size == self.num_data else None
-
-    @property
-    def checkpointable(self) -> dict[str, Trackable]:
-        """Nothing: the batches follow from the seed and the step."""
-        return {}
 
     @property
     def settings(self) -> dict[str, object]:
@@ -51,9 +48,6 @@ class ArrayBatches:
         if self.batch_size == self.num_data:
             return self.X, self.Y
         return self._rows_of_both(self._rows(step))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def several(self, step: int, count: int) -> Batch:
         """Batches of `count` = K steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""

@@ -13,10 +13,10 @@ from gpflow.likelihoods import Likelihood
 from ...errors import DataError
 from ...likelihoods import check_labels
 from ...models.checks import check_values
-from .protocol import Batch, Trackable
+from .base import Batch, Batches, Trackable
 
 
-class DatasetBatches:
+class DatasetBatches(Batches):
     """The batches of a `tf.data.Dataset` of (X [B, D], Y [B, P]), in its order, repeated.
 
     :raises DataError: when called, for a dataset without batches, with another number of rows, or
@@ -39,24 +39,9 @@ class DatasetBatches:
         """Of all batches, which may differ in their rows."""
 
     @property
-    def batch_size(self) -> None:
-        """None: the dataset brings its own."""
-        return None
-
-    @property
-    def whole(self) -> None:
-        """None: a dataset is read in batches."""
-        return None
-
-    @property
     def checkpointable(self) -> dict[str, Trackable]:
         """The place in the dataset."""
         return {"iterator": self.iterator}
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """The size of the data."""
-        return {"num_data": self.num_data}
 
     def __call__(self, step: int) -> Batch:
         batch = next(self.iterator, None)
@@ -76,9 +61,6 @@ class DatasetBatches:
             check_labels(self.likelihood, labels)
         self._is_first = False
         return X, Y
-
-    def close(self) -> None:
-        """Do nothing: a dataset closes its files by itself."""
 
 
 def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> None:

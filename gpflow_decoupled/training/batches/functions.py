@@ -13,13 +13,13 @@ import numpy.typing as npt
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_values
-from .protocol import Batch, Trackable
+from .base import Batch, Batches
 
 Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]
 """Starts a pass over batches X [B, D] and Y [B, P]."""
 
 
-class FunctionBatches:
+class FunctionBatches(Batches):
     """Batches of a function that is called for each pass over the data, in its order.
 
     Every batch is checked when it is read.
@@ -40,25 +40,7 @@ class FunctionBatches:
         self._pass: Iterator[tuple[npt.ArrayLike, npt.ArrayLike]] | None = None
         self._read = self._rows = 0
 
-    @property
-    def batch_size(self) -> None:
-        """None: the function brings its own."""
-        return None
-
-    @property
-    def whole(self) -> None:
-        """None: the data are read in batches."""
-        return None
-
-    @property
-    def checkpointable(self) -> dict[str, Trackable]:
-        """Nothing: a resumed run reads up to its place."""
-        return {}
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """The size of the data."""
-        return {"num_data": self.num_data}
+    # a resumed run reads up to its place, so that a checkpoint needs nothing
 
     def __call__(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: X [B, D], Y [B, P]; earlier ones are read and dropped."""

@@ -13,8 +13,8 @@ import tensorflow as tf
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values, warn_of_values
+from .base import Batch, Batches
 from .order import RowOrder
-from .protocol import Batch, Trackable
 
 _BLOCK = 8192
 """Rows that are read at a time."""
@@ -22,7 +22,7 @@ _SAMPLE = 10_000
 """Rows that the scales of the data are judged by."""
 
 
-class DiskBatches:
+class DiskBatches(Batches):
     """Minibatches as in `ArrayBatches`, of arrays whose rows are read when needed.
 
     All entries are checked in one pass before the first step. Memory: a block or batch of rows, a
@@ -31,6 +31,8 @@ class DiskBatches:
     :param data: X [N, D] and Y [N, P] with a shape, a dtype and slices, as `numpy.memmap` or in
         HDF5 files.
     """
+
+    batch_size: int
 
     def __init__(self, model: BasisGP, data: tuple[np.ndarray, np.ndarray], rows: RowOrder) -> None:
         self.model, self.num_data, self.batch_size = model, rows.num_data, rows.batch_size
@@ -41,16 +43,6 @@ class DiskBatches:
         )
         self.sample = self._checked()
         """Rows of X and Y at regular distances"""
-
-    @property
-    def whole(self) -> None:
-        """None: all rows are more than is in memory."""
-        return None
-
-    @property
-    def checkpointable(self) -> dict[str, Trackable]:
-        """Nothing: the batches follow from the seed and the step."""
-        return {}
 
     @property
     def settings(self) -> dict[str, object]:
@@ -71,9 +63,6 @@ class DiskBatches:
         places = np.argsort(order)
         X, Y = self._read(rows[order])
         return tf.gather(X, places), tf.gather(Y, places)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _read(self, rows: np.ndarray | slice) -> Batch:
         return self.model.as_tensors((np.asarray(self._X[rows]), np.asarray(self._Y[rows])))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ...errors import DataError
 from ...models import FactorGraph
-from ..batches import Batch, Data, Trackable, checksum
+from ..batches import Batch, Batches, Data, checksum
 from ..options import EVERY, Options
 from ..plan import Part, Plan
 from ..stages.messages import Messages
@@ -53,7 +53,7 @@ class MessagesRoute(Route):
         )
 
 
-class GraphData:
+class GraphData(Batches):
     """The data of a graph, owned by its factors: batches are empty."""
 
     def __init__(self, graph: FactorGraph) -> None:
@@ -61,19 +61,9 @@ class GraphData:
         self.num_data = graph.num_data or 0
 
     @property
-    def batch_size(self) -> None:
-        """None: batches are empty."""
-        return None
-
-    @property
     def whole(self) -> Batch:
         """An empty X and Y: all data are in the graph."""
         return tf.zeros([0, 1]), tf.zeros([0, 1])
-
-    @property
-    def checkpointable(self) -> dict[str, Trackable]:
-        """Nothing: there is no place in the data."""
-        return {}
 
     @property
     def settings(self) -> dict[str, object]:
@@ -82,6 +72,3 @@ class GraphData:
 
     def __call__(self, step: int) -> Batch:
         return self.whole
-
-    def close(self) -> None:
-        """Nothing is open."""

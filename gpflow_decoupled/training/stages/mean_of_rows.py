@@ -40,7 +40,7 @@ def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
 
 
 def with_mean(model: NNGP, report: Report, end: float, clock: Clock) -> Report:
-    """Solve for the mean at the end of a run if the model has that of all rows: see `closed`.
+    """Solve for the mean at the end of a run if the model takes the mean of all rows: see `closed`.
 
     :param end: of the time, a value of `time.perf_counter`.
     """

@@ -35,7 +35,7 @@ class NeighbourSites(Stage):
 
     A turn is one round; the first only passes over the sites. Rounds that lower the leave-one-out
     score beyond chance are undone. Beyond 100,000 rows the rounds see a random sample of that size,
-    with sites of its own, and the sites of all rows are found at the end.
+    with separate sites, and the sites of all rows are found at the end.
     """
 
     def __init__(

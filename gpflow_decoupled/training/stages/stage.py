@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..batches.protocol import Batch, Trackable
+from ..batches.base import Batch, Trackable
 from ..schedules import Limits, StepSizes
 
 
@@ -54,7 +54,7 @@ class Clock(NamedTuple):
     show: Callable[[str], object]
     """Shows a line on where a long turn is, beside the progress of the run."""
     shift: float = 0.0
-    """Nats by which the bound in the units of the data is less than that of the stage."""
+    """Nats by which the bound of the stage exceeds the bound in the units of the data."""
 
     def deadline(self, until: float = 1.0, least: float = 0.0) -> float:
         """The `time.perf_counter` at a share of the run, `least` seconds from now or later; may be

@@ -23,7 +23,7 @@ from ..normal_scores import NormalScores
 from ..standardization import Standardization
 from .views import ParameterView, view_of
 
-_INSIDE = "; read `model.model`, whose kernel and likelihood are those of standardised data."
+_INSIDE = "; read `model.model`, whose kernel and likelihood belong to standardised data."
 
 
 def kernel_in_units(
@@ -107,6 +107,6 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     if not isinstance(old, gpflow.Parameter):
         raise ModelError(f"Noise that depends on the inputs has no form in units{_INSIDE}")
     attributes: dict[str, object] = {name: ParameterView(old, scale, name)}
-    if isinstance(likelihood, Gaussian):  # whose least variance is that of standardised Y
+    if isinstance(likelihood, Gaussian):  # its least variance is in standardised units
         attributes |= {"variance_lower_bound": 0.0, "scale_lower_bound": 0.0}
     return view_of(likelihood, attributes)
