@@ -138,7 +138,7 @@ def unknown_tensorflow(patch: Patch) -> None:
 
 
 def short_run(patch: Patch) -> None:
-    patch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
+    patch.setattr("gpflow_decoupled.wrappers.estimator._EVERY", 5)
     X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
     DecoupledGPRegressor(
         steps=30,
@@ -301,7 +301,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         built_by_joblib,
     ],
     "training/workers.py": [drifted_replicas],
-    "wrappers/sklearn.py": [short_run],
+    "wrappers/estimator.py": [short_run],
 }
 LONG = (
     "models/basis_gp.py",
@@ -309,7 +309,7 @@ LONG = (
     "training/checkpoints/run.py",
     "training/routes/checks.py",
     "training/stages/neighbours.py",
-    "wrappers/sklearn.py",
+    "wrappers/estimator.py",
 )
 """Of these the short run leaves out the last action."""
 CASES = [

@@ -1,10 +1,10 @@
 """The package inside other libraries: plots, scikit-learn, trieste.
 
 `posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, imported on
-use, helped by `axes` and `curves`; `matters` ranks inputs and compares models, `effects`
-has the shape of an effect and shares of a sum. `sklearn` and
-`trieste` are imported by name only; `classes` (probabilities of classes) and `validation` (held-out
-rows) serve `sklearn`.
+use, helped by `axes` and `curves`; `matters` ranks inputs and compares models, `effects` has the
+shape of an effect and shares of a sum. `sklearn` and `trieste` are imported by name only;
+`estimator` (the part that both share), `classes` (probabilities of classes) and `validation`
+(held-out rows) serve `sklearn`.
 """
 
 from .calibration import plot_calibration

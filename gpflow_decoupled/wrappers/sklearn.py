@@ -7,164 +7,27 @@ from __future__ import annotations
 
 __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gpflow
 import numpy as np
 import numpy.typing as npt
-from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Gaussian
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from ..building import build, can_initialize
 from ..errors import DataError
-from ..inputs import check_whole
 from ..likelihoods import RowLikelihood
-from ..models import FullGP
 from ..summaries import short_repr
-from ..training import Evaluation, FitResult
-from ..training.tables import is_frame
-from ..user_warnings import warn_user
 from .classes import class_probabilities
-from .validation import held_out_rows, how_to_go_on, numbers_of_rows, without_gaps
-
-_BLOCK = 8192
-"""Rows predicted at once, so that memory does not grow with the data."""
-_EVERY = 100
-"""Steps between evaluations of held-out rows: score resolution against time."""
+from .estimator import DecoupledGP
+from .validation import without_gaps
 
 
-class _DecoupledGP(BaseEstimator):
-    """The part shared by both estimators."""
-
-    def __init__(
-        self,
-        kernel: Kernel | Callable[[int], Kernel] | None = None,
-        *,
-        likelihood: Likelihood | str | None = None,
-        scale: str | None = None,
-        num_inducing: int | None = None,
-        num_mean_points: int | str | None = None,
-        num_neighbours: int | None = None,
-        steps: int | None = 1000,
-        seconds: float | None = None,
-        validation_fraction: float | None = None,
-        n_iter_no_change: int = 10,
-        fit_options: dict[str, Any] | None = None,  # the arguments of `fit` are of many types
-        random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.scale = scale
-        self.num_inducing = num_inducing
-        self.num_mean_points = num_mean_points
-        self.num_neighbours = num_neighbours
-        self.steps = steps
-        self.seconds = seconds
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.fit_options = fit_options
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _train(
-        self,
-        X: np.ndarray,
-        Y: np.ndarray,
-        likelihood: Likelihood | str,
-        numbers: dict[str, Any],
-    ) -> None:
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(2**31 - 1))
-        numbers = {name: numbers_of_rows(name, value, len(X)) for name, value in numbers.items()}
-        X, Y, evaluation = self._hold_out(X, Y, rng, numbers)
-        self.standardized_ = build(
-            X,
-            Y,
-            likelihood,
-            self.kernel,
-            scale=self.scale,
-            num_inducing=self.num_inducing,
-            num_mean_points=self.num_mean_points,
-            num_neighbours=self.num_neighbours,
-            seed=seed,
-            verbose=bool(self.verbose),
-            **numbers,
-        )
-        self.model_ = self.standardized_.model
-        self.X_scaler_, self.y_scaler_ = self.standardized_.inputs, self.standardized_.outputs
-        options: dict[str, object] = {
-            "steps": self.steps,
-            "seconds": self.seconds,
-            "progress": bool(self.verbose),
-        }
-        # nothing in a step of a full GP is random
-        options |= {} if isinstance(self.model_, FullGP) else {"seed": seed}
-        options |= {} if evaluation is None else {"evaluation": evaluation}
-        unchosen = self.kernel is None and not isinstance(self.likelihood, Likelihood)
-        options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
-        self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
-        if evaluation is not None and (advice := how_to_go_on(self.result_)):
-            warn_user(advice, ConvergenceWarning)
-
-    def _hold_out(
-        self,
-        X: np.ndarray,
-        Y: np.ndarray,
-        rng: np.random.RandomState,
-        numbers: dict[str, Any],
-    ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
-        if self.validation_fraction is None:
-            return X, Y, None
-        if "evaluation" in (self.fit_options or {}):
-            raise DataError(
-                "validation_fraction and fit_options['evaluation'] both hold out rows; pass one of"
-                " them."
-            )
-        check_whole(1, n_iter_no_change=self.n_iter_no_change)
-        groups = Y[:, 0] if isinstance(self, ClassifierMixin) else np.zeros(len(Y))
-        out = held_out_rows(groups, self.validation_fraction, rng)
-        for name, value in numbers.items():
-            numbers[name] = value if value is None or isinstance(value, str) else value[~out]
-        return (
-            X[~out],
-            Y[~out],
-            Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change),
-        )
-
-    def _inputs(self, X: npt.ArrayLike) -> Any:
-        check_is_fitted(self)
-        frame = is_frame(X) and bool(self.standardized_.table.columns)
-        return validate_data(self, X, reset=False, skip_check_array=frame)
-
-    def _learned(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, **checks: bool
-    ) -> tuple[Any, np.ndarray]:
-        if not is_frame(X):
-            return validate_data(self, X, y, **checks)
-        validate_data(self, X, skip_check_array=True)
-        # the columns are checked where they are encoded
-        rows = np.zeros((np.shape(X)[0], 1))
-        return X, check_X_y(rows, y, **checks)[1]
-
-    def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        inputs = self._inputs(X)
-        blocks = [
-            self.standardized_.predict_y(inputs[start : start + _BLOCK])
-            for start in range(0, len(inputs), _BLOCK)
-        ]
-        mean, variance = zip(*blocks)
-        return np.concatenate(mean), np.concatenate(variance)
-
-
-class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
+class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
     `gpflow_decoupled.build` chooses the model: an exact GP for up to 2,000 rows, nearest neighbours
@@ -295,8 +158,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         inputs = self._inputs(X)
         if self.y_scaler_ is None:
             raise DataError(
-                "return_cov is for observations that are f plus noise, and those of"
-                f" {type(self.model_.likelihood).__name__} are not; pass return_std=True."
+                "return_cov is for observations that are f plus noise, which a"
+                f" {type(self.model_.likelihood).__name__} does not have; pass return_std=True."
             )
         mean, cov = (part.numpy() for part in self.standardized_.predict_f(inputs, full_cov=True))
         variance = self.standardized_.predict_y(inputs)[1].numpy()  # [N, P]
@@ -332,7 +195,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         return tags
 
 
-class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
+class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior.
 
     Two classes share one latent function and a logistic link with exact expectations; more have a
