@@ -20,7 +20,7 @@ _LIBRARIES = frozenset(
     }
 )  # fmt: skip
 """Packages whose frames are nobody's own code: they call each other between a user and a warning.
-Those of a user's framework are not in the list, because the line there is the one to change."""
+Frames of a user's framework are not in the list, because the line there is the one to change."""
 _TRANSLATED = "__autograph_generated_file"
 """In the file name of a user's function that AutoGraph has translated, whose lines are others."""
 

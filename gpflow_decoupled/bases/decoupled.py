@@ -115,7 +115,7 @@ class DecoupledBasis(InducingBasis):
         if None not in columns.values() and columns["alpha"] != columns["beta"]:
             raise DataError(
                 f"alpha has {columns['alpha']} columns and beta {columns['beta']}: both need the"
-                " same number of columns, that of X."
+                " same number of columns as X."
             )
         self.num_latent_gps = num_latent_gps
         self.covariance = covariance

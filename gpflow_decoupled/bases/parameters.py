@@ -272,7 +272,7 @@ def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
     raise ModelError(
         "Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis"
         f", and got {type(basis).__name__}. Mean points that do not contain beta"
-        " have none, and those of a CoupledBasis are S^-1 m and S^-1 / 2."
+        " have none, and a CoupledBasis has S^-1 m and S^-1 / 2."
     )
 
 

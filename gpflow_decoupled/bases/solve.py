@@ -148,7 +148,7 @@ class SolveBasis(InducingBasis):
     def whitened_rows(
         self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
     ) -> tuple[tf.Tensor, ...]:
-        """Those of beta and of the orthogonal gamma."""
+        """The factors of beta and of the orthogonal gamma."""
         found = features
         if found is None:
             found = self.features(self.factor(kernel, with_kl=False), kernel, X)

@@ -72,7 +72,7 @@ class Inside:
     """m of a nearest-neighbour GP that the caller asked for."""
     seed: int
     choices: list[KernelChoice] = field(default_factory=list)
-    """What the search has found; it runs once, although models may be built again."""
+    """The result of the search, which runs once, although models may be built again."""
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> GPModel:
         numbers = self.numbers
@@ -87,7 +87,7 @@ class Inside:
             mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
         neighbours = self.points is None and bool(self.num_neighbours or len(X) > EXACT_ROWS)
         if not (neighbours and numbers is None and _has_neighbours(density, kernel)):
-            density = with_rows(density, numbers, gaps)  # an NNGP has gaps of its own
+            density = with_rows(density, numbers, gaps)  # an NNGP leaves out missing entries itself
         count = self.num_neighbours or self._of_classes(len(X), density, kernel)
         if count:
             return self._by_neighbours((X, Y), kernel, density, mean, count)

@@ -40,7 +40,7 @@ def _scaled(model: Standardized) -> str:
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
     scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
     said = f"{' and '.join(scaled) or 'nothing'} standardised"
-    return said if inputs else f"{said}, X in its units, which are those of the kernel"
+    return said if inputs else f"{said}, X in its units, which the kernel has too"
 
 
 def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice]) -> str:

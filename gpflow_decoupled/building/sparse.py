@@ -65,7 +65,7 @@ def sparse_model(
             mean_function=mean_function,
         )
     if gamma is None:
-        if isinstance(kernel, MultioutputKernel):  # the points are those of every latent
+        if isinstance(kernel, MultioutputKernel):  # all latents share the points
             beta = SharedIndependentInducingVariables(InducingPoints(beta))
         basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
         return BasisGP(kernel, likelihood, basis, mean_function=mean_function)

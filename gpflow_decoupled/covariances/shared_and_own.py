@@ -1,4 +1,4 @@
-"""Linear coregionalisation in which each output also has a latent function of its own."""
+"""Linear coregionalisation in which each output also has one latent function alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class SharedAndOwn(LinearCoregionalization):
 
     Without h, W W^T of R < P latents is singular: what an output does alone would count as noise.
 
-    :param kernels: of g_1, ..., g_R, h_1, ..., h_P. Those of g need a fixed variance, since W has
-        their size.
+    :param kernels: of g_1, ..., g_R, h_1, ..., h_P. The kernels of g need a fixed variance, since W
+        has their size.
     :param shared: mixture of the shared latents, [P, R].
 
     Example::

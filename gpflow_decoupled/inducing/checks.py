@@ -68,7 +68,7 @@ def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) 
     if gamma_values.shape[1:] != beta_values.shape[1:]:
         raise DataError(
             f"gamma has shape {list(gamma_values.shape)} and beta {list(beta_values.shape)}: "
-            "both need rank 2 and the same number of columns, that of X."
+            "both need rank 2 and as many columns as X."
         )
     count, total = int(np.sum(rows_in(gamma_values, beta_values))), len(gamma_values)
     fix = "choose gamma by inducing.select(X, M, kernel, given=beta)."

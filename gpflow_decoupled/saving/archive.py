@@ -45,9 +45,7 @@ def read_archive(file: IO[bytes]) -> tuple[Any, list[np.ndarray]]:
                 " load it with the version that wrote it, and save the model again with this one"
             )
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
-            raise DataError(
-                "its members are compressed, and those of gpflow_decoupled.save are not"
-            )
+            raise DataError("its members are compressed, and gpflow_decoupled.save compresses none")
         if sum(info.file_size for info in members.values()) > length:
             raise DataError("its members are longer than the file")
         tree = json.loads(archive.read(_JSON))
@@ -74,7 +72,7 @@ def _read_array(member: Any, size: int) -> np.ndarray:
     # read_array_header has checked that the shape is one of integers
     count = math.prod(shape)
     if fortran or min(shape, default=0) < 0 or count * dtype.itemsize != size - member.tell():
-        raise DataError("the length of an array is not that of its member")
+        raise DataError("the length of an array differs from the length of its member")
     array = np.empty(shape, dtype)
     if count:
         view, done = memoryview(cast(Any, array.reshape(-1).view(np.uint8))), 0

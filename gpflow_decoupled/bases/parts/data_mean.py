@@ -97,7 +97,7 @@ def refuse_white(kernel: Kernel) -> None:
     if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
         raise ModelError(
             'gamma="data" takes no White kernel, which the mean would have at the training rows and'
-            " not where the model is evaluated, so that the bound would not be that of the model:"
+            " not where the model is evaluated, so that another model would have this bound:"
             " leave White out, and add its variance to the noise variance of a Gaussian likelihood,"
             " or choose gamma by inducing.select(X, M, kernel, given=beta)."
         )

@@ -102,7 +102,7 @@ def kept_index(owner: object, kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
     A tree of a million rows takes a second to build.
 
-    :param owner: the model of the rows; copies of it have indexes of their own.
+    :param owner: the model of the rows; copies of it have other indexes.
     :param kernel: of one latent function.
     :param X: rows [N, D]. Inside of a `tf.function` nothing is kept.
     """

@@ -104,8 +104,8 @@ def check_mean_function(
         shape = tuple(np.shape(values))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         raise DataError(
-            f"mean_function {name} cannot be evaluated at inputs of {num_dims} columns, those of"
-            f" the model: give it parameters of that shape. ({str(error).splitlines()[0][:200]})"
+            f"mean_function {name} cannot be evaluated at inputs of {num_dims} columns, as the"
+            f" model has: give it parameters of that shape. ({str(error).splitlines()[0][:200]})"
         ) from error
     if len(shape) != 2 or shape[0] not in (1, 2) or shape[1] not in (1, num_outputs):
         raise DataError(

@@ -23,7 +23,7 @@ from ..evidence import Nystrom, Observed
 
 _NEIGHBOURS, _POINTS = 60, 1000
 """Of the preconditioners. Points are at most a quarter of the rows, and fewer for several parts, of
-which each factorises a matrix of its own: N M^2 for all of them."""
+which each factorises another matrix: N M^2 for all of them."""
 _MUCH_LEFT = 20.0
 """Variance that points leave, in noise variances, from which on neighbours are tried: products
 with points grow with its root, to some thirty here, and with neighbours hardly at all."""

@@ -127,7 +127,7 @@ def _check(model: GPModel) -> None:
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise ModelError(
-            "The log evidence is bounded where each output has a Gaussian process of its own, and"
+            "The log evidence is bounded where the outputs have separate Gaussian processes, and"
             " LinearCoregionalization mixes them: compare models by model.elbo, or by held-out log"
             " densities."
         )

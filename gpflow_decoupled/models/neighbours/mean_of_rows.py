@@ -172,7 +172,7 @@ class MeanOfRows:
             m_0(x_i) + k(x_i, X) a - v_i a_i
 
         :param rows: row numbers [B].
-        :param variances: v of f given the other rows [B, L], here those of neighbours.
+        :param variances: v of f given the other rows [B, L], here given neighbours.
         """
         model = self.of_rows
         a, X = self.mean_coefficients(), tf.gather(model.data[0], rows)

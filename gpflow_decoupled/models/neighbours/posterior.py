@@ -216,7 +216,7 @@ class NeighboursPosterior(AbstractPosterior):
         mean, cov = self._joint_covariance(group, data, Xnew)
         if self._spread is None:
             return mean, cov, tf.ones_like(mean)
-        # each input has the spread of its own neighbours, with or without the others
+        # each input has the spread of its neighbours, with or without the others
         spread = self._marginals(group, data, Xnew)[2]
         root = tf.linalg.matrix_transpose(tf.sqrt(spread))
         return mean, cov * root[..., :, None] * root[..., None, :], spread

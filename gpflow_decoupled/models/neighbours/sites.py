@@ -347,8 +347,7 @@ class SiteNNGP(MeanOfRows, NNGP):
                 "training_loss of this NNGP is of the prior: no gradient moves its sites,"
                 " and GPflow's optimizers would fit the kernel to no data. Call"
                 " gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.SiteSweeps(model)"
-                ".run() first, after which training_loss is that of the hyperparameters at these"
-                " sites."
+                ".run() first, after which training_loss is of hyperparameters at these sites."
             )
 
 

@@ -14,7 +14,7 @@ from ...linalg.neighbours import quadratic_forms, vacuous_noise
 
 
 class LocalSpread(NamedTuple):
-    """Variances that follow the errors nearby: a scale of their own for each neighbourhood."""
+    """Variances that follow the errors nearby: one scale for each neighbourhood."""
 
     neighbours: int
     """k, the nearest observations that tell the spread."""

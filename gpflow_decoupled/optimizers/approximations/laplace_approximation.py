@@ -41,7 +41,7 @@ class LaplaceApproximation:
     Negative precisions without a posterior become zero. Steps that lower psi are halved. Cost per
     step and latent: 4/3 N^3.
 
-    With `CategoricalLogit` mode and evidence are those of the joint curvature (Rasmussen & Williams
+    With `CategoricalLogit` mode and evidence use the joint curvature (Rasmussen & Williams
     2006, section 3.5; 4 N^3). The latents of a `CVIGP` are independent under q, so its sites keep
     the diagonal of that curvature: variances are a little small, means are the mode.
 

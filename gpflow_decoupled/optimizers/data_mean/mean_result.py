@@ -30,7 +30,7 @@ class MeanResult(RunResult):
     gaps: list[float]
     """Gaps of the last solve in nats, up to `gap`: per product for conjugate gradients.
 
-    Those of conjugate gradients come from the recursion's residual, enlarged by its drift at the
+    For conjugate gradients they come from the recursion's residual, enlarged by its drift at the
     next product in full precision, which is no bound. A descent has the gaps it computed.
     """
     certified: bool

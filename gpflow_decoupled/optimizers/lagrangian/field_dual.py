@@ -5,7 +5,7 @@
 #   E u = -K alpha = -A Q^-1 A^T alpha,   v = diag(A P^-1 A^T),   P = Q + A^T Lambda A
 #   log|I + K Lambda| = log|P| - log|Q|
 #
-# so that Gaussian sites of precision lambda and natural mean lambda u - alpha are those of q.
+# so that Gaussian sites of precision lambda and natural mean lambda u - alpha give q.
 
 from __future__ import annotations
 

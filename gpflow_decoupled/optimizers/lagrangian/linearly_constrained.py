@@ -149,7 +149,7 @@ class LinearlyConstrainedLagrangian:
         try:
             if not couples:
                 check_dual(problem.loss)
-        except DataError as error:  # derivatives that overflow look like those of straight lines
+        except DataError as error:  # derivatives that overflow look like straight lines
             raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
             name = (
@@ -196,7 +196,7 @@ class LinearlyConstrainedLagrangian:
         else:
             prepared.problem.refresh()
         view = prepared.problem.model
-        # the sites of a field may be those of other optimizers, outside of S
+        # the sites of a field may come from other optimizers, outside of S
         project = again or isinstance(view, FieldMultipliers)
         at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=project)
         record.add(float(at.bound))

@@ -57,7 +57,7 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
     if (
         loss.reference is not None
-    ):  # the weights below are those of the loss without its Gaussians, (V31)
+    ):  # the weights below belong to the loss without its Gaussians, (V31)
         loss, c_0, mu = loss.reference
         lam = lam + c_0
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)

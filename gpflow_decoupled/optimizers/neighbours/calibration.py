@@ -17,7 +17,7 @@ from .judgement import CERTAIN, Judged, spread_of
 
 _PRIORS = tuple(4.0**power for power in range(10))
 """Observations that a spread of one counts for: at 1 variances follow the errors nearby, at 262,144
-they are those of kernel and noise."""
+kernel and noise."""
 _LOWEST = -1000.0
 """Nats that one row counts: an error of 45 standard deviations."""
 _LEAST_FACTOR = 1e-6

@@ -50,8 +50,8 @@ def trust_duplicates(model: GaussianNNGP) -> None:
     """Raise a noise variance far below what rows with the same inputs show, to that.
 
     Judges count a row at -10 nats at least. Where most such rows have equal outputs, they may
-    prefer no noise to that of a few rows, which then are 1e5 nats off. For a trainable variance of
-    all outputs, or one of each.
+    prefer no noise to the noise of a few rows, which then are 1e5 nats off. For a trainable
+    variance of all outputs, or one of each.
     """
     noise = model.likelihood.variance
     X, Y = (part.numpy() for part in model.data)

@@ -26,7 +26,7 @@ class RowDensities:
     :param group: the workers, which share the rows of `near`.
     """
 
-    # The gradient of a block of rows is taken before the next block begins. So memory is that of a
+    # The gradient of a block of rows is taken before the next block begins. So memory is one
     # block, and its matrices are still in the cache when the gradient needs them.
 
     def __init__(

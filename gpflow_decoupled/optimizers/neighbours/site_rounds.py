@@ -176,8 +176,8 @@ class SiteRounds:
         return climbed
 
     def _climbs(self, chosen: np.ndarray) -> list[tuple[LogObjective, str]]:
-        """What a round climbs on some rows: the likelihood's Parameters at the present q(f), by
-        E_q log p, and those of kernel and mean function at the present sites, by (N10).
+        """The objectives of a round on some rows: E_q log p at the present q(f) for Parameters of
+        the likelihood, and (N10) at the present sites for kernel and mean function.
         """
         share, climbs = self._num_data / len(chosen), []
         if self._of_likelihood:

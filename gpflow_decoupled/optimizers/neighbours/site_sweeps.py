@@ -156,7 +156,7 @@ class SiteSweeps:
         return float(np.sum(change))
 
     def _neighbours(self, rows: np.ndarray) -> tf.Tensor:
-        """The neighbours of rows [B], [G, B, m]; each worker searches those of its share."""
+        """The neighbours of rows [B], [G, B, m]; each worker searches for its share of rows."""
         if self.group.workers == 1:
             return self.model.neighbours_of(rows)
 
