@@ -122,6 +122,7 @@ def held_out_metrics(
             tf.convert_to_tensor(Y[start : start + chunk]),
         )
         predicted, density = score(x, y)
+        # the density of y in its units: dz = dy / factor
         densities.append(density.numpy() - np.sum(np.log(factor)))
         errors = _errors(_likelihood_of(model), predicted.numpy(), y.numpy())
         squares.append(np.square(factor * errors))
@@ -158,6 +159,7 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
         errors = predicted - _shares(likelihood, y[:, : predicted.shape[1]], y)
         return np.where(np.isnan(errors), 0.0, errors)
     if predicted.shape[1] > y.shape[1]:
+        # probabilities of classes against the label as a unit vector
         return predicted - (np.arange(predicted.shape[1]) == y)
     return predicted - y
 

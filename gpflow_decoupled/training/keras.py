@@ -74,6 +74,7 @@ class KerasAscent:
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """Move each variable up its gradient, of the same shape, if any."""
         # On several replicas gradients are already sums; the optimizer must not sum again.
+        # Keras descends
         pairs = [
             (-gradient, variable)
             for gradient, variable in zip(gradients, self.moved)

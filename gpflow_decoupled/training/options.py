@@ -214,6 +214,7 @@ def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
         values["callbacks"] = Callbacks(() if (c := values["callbacks"]) is None else c)
     if values["steps"] is None and values["seconds"] is None:
         values["steps"] = DEFAULT_STEPS
+    # for its checks
     Limits(values["steps"], values["seconds"])
     # a string alone may stand for "not chosen" beside None; arrays must not be compared with it
     return {

@@ -196,6 +196,7 @@ class Run:
         self.totals.clipped += int(np.sum(taken.clipped))
         self.totals.refreshes += int(taken.refreshed)
         self._report, self._before = report, (*self._before, *report.before)
+        # an earlier stage that ends makes way for the next one, and the run goes on
         is_last = self._stage is self.plan.parts[-1].stage
         if report.reason == INTERRUPTED or (report.reason and is_last):
             self.totals.finished, self.totals.converged = report.reason, report.converged
@@ -214,6 +215,7 @@ class Run:
         if self._checkpoint is None or options.checkpoint is None:
             return
         if done % options.checkpoint.every == 0 and self._reason_to_stop(done) is None:
+            # a resumed run would begin at a state that is not finite, and could not go back
             if (batch := self._turns.last_batch) is not None and not self._is_sound(done):
                 self._fail(batch, snapshot(self._turns.variables), done)
             self._save(done)
@@ -248,6 +250,7 @@ class Run:
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
         if (batch := self._turns.last_batch) is None:
             return True
+        # the state of an optimizer is no part of the result
         own = {variable.ref() for variable in self.model.variables}
         moved = [variable for variable in self._turns.variables if variable.ref() in own]
         seed = self._turns.seed(done)
@@ -279,6 +282,7 @@ class Run:
         if not spoilt:
             self._save(done)
         result = self._result(done, reason)
+        # the Parameters have changed since the bound was computed
         if last is not None or self._restored_step is not None:
             exact = self._exact_bound()
         result.elbo = result.elbo if exact is None or not done else exact
@@ -298,6 +302,7 @@ class Run:
             report = None if finish is None else finish(self._clock(done, line))
         except KeyboardInterrupt:
             go_back(now)
+            # the others wait, and notice when the process ends
             if self.group.workers > 1:
                 raise
             return None, INTERRUPTED

@@ -32,6 +32,7 @@ class Limits:
 
     def share(self, step: int, seconds: float) -> float:
         """The share of the run that is done, in [0, 1]."""
+        # whichever limit is nearer; a run without limits is over
         shares = [step / self.steps] if self.steps else []
         shares += [seconds / self.seconds] if self.seconds else []
         return max(shares, default=1.0)

@@ -195,6 +195,7 @@ class Standardized(PredictionsInUnits):
             return lambda: (self._standardised(batch) for batch in passes())
         if callable(data):
             of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
+            # the dataset of a worker is known only there
             return lambda context: self._inside(of_worker(context))
         inside = self._standardised(data)
         if self._data is None:
@@ -207,6 +208,7 @@ class Standardized(PredictionsInUnits):
         width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
         for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
             values, theirs = np.asarray(array), theirs if name == "X" else theirs[:, :width]
+            # up to the round-off of standardising twice
             if values.shape != theirs.shape or not np.allclose(
                 values, theirs, rtol=1e-6, atol=1e-6, equal_nan=True
             ):

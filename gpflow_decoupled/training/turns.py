@@ -134,10 +134,12 @@ class Turns:
         self._began = done, seconds
         if part.stage.most == 1 or done < self._singly_until:
             return 1
+        # evaluations, callbacks and checkpoints come between turns: none may reach beyond the next
         counts = [part.stage.most, *(every - done % every for every in self.options.due)]
         if limits.steps is not None:
             counts.append(math.ceil(part.until * limits.steps - 1e-6) - done)
         if limits.seconds is not None:
+            # one step at first: its seconds tell how many fit the rest of the time
             pace = np.inf
             if began is not None and began[0] != done:
                 pace = (seconds - began[1]) / (done - began[0])

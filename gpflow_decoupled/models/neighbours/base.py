@@ -113,6 +113,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_whole(1, num_neighbours=num_neighbours)
         check_whole(0, seed=seed)
         chooses = prediction_neighbours == AUTO
+        # until `fit` has chosen, predictions use as many as the likelihood
         predicting = prediction_neighbours
         if prediction_neighbours is None or chooses:
             predicting = num_neighbours

@@ -82,6 +82,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     ) -> None:
         super().__init__(data, kernel, likelihood, seed=seed, **options)
         check_noise(self.likelihood, *self.data)
+        # a variable, so that copies, checkpoints and exports have the same order
         self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
         self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
         if self.spread_neighbours is not None:
@@ -167,6 +168,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """
         rows = check_rows(rows, int(self.data[0].shape[0]))
         parts = observed_parts(self, self.data, self.matrices, rows)
+        # add_n takes no empty list, which rows without any observed output give
         return tf.add_n([tf.zeros([], self.data[1].dtype), *(part.log_density() for part in parts)])
 
     def refresh_neighbours(self) -> None:
@@ -182,6 +184,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
 
         Neighbours are searched at the first call, and after `update` for the new rows.
         """
+        # the search is NumPy, and must not become a part of the graph that asks for the bound
         with tf.init_scope():
             self._complete_neighbours()
         rows = tf.range(int(self.data[0].shape[0]))
@@ -222,6 +225,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         X = tf.gather(self.data[0], rows)
         noise = noise_variances(self.likelihood, X, tf.constant(rows))
         noise += jitter_variances(self.groups, X)
+        # the variance of f without the spread: the mean without a row follows from it
         plain = left_out(self.groups, self.data, parts, rows, neighbours).variance
         means = self.mean_without(tf.constant(rows), plain - noise).numpy()
         terms = log_densities(tf.gather(self.data[1], rows), means, found.variance)
@@ -315,6 +319,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         if known == (G, N, count):
             return
         if known[0] == G and known[1] < N and known[2] == count:
+            # rows that were added are last in the order, so no earlier row has them as neighbours
             new = self.neighbours_of(np.arange(known[1], N))
             self._keep(tf.concat([self._earlier, new], axis=1))
         else:

@@ -69,6 +69,7 @@ class NeighboursPosterior(AbstractPosterior):
         self.likelihood, self.num_neighbours = likelihood, num_neighbours
         self._Y, self._coefficients, self._spread = data[1], coefficients, spread
         self._indexes: dict[object, RowIndex] = {}
+        # indexes are kept with the model, since it makes a new posterior for each prediction
         self._owner = self if owner is None else owner
         self.update_cache(precompute_cache)
 

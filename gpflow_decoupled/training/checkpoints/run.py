@@ -64,6 +64,7 @@ class RunCheckpoint:
         # of NumPy
         self.settings = json.loads(json.dumps(settings, default=lambda number: number.item()))
         alone = self.group.workers == 1
+        # with several workers each writes its place in the data itself; all else is the same on all
         self.checkpoint = _with_counter({**objects, **(places if alone else {})})
         self.place = None if alone or not places else _with_counter(places)
         self.sound: list[int] = []
@@ -90,6 +91,7 @@ class RunCheckpoint:
         self.group.on_first(lambda: self._write(step, history, totals, best))
         if not self.group.is_first:
             self.sound = [*self.sound, step][-KEPT:]
+        # once, at the first state, before hours of training go to folders that are not shared
         if is_new:
             self.group.together(lambda: self._look_for(step))
 
@@ -112,6 +114,7 @@ class RunCheckpoint:
                 f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept)
             )
             self.checkpoint.write(folder.tensors(step))
+            # the index comes last: after a kill it lists the states before this one
             folder.list_states(states)
             self.sound = states
 
@@ -170,6 +173,7 @@ class RunCheckpoint:
             except UNREADABLE as error:  # the state before it may be sound
                 problems.append(f"step {step}: {_cause(error)}")
                 continue
+            # before anything is restored, so that a refusal changes nothing
             self._compare(settings)
             try:
                 self.checkpoint.restore(self.folder.tensors(step)).assert_existing_objects_matched()

@@ -148,6 +148,7 @@ def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
     natural, policy = None, options.negative_precision
     if rho is not None:
         natural = natural_rule(model, rho, rate, solver.method, policy)
+    # XLA and replicas compile one step a call
     compiled = options.compile is True and group.strategy is None
     stage = Minibatches(
         model,
@@ -188,6 +189,7 @@ def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
     if solver.method != "adam":
         return 1.0
     mean = model.basis.kernel_mean
+    # Adam moves every coefficient as far: the mean moves by the number of points
     return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
 
 

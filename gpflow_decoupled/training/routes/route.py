@@ -93,6 +93,7 @@ class Route(abc.ABC):
         :raises DataError: for a strategy whose replicas do not step together.
         """
         check_strategy(asked.get("strategy"), model.variables)
+        # before anything asks which Parameters are trainable
         apply_trainable(model.variables)
         compiled = asked.get("compile", True)
         shown = compiled if isinstance(compiled, (bool, str)) else repr(compiled)

@@ -60,6 +60,7 @@ class CollapsedClimb(Stage):
     ) -> None:
         self.moved, self.model, self.data = moved, model, data
         self.evaluations = evaluations
+        # a variable, so that a checkpoint knows whether the climb was taken
         self.is_best = tf.Variable(False, trainable=False)
         """True if q(u) was set to its optimum since other steps were taken."""
         self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._collapsed
@@ -100,6 +101,7 @@ class CollapsedClimb(Stage):
         self._evaluate(*few)  # traces
         began = time.perf_counter()
         self._evaluate(*few)
+        # N M^2 of the rows outweighs M^3 of the points
         return (time.perf_counter() - began) * len(self.data[0]) / len(few[0])
 
     def run(self, budget: Budget) -> Report:
@@ -149,6 +151,7 @@ class CollapsedClimb(Stage):
         return climb_logarithms(
             objective,
             objective.coordinates,
+            # the tolerance is for all rows already
             num_data=1,
             evaluations=self.evaluations,
             deadline=deadline,

@@ -74,6 +74,7 @@ class MeanSolves:
         """The last solve, unless the model changed since."""
         if self.last is None:
             return None
+        # by their numbers: callbacks and users may have assigned Parameters in between
         return self.last if all(map(np.array_equal, self.last.values, self._state())) else None
 
     @property
