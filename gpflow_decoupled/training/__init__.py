@@ -3,8 +3,8 @@
 `fit` looks up the model's route (`routes`) and checks the `options`. The route makes a `plan`:
 `stages` in order, and the `batches` they read. `run` is the loop: it takes `turns`, returns to
 `snapshots` on failure, keeps `scores`, talks to other `workers`, makes the `result`. `beginning`
-runs `diagnostics` first. `schedules`, `mean_solver`, `evaluation`, `checkpoints`, `progress` and
-`keras` have the objects of the options. `standardized` trains in the units of the data, by a
+runs `diagnostics` first. `schedules`, `evaluation`, `checkpoints`, `progress` and `keras` have the
+objects of the options. `standardized` trains in the units of the data, by a
 `standardization` or the `normal_scores` of X (`scaled_build`, `units`); `tables` makes arrays of
 data frames, `row_numbers` has weights. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
 """
@@ -13,11 +13,10 @@ from ..optimizers.start import Start, initialize
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, held_out_metrics
 from .fit import fit
-from .mean_solver import MeanSolver
 from .normal_scores import NormalScores
 from .progress import Callbacks, TensorBoard
 from .result import FitResult
-from .schedules import Schedule
+from .schedules import MeanSolver, Schedule
 from .standardization import Standardization
 from .standardized import Standardized
 

@@ -23,14 +23,13 @@ from .beginning import Beginning
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, checked
 from .keras import Optimizer
-from .mean_solver import MeanSolver
 from .options import OF_STEPS, chosen, named_options
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.checks import check_kernel_gradients
 from .routes.registry import route_for
 from .run import Run
-from .schedules import Schedule
+from .schedules import MeanSolver, Schedule
 
 
 @named_options

@@ -1,15 +1,21 @@
-"""When a run ends, and its step sizes."""
+"""When a run ends, its step sizes, and what moves the coefficients of the mean."""
 
 from __future__ import annotations
 
-__all__ = ["Limits", "Rates", "Schedule", "StepSizes", "annealed", "given", "ramped"]
+__all__ = [
+    "METHODS", "Limits", "MeanSolver", "Rates", "Schedule", "StepSizes", "annealed", "given",
+    "ramped",
+]  # fmt: skip
 
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..errors import check_option
 from ..inputs import check_rate, check_whole
 
+METHODS = ("adam", "natural", "newton")
+"""Of a `MeanSolver`."""
 FLOOR = 0.02
 """Share of the step size that is left at the end of an annealed run."""
 
@@ -64,6 +70,31 @@ class Schedule:
         check_whole(1, **given(refresh_every=self.refresh_every))
         if isinstance(self.anneal, bool) or self.anneal != 0.0:  # zero: step sizes stay
             check_rate(1.0, **given(anneal=self.anneal))
+
+
+@dataclass(frozen=True)
+class MeanSolver:
+    """The optimizer of the mean coefficients in `fit`.
+
+    :param method: "adam"; "natural", a natural gradient; or "newton", by conjugate gradients, for
+        `OrthogonalBasis`. For a mean on all data pass a `ConjugateGradients` or a
+        `StochasticDualDescent` as `mean_solver` instead.
+    :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03 up to
+        1000 mean points, then in inverse proportion to their number.
+    :raises UnknownOptionError: for another method.
+    :raises DataError: for a step size not above 0.
+
+    Example::
+
+        fit(model, (X, Y), mean_solver=MeanSolver("natural", learning_rate=0.5))
+    """
+
+    method: str = "adam"
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_option("mean_solver", self.method, METHODS)
+        check_rate(**given(mean_learning_rate=self.learning_rate))
 
 
 class StepSizes(NamedTuple):

@@ -31,7 +31,7 @@ from ...replicas import Group
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from ..batches import DEFAULT_BATCH, ArrayBatches, Batches
-from ..mean_solver import METHODS, MeanSolver
+from ..schedules import METHODS, MeanSolver
 
 _OF_BOUND = ("elbo", "maximum_log_likelihood_objective", "prior_kl")
 """Methods that are the bound of a model, or a part of it."""

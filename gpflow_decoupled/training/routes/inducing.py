@@ -19,9 +19,9 @@ from ...optimizers import ConjugateGradients
 from ...optimizers.natural_gradient.bound_gradients import as_basis_model
 from ...replicas import dataset_of
 from ..batches import DEFAULT_BATCH, Batches, Data, make_batches
-from ..mean_solver import MeanSolver
 from ..options import NAMES, Options
 from ..plan import Part, Plan
+from ..schedules import MeanSolver
 from ..stages.minibatches import Minibatches, bound_of, probe_of
 from .checks import (
     check_mean_on_data,

@@ -29,9 +29,9 @@ from ...optimizers import ConjugateGradients
 from ...optimizers.data_mean.hyperparameters import hyperparameters_of
 from ...optimizers.data_mean.solve_mean import seconds_of_solves
 from ..batches import ArrayBatches, Data
-from ..mean_solver import MeanSolver
 from ..options import Options
 from ..plan import Part, Plan
+from ..schedules import MeanSolver
 from ..stages.collapsed_climb import CollapsedClimb
 from ..stages.rounds import EVALUATIONS, Rounds
 from ..stages.solve_mean import MeanSolves, SolveMean

@@ -13,7 +13,7 @@ from ...errors import DataError, UnknownOptionError
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
-from ..mean_solver import MeanSolver
+from ..schedules import MeanSolver
 from ..workers import refuse_other_run, run_settings
 
 _OF_ONE_WORKER = ("progress", "callbacks")

@@ -19,10 +19,9 @@ from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...replicas import Group, apply_trainable, check_strategy, refuse_elsewhere
 from ..batches import Batches, Data
 from ..keras import DEFAULT_RATE, Optimizer, check_optimizer, refuse_clipping, state_of
-from ..mean_solver import MeanSolver
 from ..options import ROWS, Options
 from ..plan import Plan
-from ..schedules import Rates
+from ..schedules import MeanSolver, Rates
 
 Model: TypeAlias = GPModel | FactorGraph
 
