@@ -38,16 +38,15 @@ class ArrayEvidence:
         self.mean: Parameter | None = mean.c if type(mean) is Constant else None
         own = [self.noise, *([] if self.mean is None else [self.mean])]
         own += model.kernel.parameters
-        self.fixed = {id(p.unconstrained_variable): p.numpy() for p in own}
+        self.values_at = coordinates.reader(own)
         self.groups = _groups(self.Y, int(np.size(self.noise.numpy())))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        moved = [id(variable) for variable in self.coordinates.variables]
-        values = {**self.fixed, **dict(zip(moved, self.coordinates.values(x)))}
-        K, back = self.gram(lambda p: values[id(p.unconstrained_variable)])
-        noise = values[id(self.noise.unconstrained_variable)]
+        value = self.values_at(x)
+        K, back = self.gram(value)
+        noise = value(self.noise)
         variances = np.broadcast_to(noise**2 if self.by_scale else noise, self.Y.shape[1:])
-        mean = 0.0 if self.mean is None else values[id(self.mean.unconstrained_variable)]
+        mean = 0.0 if self.mean is None else value(self.mean)
         total, of_K = 0.0, np.zeros_like(K)
         of_noise, of_mean = np.zeros(self.Y.shape[1]), np.zeros(self.Y.shape[1])
         for columns, rows in self.groups:
@@ -62,11 +61,7 @@ class ArrayEvidence:
         gradients = [*back(of_K), (self.noise, _like(of_noise, noise))]
         if self.mean is not None:
             gradients.append((self.mean, _like(of_mean, np.asarray(mean))))
-        sums = {key: np.zeros_like(values[key]) for key in moved}
-        for parameter, gradient in gradients:
-            if (key := id(parameter.unconstrained_variable)) in sums:
-                sums[key] = sums[key] + gradient
-        return total, self.coordinates.gradient_by_values(x, [sums[key] for key in moved])
+        return total, self.coordinates.gradient_by_parameters(x, gradients)
 
 
 def array_evidence(model: CVIGP, coordinates: LogCoordinates) -> ArrayEvidence | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["ChainPrior", "DensePrior", "SitePrior", "prior_of_sites"]
+__all__ = ["ChainPrior", "DensePrior", "PriorAt", "SitePrior", "prior_of_sites"]
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -22,17 +22,24 @@ _LEAST = 1e-20
 """Prior variance, relative to the largest, of a row where the kernel has none."""
 
 
+class PriorAt(NamedTuple):
+    """The prior at one vector of hyperparameters."""
+
+    posterior: Posterior
+    """Of sites."""
+    gradient: Callable[[BestSites], np.ndarray]
+    """By the kernel [n] at fixed moments, where it is closed; zeros where `SitePrior.term` has it.
+    """
+
+
 class SitePrior(Protocol):
     """The prior of a full GP, for the search of its best sites."""
 
     is_closed: bool
-    """True if `gradient` has all of the kernel, and `term` none."""
+    """True if `PriorAt.gradient` has all of the kernel, and `term` none."""
 
-    def posterior(self) -> Posterior:
-        """The posterior of sites at the present kernel."""
-
-    def gradient(self, x: np.ndarray, found: BestSites) -> np.ndarray:
-        """The gradient [n] of the bound at fixed moments, by the kernel, where it is closed."""
+    def at(self, x: np.ndarray) -> PriorAt:
+        """The prior at coordinates x [n], to which the Parameters have been set."""
 
     def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
         """Arrays for `term`."""
@@ -66,22 +73,23 @@ class DensePrior:
         single = not isinstance(model.kernel, MultioutputKernel) and coordinates.is_closed
         self.gram = array_gram(model.kernel, model.data[0].numpy()) if single else None
         self.is_closed = self.gram is not None
+        self.values_at = coordinates.reader(model.kernel.parameters) if single else None
         self._covary = use(self._prior)
 
-    def posterior(self) -> Posterior:
-        """By LAPACK; 2/3 N^3 per latent and call."""
-        return dense_posterior(self._K())
-
-    def gradient(self, x: np.ndarray, found: BestSites) -> np.ndarray:
-        """See `SitePrior.gradient`."""
+    def at(self, x: np.ndarray) -> PriorAt:
+        """By LAPACK; 2/3 N^3 per latent and call of the posterior."""
         if self.gram is None:
-            return np.zeros_like(x)
-        (of_K,) = self.weights(found)
-        by_variable = {id(v): np.zeros(v.shape) for v in self.coordinates.variables}
-        for parameter, part in self.gram(_value)[1](np.sum(of_K, axis=0)):
-            if (key := id(parameter.unconstrained_variable)) in by_variable:
-                by_variable[key] = by_variable[key] + part
-        return self.coordinates.gradient_by_values(x, list(by_variable.values()))
+            K = np.asarray(self._covary(), np.float64)
+            return PriorAt(dense_posterior(K), lambda _: np.zeros_like(x))
+        K, back = self.gram(self.values_at(x))
+        diagonal = np.diag(K)
+        K[np.diag_indices_from(K)] = np.maximum(diagonal, _LEAST * np.max(diagonal))
+
+        def gradient(found: BestSites) -> np.ndarray:
+            (of_K,) = self.weights(found)
+            return self.coordinates.gradient_by_parameters(x, back(np.sum(of_K, axis=0)))
+
+        return PriorAt(dense_posterior(np.asarray(K, np.float64)[None]), gradient)
 
     def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
         """The gradient by K [L, N, N]."""
@@ -93,14 +101,6 @@ class DensePrior:
         K = self._prior()
         of_K = of_K if K.shape[0] == of_K.shape[0] else tf.reduce_sum(of_K, 0, True)
         return tf.reduce_sum(K * of_K)
-
-    def _K(self) -> np.ndarray:
-        if self.gram is None:
-            return np.asarray(self._covary(), np.float64)
-        K, _ = self.gram(_value)
-        diagonal = np.diag(K)
-        K[np.diag_indices_from(K)] = np.maximum(diagonal, _LEAST * np.max(diagonal))
-        return np.asarray(K, np.float64)[None]
 
     def _prior(self) -> tf.Tensor:
         return positive_gram(self.model.kernel, self.model.basis.points)
@@ -118,8 +118,8 @@ class ChainPrior:
         self.model = model
         self._chain, self._moments = use(self._prior), use(self._at)
 
-    def posterior(self) -> Posterior:
-        """By filter and smoother; 6 N L d^3 a call."""
+    def at(self, x: np.ndarray) -> PriorAt:
+        """By filter and smoother; 6 N L d^3 a call of the posterior. Its gradient is in `term`."""
         prior = self._chain()
 
         def posterior(nu: np.ndarray, tau: np.ndarray) -> SiteMoments | None:
@@ -130,11 +130,7 @@ class ChainPrior:
             u, v = (np.asarray(part, np.float64) for part in (mean, variance))
             return SiteMoments(u, v, float(divergence))
 
-        return posterior
-
-    def gradient(self, x: np.ndarray, found: BestSites) -> np.ndarray:
-        """Zero: see `term`."""
-        return np.zeros_like(x)
+        return PriorAt(posterior, lambda _: np.zeros_like(x))
 
     def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
         """The sites."""
@@ -152,10 +148,6 @@ class ChainPrior:
         basis = self.model.basis
         state = basis.state_at(prior, nu, tau)
         return state.mean, state.variance, basis.prior_kl(state), state.ok
-
-
-def _value(parameter: tf.Module) -> np.ndarray:
-    return parameter.numpy()
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,12 +23,12 @@ from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.log_climb import climb_logarithms
 from ...optimizers.log_coordinates import LogCoordinates
 from ..keras import hyperparameters_of
-from .site_priors import prior_of_sites
+from .site_priors import PriorAt, prior_of_sites
 from .stage import Budget, Report, Stage, StepOutput
 
 _SETTLED, _WINDOW = 1e-6, 3
 """The climb ends if this number of iterations gained less than this many nats per row."""
-_SITES, _LAST_SITES = 1e-8, 1e-11
+_SITES, _LAST_SITES = 1e-7, 1e-11
 """Gain in nats per row below which the sites have converged, in the climb and after it. What is
 left is smaller still, and the gradient by hyperparameters is in error by its root."""
 
@@ -80,7 +80,7 @@ class SitesClimb(Stage):
         """
         deadline = budget.clock.deadline(budget.until)
         reason, before = CONVERGED, tuple[float, ...]()
-        if self._found(_SITES) is None:
+        if self._found(self.prior.at(self.coordinates.pack()), _SITES) is None:
             raise unusable_observation(self.model, None) or NumericalError(
                 "The bound is not finite at the start: standardise X and Y, or start from a kernel"
                 " with a smaller variance."
@@ -102,7 +102,7 @@ class SitesClimb(Stage):
                 )
                 reason, before = climbed.reason, (climbed.start,)
         finally:
-            self._write(self._found(_LAST_SITES))
+            self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
         output = StepOutput.sound(self.model.elbo())
@@ -110,10 +110,11 @@ class SitesClimb(Stage):
 
     def _bound(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.coordinates.assign(x)
-        found = self._found(_SITES)
+        prior = self.prior.at(x)
+        found = self._found(prior, _SITES)
         if found is None:
             return np.nan, np.zeros_like(x)
-        gradient, log_prior = self.prior.gradient(x, found), 0.0
+        gradient, log_prior = prior.gradient(found), 0.0
         if not self.kernel_alone:
             weights = tuple(map(self._tensor, self.prior.weights(found)))
             moments = map(self._tensor, (found.at.mean, found.at.variance))
@@ -121,10 +122,9 @@ class SitesClimb(Stage):
             gradient += self.coordinates.gradient(rest)
         return found.elbo + float(log_prior), gradient
 
-    def _found(self, tolerance: float) -> BestSites | None:
+    def _found(self, prior: PriorAt, tolerance: float) -> BestSites | None:
         rows = self.model.basis.num_data
-        posterior = self.prior.posterior()
-        found = best_sites(posterior, self._expected, self._start, tolerance * rows)
+        found = best_sites(prior.posterior, self._expected, self._start, tolerance * rows)
         self._start = self._start if found is None else (found.nu, found.tau)
         return found
 
