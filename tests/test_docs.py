@@ -40,7 +40,7 @@ NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("sklearn", "tries
 """Public modules that the package does not import by itself."""
 NEEDS = {"bayesian_optimisation.md": "trieste"}
 """Pages whose code is run only where this is installed."""
-OPTIONAL = ("pyarrow",)
+OPTIONAL = ("pyarrow", "statsmodels")
 """Without these, the blocks that import them are left out, and the rest of the page is run."""
 SMALLER = {
     "first-steps.md": ("(3000, 1)", "(2100, 1)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from ..errors import DataError, check_option
 from ..inputs import check_whole
 from ..training import Standardized
 from ..training.stages.sites_climb import has_best_sites
-from ..training.tables import Table
+from ..training.tables import Table, periods
 from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
 from .kernels import choose_kernel
 from .likelihoods import (
@@ -57,6 +57,7 @@ def build(
     trials: npt.ArrayLike | str | None = None,
     censored: npt.ArrayLike | str | None = None,
     quantile: float | None = None,
+    season: str | float | Sequence[str | float] | None = None,
     outputs: str | None = None,
     rank: int | None = None,
     num_inducing: int | None = None,
@@ -109,6 +110,9 @@ def build(
     :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
         above y, -1 below; 0 where not given.
     :param quantile: level of "quantile", of which `predict_f` is then; by default 0.5, the median.
+    :param season: of the dates of a data frame: "day", "week", "year", a number of days, or several
+        of them. The default kernel has a trend and a part that returns after each, and changes
+        slowly.
     :param outputs: "coregionalised" lets outputs share `rank` latent GPs, beside one of each output
         alone, and so fill each other's gaps; None learns each by itself with one kernel.
     :param rank: number of shared latent GPs; by default 1 for two outputs, else 2.
@@ -142,7 +146,12 @@ def build(
     }  # fmt: skip
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
     table, *data = Table.learn(
-        X, Y, labels=takes_classes(likelihood), gaps=takes_gaps(likelihood), numbers=of_rows
+        X,
+        Y,
+        labels=takes_classes(likelihood),
+        gaps=takes_gaps(likelihood),
+        numbers=of_rows,
+        seasons=periods(season),
     )
     scaling = _scaling(scale, kernel, likelihood)
     search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
@@ -150,7 +159,7 @@ def build(
         likelihood,
         kernel,
         partial(search, fixed=_unscaled(table, scale)),
-        len(table.columns) or None,
+        table.columns,
         scaling["scale_inputs"],
         numbers,
         None if outputs is None else partial(coregionalised, rank=rank),

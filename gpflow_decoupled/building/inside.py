@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "Inside"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import gpflow
@@ -32,10 +32,12 @@ from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
 from ..training.row_numbers import RowNumbers
+from ..training.tables import Column
 from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
 from .likelihoods import likelihood_for, prior_mean
 from .report import EXACT_ROWS, FULL_ROWS, classes_rows
 from .rows import with_rows
+from .seasons import date_places, with_seasons
 from .sparse import default_kernel, sparse_model
 
 NUM_NEIGHBOURS = 30
@@ -58,8 +60,8 @@ class Inside:
     kernel: Kernel | Callable[[int], Kernel] | str | None
     search: Callable[..., KernelChoice]
     """Finds the kernel of "auto" for X and Y."""
-    measured: int | None
-    """Things that the columns of X stand for; None if that is their number."""
+    columns: tuple[Column, ...]
+    """Of the data frame that X was; none for an array."""
     scaled: bool
     """Whether X is standardised."""
     numbers: RowNumbers | None
@@ -151,7 +153,7 @@ class Inside:
             self.choices[:] = self.choices or [self.search(X, y)]
             given = self.choices[0].kernel
             _start_noise(density, self.choices[0].noise_variance)
-        part = _kernel(given, X, self.measured or X.shape[1], self.scaled)
+        part = _kernel(given, X, self.columns, self.scaled)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
         return part if self.mix is None else self.mix(part, y)
@@ -223,19 +225,24 @@ def _mixes(kernel: Kernel) -> bool:
 
 
 def _kernel(
-    kernel: Kernel | Callable[[int], Kernel] | None, X: np.ndarray, measured: int, scaled: bool
+    kernel: Kernel | Callable[[int], Kernel] | None,
+    X: np.ndarray,
+    columns: Sequence[Column],
+    scaled: bool,
 ) -> Kernel:
-    """Return a copied or default kernel that fits the columns of X [N, D], of `measured` things.
+    """Return a copied or default kernel that fits X [N, D], of the `columns` of a frame.
 
     The default one has lengthscales in units of X where that is not standardised.
     """
     num_dims = X.shape[1]
     if kernel is None:
-        made = default_kernel(num_dims, measured)
-        if not scaled:
-            spread = np.std(X, axis=0)
-            made.lengthscales.assign(made.lengthscales * np.where(spread > 0.0, spread, 1.0))
-        return made
+        dates = date_places(columns)
+        plain = num_dims - 2 * len(dates)
+        made = default_kernel(plain, (len(columns) or num_dims) - 2 * len(dates))
+        spread = np.ones(plain) if scaled else np.std(X[:, :plain], axis=0)
+        spread = np.where(spread > 0.0, spread, 1.0)
+        made.lengthscales.assign(made.lengthscales * spread)
+        return with_seasons(made, dates, spread) if dates else made
     if callable(kernel) and not isinstance(kernel, (Kernel, type)):
         kernel = kernel(num_dims)
     check_kernel(kernel, num_dims)

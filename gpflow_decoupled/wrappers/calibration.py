@@ -4,19 +4,20 @@ from __future__ import annotations
 
 __all__ = ["plot_calibration"]
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.likelihoods import Bernoulli
+from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
 from gpflow.models import GPModel
 from scipy.stats import kstwobign, norm
 
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole
-from ..likelihoods import BernoulliLogit, BernoulliProbit
+from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit, RowLikelihood
 from ..training import Standardized
+from ..training.tables import Table
 from .axes import axes_or_new
 from .curves import inside
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
+_CLASSES = (CategoricalLogit, MultiClass, Softmax)
 
 
 def plot_calibration(
@@ -36,15 +38,17 @@ def plot_calibration(
     """Draw predicted against observed frequencies on new data; calibration is the diagonal.
 
     Regression: the share of observations below each normal predictive quantile, with a 0.95 band
-    (Kolmogorov). Binary labels: shares of ones in groups of equal size, by predicted probability.
+    (Kolmogorov), for each output; entries that are NaN among several are left out. Binary labels
+    and classes: shares of ones, or of each class, in groups of equal size by predicted probability.
     Cost: a prediction at N inputs.
 
     :param model: any GPflow model, or a `Standardized` one.
-    :param data: X [N, D] and Y [N, 1]; or the frame of a model of a data frame.
+    :param data: X [N, D] and Y [N, P], labels [N, 1]; or the frame of a model of a data frame.
     :param ax: Matplotlib axes; new ones if not given.
-    :param num_bins: the number of groups of binary labels.
+    :param num_bins: the number of groups of labels.
     :return: the axes.
-    :raises DataError: for more than one column of Y, masked or non-finite entries, and no groups.
+    :raises DataError: for columns of Y that the model does not predict, masked or non-finite
+        entries, and no groups.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
     Example::
@@ -52,30 +56,61 @@ def plot_calibration(
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
     check_whole(1, num_bins=num_bins)
-    given = model.table.arrays(data) if isinstance(model, Standardized) else as_pair(data)
+    likelihood, table = inside(model).likelihood, getattr(model, "table", Table())
+    likelihood = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+    given = table.arrays(data) if isinstance(model, Standardized) else as_pair(data)
     X, Y = (as_values(array, name) for array, name in zip(given, "XY"))
-    for array, name in ((X, "X"), (Y, "Y")):
-        check_finite_entries(array, name)
-    if Y.ndim != 2 or Y.shape[1] != 1:
-        raise DataError(f"Y has shape {Y.shape}; calibration is drawn for one column, [N, 1].")
-    likelihood = inside(model).likelihood
+    check_finite_entries(X, "X")
+    if Y.ndim != 2 or Y.shape[1] == 1:
+        check_finite_entries(Y, "Y")
+    mean, variance = map(np.asarray, model.predict_y(X))
+    classes = isinstance(likelihood, _CLASSES)
+    columns = likelihood.observation_dim or mean.shape[1]
+    if classes or isinstance(likelihood, _BINARY):
+        columns = 1
+    if Y.ndim != 2 or Y.shape[1] != columns:
+        raise DataError(f"Y has shape {Y.shape}; the model predicts {columns} columns, [N, P].")
     ax = axes_or_new(ax)
-    mean, variance = (np.asarray(part)[:, 0] for part in model.predict_y(X))
     ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1, label="calibrated")
-    if isinstance(likelihood, _BINARY):
-        from sklearn.calibration import calibration_curve
-
-        observed, predicted = calibration_curve(Y[:, 0], mean, n_bins=num_bins, strategy="quantile")
-        ax.plot(predicted, observed, "o-", ms=3, label="labels")
-        ax.set(xlabel="predicted probability of 1", ylabel="share of ones")
+    if classes:
+        names = map(str, table.classes or range(mean.shape[1]))
+        ones = {name: (Y[:, 0] == place, mean[:, place]) for place, name in enumerate(names)}
+        _draw_shares(ax, ones, num_bins)
+    elif isinstance(likelihood, _BINARY):
+        _draw_shares(ax, {"labels": (Y[:, 0], mean[:, 0])}, num_bins)
     else:
-        levels = np.sort(norm.cdf((Y[:, 0] - mean) / np.sqrt(variance)))
-        observed = np.arange(1, len(levels) + 1) / len(levels)
-        band = kstwobign.ppf(0.95) / np.sqrt(len(levels))
-        edges = [-band, 1 - band], [band, 1 + band]
-        ax.fill_between([0, 1], *edges, color="0.9", lw=0, label="0.95 by chance")
-        ax.step(levels, observed, where="post", label="observations")
-        ax.set(xlabel="predictive quantile", ylabel="share of observations below it")
+        names = ["observations"] if columns == 1 else list(map(str, table.targets))
+        names = names or [f"Y[:, {column}]" for column in range(columns)]
+        levels = norm.cdf((Y - mean[:, :columns]) / np.sqrt(variance[:, :columns]))
+        _draw_levels(ax, dict(zip(names, levels.T)))
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.legend(loc="upper left", frameon=False, fontsize="small")
     return ax
+
+
+def _draw_shares(
+    ax: Axes, ones: Mapping[str, tuple[np.ndarray, np.ndarray]], num_bins: int
+) -> None:
+    """Shares of ones by predicted probability, [N] each, for each name."""
+    from sklearn.calibration import calibration_curve
+
+    for name, (truth, probability) in ones.items():
+        observed, predicted = calibration_curve(
+            truth, probability, n_bins=num_bins, strategy="quantile"
+        )
+        ax.plot(predicted, observed, "o-", ms=3, label=name)
+    what = "1" if len(ones) == 1 else "a class"
+    ax.set(xlabel=f"predicted probability of {what}")
+    ax.set(ylabel="share of ones" if len(ones) == 1 else "share of the class")
+
+
+def _draw_levels(ax: Axes, levels: Mapping[str, np.ndarray]) -> None:
+    """The share of observations below each predictive quantile [N], NaN where there is none."""
+    fewest = min(int(np.sum(~np.isnan(one))) for one in levels.values())
+    band = kstwobign.ppf(0.95) / np.sqrt(max(fewest, 1))
+    edges = [-band, 1 - band], [band, 1 + band]
+    ax.fill_between([0, 1], *edges, color="0.9", lw=0, label="0.95 by chance")
+    for name, one in levels.items():
+        ordered = np.sort(one[~np.isnan(one)])
+        ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=name)
+    ax.set(xlabel="predictive quantile", ylabel="share of observations below it")

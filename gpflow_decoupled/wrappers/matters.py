@@ -125,7 +125,7 @@ def columns_of_inputs(model: Standardized, columns: int) -> dict[str, list[int]]
         return {f"X[:, {column}]": [column] for column in range(columns)}
     groups, first = dict[str, list[int]](), 0
     for column in model.table.columns:
-        groups[str(column.name)] = list(range(first, first + len(column.names)))
+        groups.setdefault(str(column.name), []).extend(range(first, first + len(column.names)))
         first += len(column.names)
     return groups
 

@@ -137,6 +137,37 @@ def test_parts_of_a_kernel_keep_their_units() -> None:
         _ = gd.build(X, Y[:, :1], noisy, verbose=False).likelihood
 
 
+@pytest.mark.parametrize("kind", ["coregionalised", "mixed", "separate", "shared"])
+def test_kernels_of_outputs_are_in_units(kind: str) -> None:
+    """Covariances of outputs of other sizes, and values that are assigned there."""
+    parts, options = gpflow.kernels, {}
+    if kind == "coregionalised":
+        options["outputs"] = kind
+    else:
+        latents = [parts.Matern32(lengthscales=[1.0, 2.0]), parts.Matern52()]
+        options["kernel"] = {
+            "mixed": lambda _: parts.LinearCoregionalization(latents, [[1.0, 0.2], [0.5, 2.0]]),
+            "separate": lambda _: parts.SeparateIndependent(latents),
+            "shared": lambda _: parts.SharedIndependent(latents[0], 2),
+        }[kind]
+    model = gd.build(X, Y, scale="both", verbose=False, **options)
+    inner, scale = model.model.kernel, Y.std(axis=0)
+    standardised = model.inputs.transform(X)
+    expected = inner(standardised, full_cov=True, full_output_cov=True)
+    expected = expected * scale[:, None, None] * scale
+    found = model.kernel(X, full_cov=True, full_output_cov=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    free = gpflow.utilities.deepcopy(model.kernel)
+    np.testing.assert_allclose(free(X, full_cov=True, full_output_cov=True), expected, rtol=1e-9)
+    view = model.kernel.latent_kernels[-1]
+    view.lengthscales.assign(3.0 * view.lengthscales)
+    again = model.kernel.latent_kernels[-1].lengthscales
+    np.testing.assert_allclose(again, 3.0 * free.latent_kernels[-1].lengthscales.numpy())
+    np.testing.assert_allclose(
+        inner.latent_kernels[-1].lengthscales * model.inputs.scale, again, rtol=1e-9
+    )
+
+
 def test_other_noise_is_in_units() -> None:
     for name in ("student_t", "laplace"):
         model = gd.build(X, Y[:, :1], name, verbose=False)

@@ -84,7 +84,11 @@ def test_extrapolation_saves_steps_and_finds_the_same_sites(
         calls = 0
         monkeypatch.setattr(best_sites, "_DEPTH", depth)
         start = np.zeros([len(X), 3]), np.zeros([len(X), 3])
-        found.append(best_sites.best_sites(climb.prior.at(climb.coordinates.pack()).posterior, expected, start, 1e-10))
+        found.append(
+            best_sites.best_sites(
+                climb.prior.at(climb.coordinates.pack()).posterior, expected, start, 1e-10
+            )
+        )
         counts.append(calls)
     assert counts[1] < 0.7 * counts[0]
     assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-7)

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.models import DVGP, ODVGP
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.wrappers import plot_calibration, plot_history, plot_posterior_1d
@@ -246,7 +246,22 @@ def test_bands_and_dotted_lines_are_named(ax, data) -> None:
     assert names == {"mean", band, dotted, "inducing points"}
 
 
-def test_calibration_is_of_one_column(ax) -> None:
-    model = _Predicts(gpflow.likelihoods.Gaussian(), np.ones((4, 2)), np.ones((4, 2)))
-    with pytest.raises(DataError, match="one column"):
-        plot_calibration(model, (np.zeros((4, 1)), np.zeros((4, 2))), ax)
+def test_calibration_of_outputs_leaves_gaps_out(ax) -> None:
+    Y = np.array([[-1.0, 0.0], [np.nan, 1.0], [1.0, 2.0]])
+    model = _Predicts(gpflow.likelihoods.Gaussian(), np.zeros((3, 2)), np.ones((3, 2)))
+    plot_calibration(model, (np.zeros((3, 1)), Y), ax)
+    first, second = (line.get_data() for line in ax.get_lines()[-2:])
+    np.testing.assert_allclose(first, [norm.cdf([-1.0, 1.0]), [0.5, 1.0]])
+    np.testing.assert_allclose(second[0], norm.cdf([0.0, 1.0, 2.0]))
+    with pytest.raises(DataError, match="predicts 2 columns"):
+        plot_calibration(model, (np.zeros((3, 1)), Y[:, 1:]), ax)
+
+
+def test_calibration_of_classes_has_a_line_for_each(ax) -> None:
+    """Normal quantiles of class numbers would mean nothing."""
+    p = np.array([[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.2, 0.3, 0.5]])
+    model = _Predicts(CategoricalLogit(3), p, p * (1.0 - p))
+    Y = np.array([[0.0], [1.0], [1.0], [2.0]])
+    plot_calibration(model, (np.zeros((4, 1)), Y), ax, num_bins=1)
+    found = [line.get_data() for line in ax.get_lines()[-3:]]
+    np.testing.assert_allclose(found, [[[0.45], [0.25]], [[0.35], [0.5]], [[0.2], [0.25]]])

@@ -15,6 +15,7 @@ from ...inputs import as_array, of_known_rank
 from ...summaries import short_repr
 from .column import Column
 from .encoding import encode
+from .seasons import seasons_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +69,7 @@ class Table:
         labels: bool = False,
         gaps: bool = False,
         numbers: np.ndarray | None = None,
+        seasons: Sequence[float] = (),
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Learn from training data; return the table, and X [N, D] and Y [N, P] as numbers.
 
@@ -78,13 +80,16 @@ class Table:
         :param labels: number words and other labels of Y.
         :param gaps: keep rows that have one of several targets, with NaN for others.
         :param numbers: of each row, [N, k], which follow Y as further columns.
-        :raises DataError: for columns without a rule, see `Column.learn`.
+        :param seasons: days of periods, each of which gives every date a cosine and a sine.
+        :raises DataError: for columns without a rule, see `Column.learn`, and seasons without a
+            date.
         """
         X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
         columns: tuple[Column, ...] = ()
         if is_frame(X):
             _check_unique(X)
             columns = tuple(Column.learn(X[name]) for name in X.columns)
+        columns += seasons_of(columns, seasons)
         left_out = 0 if isinstance(known, slice) else int(np.sum(~known))
         table = cls(columns, _names(Y), _classes(Y) if labels else (), left_out)
         outputs = table.outputs(Y)
@@ -197,7 +202,7 @@ class Table:
         _check_unique(frame)
 
     def __str__(self) -> str:
-        lines = [f"  {column}" for column in self.columns]
+        lines = [f"  {line}" for line in map(str, self.columns) if line]
         if self.left_out:
             lines.append(f"  {self.left_out} rows without a target left out")
         if self.classes:

@@ -8,15 +8,18 @@ import gpflow
 import numpy as np
 from gpflow.kernels import (
     Kernel,
+    LinearCoregionalization,
     MultioutputKernel,
     Product,
     SeparateIndependent,
+    SharedIndependent,
     Static,
     Stationary,
     Sum,
 )
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 
+from ...covariances.shared_and_own import SharedAndOwn
 from ...errors import ModelError
 from ...likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
 from ..normal_scores import NormalScores
@@ -32,8 +35,9 @@ def kernel_in_units(
     """The kernel with lengthscales in units of X and a variance in units of Y.
 
     Its Parameters are `ParameterView`s of the kernel that trains. For stationary and static
-    kernels, their sums and products, and any kernel of columns that are not scaled;
-    `SeparateIndependent` for outputs of different scale.
+    kernels, their sums and products, and any kernel of columns that are not scaled. Outputs of
+    different scale have `SeparateIndependent` kernels, or mix latents without a unit by a W in
+    units of Y.
 
     :param kernel: of standardised data.
     :param inputs: of X [N, D].
@@ -44,10 +48,34 @@ def kernel_in_units(
         raise ModelError(f"A kernel of the ranks of X has no form in units{_INSIDE}")
     scales = np.ones(1) if outputs is None else outputs.scale.numpy()
     if isinstance(kernel, MultioutputKernel):
-        raise ModelError(f"A {type(kernel).__name__} has a kernel for each latent{_INSIDE}")
+        return _of_outputs(kernel, inputs, scales)
     if np.ptp(scales) == 0.0:
         return _converted(kernel, inputs, float(scales[0]) ** 2)
     return SeparateIndependent([_converted(kernel, inputs, float(s) ** 2) for s in scales])
+
+
+def _of_outputs(kernel: MultioutputKernel, inputs: Standardization, scales: np.ndarray) -> Kernel:
+    latents, count = list(kernel.latent_kernels), len(scales)
+    mixes = isinstance(kernel, LinearCoregionalization)
+    outputs = kernel.W.shape[0] if mixes else kernel.num_latent_gps
+    if not mixes and not isinstance(kernel, (SharedIndependent, SeparateIndependent)):
+        raise ModelError(f"A {type(kernel).__name__} has no known form in units{_INSIDE}")
+    if count not in (1, outputs) or (count < outputs and scales[0] != 1.0):
+        raise ModelError(
+            f"{outputs} latent functions of {count} outputs have no common unit{_INSIDE}"
+        )
+    scales = np.broadcast_to(scales, [outputs])
+    if not mixes:
+        by_output = latents if isinstance(kernel, SeparateIndependent) else latents[:1] * outputs
+        return SeparateIndependent(
+            [_converted(one, inputs, s**2) for one, s in zip(by_output, scales.tolist())]
+        )
+    own = scales if isinstance(kernel, SharedAndOwn) else scales[:0]
+    units = [1.0] * (len(latents) - len(own)) + own.tolist()
+    parts = [_converted(one, inputs, s**2) for one, s in zip(latents, units)]
+    name = "shared" if isinstance(kernel, SharedAndOwn) else "W"
+    mixture = ParameterView(getattr(kernel, name), scales[:, None], name)
+    return view_of(kernel, {"kernels": parts, name: mixture})
 
 
 def _converted(kernel: Kernel, inputs: Standardization, variance: float) -> Kernel:
