@@ -145,14 +145,8 @@ def build(
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
-    table, *data = Table.learn(
-        X,
-        Y,
-        labels=takes_classes(likelihood),
-        gaps=takes_gaps(likelihood),
-        numbers=of_rows,
-        seasons=periods(season),
-    )
+    of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
+    table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
     scaling = _scaling(scale, kernel, likelihood)
     search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
