@@ -73,8 +73,10 @@ def plot_calibration(
     ax = axes_or_new(ax)
     ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1, label="calibrated")
     if classes:
-        names = map(str, table.classes or range(mean.shape[1]))
-        ones = {name: (Y[:, 0] == place, mean[:, place]) for place, name in enumerate(names)}
+        ones = {
+            str(name): (Y[:, 0] == place, mean[:, place])
+            for place, name in enumerate(table.classes or range(mean.shape[1]))
+        }
         _draw_shares(ax, ones, num_bins)
     elif isinstance(likelihood, _BINARY):
         _draw_shares(ax, {"labels": (Y[:, 0], mean[:, 0])}, num_bins)

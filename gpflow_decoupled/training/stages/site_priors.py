@@ -73,7 +73,7 @@ class DensePrior:
         single = not isinstance(model.kernel, MultioutputKernel) and coordinates.is_closed
         self.gram = array_gram(model.kernel, model.data[0].numpy()) if single else None
         self.is_closed = self.gram is not None
-        self.values_at = coordinates.reader(model.kernel.parameters) if single else None
+        self.values_at = coordinates.reader(model.kernel.parameters if single else ())
         self._covary = use(self._prior)
 
     def at(self, x: np.ndarray) -> PriorAt:

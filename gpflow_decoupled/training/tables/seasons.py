@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = ["PERIODS", "Season", "periods", "seasons_of"]
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 """Days of the seasons that have a name."""
-_WAVES = {"cosine": np.cos, "sine": np.sin}
+_WAVES: dict[str, Callable[[Any], Any]] = {"cosine": np.cos, "sine": np.sin}
 
 
 @dataclass(frozen=True)
