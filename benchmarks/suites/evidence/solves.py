@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.neighbour_factors import neighbours_pay
+from gpflow_decoupled.optimizers.data_mean.neighbour_factors import best_preconditioner
 
 from ...harness.data import Data, inducing_points
 from ...harness.machine import clock
@@ -57,15 +57,15 @@ def _measure(options: argparse.Namespace, task: str, noise: float) -> Iterator[S
     likelihood = gpflow.likelihoods.Gaussian(noise, variance_lower_bound=0.0)
     for name in options.preconditioners:
         model = ODVGP(kernel, likelihood, "data", points)
-        pays = neighbours_pay(
-            kernel, model.basis.beta, tf.constant(X), tf.constant(noise, X.dtype), None
+        best = best_preconditioner(
+            kernel, model.basis.beta, tf.constant(X), tf.constant(noise, X.dtype)
         )
         solver = ConjugateGradients(
             options.tolerance, max_products=options.max_products, preconditioner=name
         )
         began = clock()
         found = solver.run(model, (X, Y))
-        chosen = pays == (name == "neighbours")
+        chosen = best == name
         yield Solve(task, len(X), noise, name, chosen, found.products, found.gap, clock() - began)
 
 

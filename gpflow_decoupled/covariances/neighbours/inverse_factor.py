@@ -42,9 +42,17 @@ class InverseFactor(NamedTuple):
         """U^T v [N, R] for v [N, R]."""
         return tf.constant(self.back @ columns.numpy(), columns.dtype)
 
+    def solve(self, columns: tf.Tensor) -> tf.Tensor:
+        """U^T U v [N, R] for v [N, R], close to (K + D)^-1 v."""
+        return self.transposed(self.times(columns))
+
 
 def inverse_factor(
-    kernel: Kernel, X: tf.Tensor, noise: tf.Tensor, neighbours: np.ndarray
+    kernel: Kernel,
+    X: tf.Tensor,
+    noise: tf.Tensor,
+    neighbours: np.ndarray,
+    explained: tf.Tensor | None = None,
 ) -> InverseFactor:
     """U of all rows; N (m^3 / 3 + m^2 D) and N m numbers of memory, not differentiable.
 
@@ -52,13 +60,19 @@ def inverse_factor(
     :param X: inputs [N, D].
     :param noise: the noise variances [N], above zero.
     :param neighbours: the earlier neighbours of each row [N, m], -1 for none.
+    :param explained: A^T [N, R], for U of K - A^T A + D: N m^2 R more.
     """
     N, m = neighbours.shape
-    size, values = max(1, _ENTRIES // (m + 1) ** 2), []
+    width = m + 1 if explained is None else max(m + 1, int(explained.shape[1]))
+    size, values = max(1, _ENTRIES // ((m + 1) * width)), []
     for start in range(0, N, size):
         rows = tf.range(start, min(start + size, N))
         near = tf.constant(neighbours[start : start + size])
         joint = neighbourhood_covariances(kernel, X, noise, rows, near)
+        if explained is not None:
+            which = tf.maximum(tf.concat([near, rows[:, None]], axis=1), 0)
+            features = tf.gather(explained, which)
+            joint -= tf.matmul(features, features, transpose_b=True)
         values.append(inverse_factor_rows(joint).numpy())
     entries = np.concatenate(values)
     columns = np.concatenate([neighbours, np.arange(N)[:, None]], axis=1)

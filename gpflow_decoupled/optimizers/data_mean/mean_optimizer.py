@@ -34,7 +34,7 @@ from ..results import Recorder
 from .mean_result import MeanResult
 from .mean_solution import TIME_IS_UP, MeanSolution, Solve
 from .mixed_system import MixedSystem
-from .neighbour_factors import NeighbourFactors, neighbours_pay
+from .neighbour_factors import NeighbourFactors, best_preconditioner
 from .row_features import preconditioner_rows
 from .row_posterior import Posterior, posterior_of, sites_of
 from .system import MeanSystem
@@ -154,11 +154,14 @@ class MeanOptimizer(abc.ABC):
 def _neighbours_of(
     settings: MeanOptimizer, model: BasisGP, X: tf.Tensor
 ) -> NeighbourFactors | None:
-    kernel, noise = model.kernel, single_noise_variance(model.likelihood)
-    chosen = settings.preconditioner == "neighbours"
-    if settings.preconditioner == "auto" and settings.rank is None and noise is not None:
-        chosen = neighbours_pay(kernel, model.basis.beta, X, noise, None)
-    return NeighbourFactors(kernel, X) if chosen else None
+    kernel, beta, rank = model.kernel, model.basis.beta, settings.rank
+    noise, kind = single_noise_variance(model.likelihood), settings.preconditioner
+    if kind == "auto" and rank is None and noise is not None:
+        kind = best_preconditioner(kernel, beta, X, noise)
+    if kind not in ("neighbours", "both"):
+        return None
+    features = preconditioner_rows(kernel, beta, X, rank) if kind == "both" else None
+    return NeighbourFactors(kernel, X, features)
 
 
 class _Full(NamedTuple):

@@ -1,8 +1,24 @@
-"""The preconditioner of neighbours for a mean on all data, and when it is the better one."""
+"""Preconditioners of neighbours for a mean on all data, and when they are the better ones."""
+
+# Near rows leave out what far rows say of the slow parts of f, which points know. So "both" takes
+# points first and neighbours for what they leave,
+#
+#   P = Q_R + (U^T U)^-1,      U of K - Q_R + D as in (N8),
+#
+# inverted by Woodbury's identity (a full-scale approximation, Sang & Huang 2012; as preconditioner
+# with the points' Schur complement, Zhao et al. 2023, arXiv:2304.05460).
 
 from __future__ import annotations
 
-__all__ = ["PRECONDITIONERS", "NeighbourFactors", "neighbours_pay"]
+__all__ = [
+    "PRECONDITIONERS",
+    "Factor",
+    "NeighbourFactors",
+    "PointsAndNeighbours",
+    "best_preconditioner",
+]
+
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -16,63 +32,122 @@ from ...covariances.neighbours import (
     inverse_factor,
     ordered_neighbours,
 )
-from .row_features import preconditioner_rank, project_rows, with_rows
+from ...linalg.cholesky import cholesky
+from .row_features import RowFeatures, preconditioner_rank, project_rows, with_rows
 
-PRECONDITIONERS = ("auto", "points", "neighbours")
+PRECONDITIONERS = ("auto", "points", "neighbours", "both")
 _NEIGHBOURS = 60
 """Of the preconditioner. Half as many take up to twice the products where these are many."""
 _FEW, _MANY = 30, 120
 """Neighbours whose variances, compared, show what more of them would add."""
 _LEAST_ROWS = 1_000
 """Fewer rows are solved for in no time by points, a quarter of them."""
+_DEAR_ROWS = 30_000
+"""Points before neighbours cost about a dozen products here, and about forty at 10,000 rows."""
 _SAMPLE = 256
 """Rows on which both preconditioners are judged."""
 
 
+class Factor(Protocol):
+    """An approximate inverse of K + D of one latent, or of all."""
+
+    def solve(self, columns: tf.Tensor) -> tf.Tensor:
+        """P^-1 v [N, S] for v [N, S]."""
+
+
+class PointsAndNeighbours(NamedTuple):
+    """P = A^T A + (U^T U)^-1."""
+
+    near: InverseFactor
+    """U, of K - A^T A + D."""
+    seen: tf.Tensor
+    """U A^T [N, R]."""
+    root: tf.Tensor
+    """Cholesky factor of I + A U^T U A^T [R, R]."""
+
+    def solve(self, columns: tf.Tensor) -> tf.Tensor:
+        """P^-1 v [N, S] for v [N, S]; N (m + R) S."""
+        half = self.near.times(columns)
+        known = tf.matmul(self.seen, half, transpose_a=True)
+        return self.near.transposed(
+            half - tf.matmul(self.seen, tf.linalg.cholesky_solve(self.root, known))
+        )
+
+
 class NeighbourFactors:
-    """Sparse inverse factors (N8) of K + D at one kernel, for any D.
+    """Inverse factors of K + D at one kernel, for any D.
 
     :param X: inputs [N, D].
+    :param features: A at points that come first, for "both"; None for neighbours alone, (N8).
 
     Cost: the search, N^2 D, or N m log N in up to eight columns.
     """
 
-    def __init__(self, kernel: Kernel, X: tf.Tensor, seed: int = 0) -> None:
+    def __init__(
+        self, kernel: Kernel, X: tf.Tensor, features: RowFeatures | None = None, seed: int = 0
+    ) -> None:
         self._kernels, self._X = [one for (one,) in split_latents(kernel)], X
         order = np.random.default_rng(seed).permutation(int(X.shape[0]))
         self._near = [ordered_neighbours(one, X, order, _NEIGHBOURS) for one in self._kernels]
+        self._features = features
 
-    def factors(self, weights: tf.Tensor) -> tuple[InverseFactor, ...]:
-        """One factor of all latents, or one each, for weights w [N, L]; N m^3 / 3 each.
+    def factors(self, weights: tf.Tensor) -> tuple[Factor, ...]:
+        """One factor of all latents, or one each, for weights w [N, L].
 
         :return: empty where a covariance of neighbours is singular to round-off; use points then.
+
+        Cost: N m^3 / 3 each; with points N R (m^2 + R) more, and N R numbers of memory.
         """
         shared = bool(tf.reduce_all(weights == weights[:, :1]))
         count = 1 if len(self._kernels) == 1 and shared else int(weights.shape[1])
-        found = []
+        found: list[Factor] = []
         for one in range(count):
-            which = one % len(self._kernels)
             noise = 1.0 / weights[:, one]
-            found.append(inverse_factor(self._kernels[which], self._X, noise, self._near[which]))
-        return tuple(found) if all(np.isfinite(U.log_determinant) for U in found) else ()
+            made: Factor | None = None if self._features is None else self._with_points(one, noise)
+            # what points leave can be singular to round-off where K + D is not
+            made = self._alone(one, noise) if made is None else made
+            if made is None:
+                return ()
+            found.append(made)
+        return tuple(found)
+
+    def _alone(self, one: int, noise: tf.Tensor) -> InverseFactor | None:
+        which = one % len(self._kernels)
+        U = inverse_factor(self._kernels[which], self._X, noise, self._near[which])
+        return U if np.isfinite(U.log_determinant) else None
+
+    def _with_points(self, one: int, noise: tf.Tensor) -> PointsAndNeighbours | None:
+        assert self._features is not None
+        which = one % len(self._kernels)
+        blocks = [block[one % len(block)] for block in self._features.blocks]
+        known = tf.transpose(tf.concat(blocks, axis=1))  # A^T
+        U = inverse_factor(self._kernels[which], self._X, noise, self._near[which], known)
+        if not np.isfinite(U.log_determinant):
+            return None
+        seen = U.times(known)
+        product = tf.matmul(seen, seen, transpose_a=True)
+        root, ok = cholesky(tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0))
+        return PointsAndNeighbours(U, seen, root) if bool(ok) else None
 
 
-def neighbours_pay(
-    kernel: Kernel, beta: InducingVariables, X: tf.Tensor, noise: tf.Tensor, rank: int | None
-) -> bool:
-    """Decide on some rows if neighbours promise fewer products than points.
+def best_preconditioner(
+    kernel: Kernel, beta: InducingVariables, X: tf.Tensor, noise: tf.Tensor
+) -> str:
+    """Name the preconditioner that promises fewer products, judged on some rows.
 
     :param kernel: of all latents; X is [N, D].
     :param beta: the inducing points.
     :param noise: the noise variance [].
-    :param rank: R, as in `preconditioner_rank`.
+    :return: "points" or, with little noise, "neighbours"; "both" instead of these for many rows.
     """
     N = int(X.shape[0])
     if N < _LEAST_ROWS:
-        return False
+        return "points"
     rows = np.linspace(0, N - 1, min(N, _SAMPLE)).astype(int)
-    points = with_rows(beta, X.numpy(), preconditioner_rank(rank, N))
-    return _of_neighbours(kernel, X, noise, rows) < _of_points(kernel, points, X, noise, rows)
+    points = with_rows(beta, X.numpy(), preconditioner_rank(None, N))
+    if _of_neighbours(kernel, X, noise, rows) < _of_points(kernel, points, X, noise, rows):
+        return "both" if N >= _DEAR_ROWS else "neighbours"
+    return "points"
 
 
 def _of_points(

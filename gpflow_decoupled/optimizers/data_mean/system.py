@@ -20,11 +20,11 @@ import tensorflow as tf
 from gpflow.kernels import Kernel
 
 from ...bases.parts.data_mean import DataMean, data_points
-from ...covariances.neighbours import InverseFactor
 from ...covariances.products import follows_dtype, gram_product
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky
 from ...replicas import Group
+from .neighbour_factors import Factor
 from .row_features import RowFeatures
 
 Progress = Callable[[float], None]
@@ -52,7 +52,7 @@ class MeanSystem:
     group: Group = field(default_factory=Group)
     """Whose replicas share the products; each worker does all else."""
     draws: int = 1
-    factors: tuple[InverseFactor, ...] = ()
+    factors: tuple[Factor, ...] = ()
     """The preconditioner of neighbours, one for all latents or one each; empty for points."""
     chol: tf.Tensor = field(init=False)
     """Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is beta's."""
@@ -84,11 +84,10 @@ class MeanSystem:
         )
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
-        """(Q_R + D)^-1 r [N, L S], N R L S; or U^T U r (N8), N m L S."""
+        """(Q_R + D)^-1 r [N, L S], N R L S; or by `factors`, N m L S and, with points, N R L S."""
         if self.factors:
             columns = tf.split(residual, len(self.factors), axis=1)
-            parts = [U.transposed(U.times(r)) for U, r in zip(self.factors, columns)]
-            return tf.concat(parts, axis=1)
+            return tf.concat([one.solve(r) for one, r in zip(self.factors, columns)], axis=1)
         scaled, half = self._halfway(residual)
         back = tf.linalg.triangular_solve(self.chol, half, adjoint=True)
         return scaled - self.weights * self.projections.transposed(_columns(back))

@@ -16,7 +16,10 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import mean_optimizer, neighbour_factors
-from gpflow_decoupled.optimizers.data_mean.neighbour_factors import NeighbourFactors
+from gpflow_decoupled.optimizers.data_mean.neighbour_factors import (
+    NeighbourFactors,
+    PointsAndNeighbours,
+)
 from tests.bounds.registry import matern
 from tests.optimizers.data_mean.problems import (
     TARGET,
@@ -65,10 +68,30 @@ def test_the_preconditioner_is_that_of_the_reference(
 
 
 @pytest.mark.parametrize("latents, own", [(1, False), (2, True)])
-def test_the_solution_is_the_dense_one(latents: int, own: bool) -> None:
+def test_points_come_before_neighbours_as_in_the_reference(
+    latents: int, own: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbour_factors, "_NEIGHBOURS", 5)
+    kernel = _two() if own else matern(1.3, 0.8)
+    weights = rng.uniform(0.5, 50.0, (N, latents))
+    system = system_of(weights, TARGET[:, :latents], 6, kernel=kernel)
+    near = NeighbourFactors(kernel, tf.constant(X), system.projections)
+    system.factors = near.factors(tf.constant(weights))
+    assert all(isinstance(one, PointsAndNeighbours) for one in system.factors)
+    found = system.precondition(tf.constant(TARGET[:, :latents])).numpy()
+    for one in range(latents):
+        A = system.projections.blocks[0][one if own else 0].numpy()
+        rest = grams_of(kernel, one).K_x - A.T @ A + np.diag(1.0 / weights[:, one])
+        U = eb.inverse_factor(rest, [c[c >= 0] for c in near._near[one if own else 0]])
+        P = A.T @ A + np.linalg.inv(U.T @ U)
+        assert_allclose(found[:, one], np.linalg.solve(P, TARGET[:, one]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind, latents, own", [("neighbours", 1, False), ("both", 2, True)])
+def test_the_solution_is_the_dense_one(kind: str, latents: int, own: bool) -> None:
     kernel = _two() if own else matern(1.3, 0.8)
     model, data = model_of(kernel=kernel, latents=latents), (X, Y[:, :latents])
-    result = _solver().run(model, data)
+    result = _solver(kind).run(model, data)
     expected = np.stack([exact_mean(kernel, one) for one in range(latents)], axis=1)
     assert result.converged and result.certified and result.gap <= 1e-8
     assert_allclose(model.basis.data_mean.raw(), expected, rtol=1e-3, atol=1e-4)
@@ -100,6 +123,7 @@ CHOICES: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "a rank": (gl.Gaussian(1e-4), {"rank": 8}, False),
     "sites": (gl.StudentT(0.4), {}, False),
     "points": (gl.Gaussian(1e-4), {"preconditioner": "points"}, False),
+    "both": (gl.Gaussian(30.0), {"preconditioner": "both"}, True),
 }
 
 
@@ -116,12 +140,23 @@ def test_neighbours_are_chosen_where_points_leave_much(
     solver = ConjugateGradients(**options)
     found = mean_optimizer._neighbours_of(solver, model, tf.constant(X))
     assert (found is not None) == expected
+    if options.get("preconditioner") == "both":
+        assert found is not None and found._features is not None
+        return
     monkeypatch.setattr(neighbour_factors, "_LEAST_ROWS", N + 1)
     assert mean_optimizer._neighbours_of(solver, model, tf.constant(X)) is None
 
 
+def test_many_rows_take_points_before_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for constant, value in (("_LEAST_ROWS", N), ("_DEAR_ROWS", N), ("_FEW", 3), ("_MANY", 12)):
+        monkeypatch.setattr(neighbour_factors, constant, value)
+    beta, noise = model_of().basis.beta, tf.constant(1e-4, tf.float64)
+    chosen = neighbour_factors.best_preconditioner(matern(1.3, 0.8), beta, tf.constant(X), noise)
+    assert chosen == "both"
+
+
 def test_another_preconditioner_is_refused() -> None:
-    with pytest.raises(UnknownOptionError, match="'auto', 'points', 'neighbours'"):
+    with pytest.raises(UnknownOptionError, match="'auto', 'points', 'neighbours', 'both'"):
         ConjugateGradients(preconditioner="nystrom")
 
 
