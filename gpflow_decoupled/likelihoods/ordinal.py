@@ -84,18 +84,22 @@ class Ordinal(gl.ScalarLikelihood):
     def _grade_log_prob(self, f: tf.Tensor, deviation: tf.Tensor, Y: TensorType) -> tf.Tensor:
         grades = tf.cast(Y, tf.int32)
         edges = tf.constant(self.bin_edges, f.dtype)
-        above = (tf.gather(edges, tf.minimum(grades, self.num_bins - 2)) - f) / deviation
-        below = (tf.gather(edges, tf.maximum(grades - 1, 0)) - f) / deviation
+        upper = tf.gather(edges, tf.minimum(grades, self.num_bins - 2))
+        lower = tf.gather(edges, tf.maximum(grades - 1, 0))
+        above, below = (upper - f) / deviation, (lower - f) / deviation
         first, last = grades == 0, grades == self.num_bins - 1
         # in the upper tail both cdfs round to 1: there the mirror image is used, Phi(b) - Phi(a) =
         # Phi(-a) - Phi(-b)
         mirrored = above + below > 0.0
-        high = log_normal_cdf(tf.where(mirrored, -below, above))
-        low = tf.where(mirrored, -above, below)
+        high, low = tf.where(mirrored, -below, above), tf.where(mirrored, -above, below)
         # the two outermost grades have one edge; any smaller number keeps the branch that they do
         # not take finite
-        low = log_normal_cdf(tf.where(first | last, tf.where(mirrored, -below, above) - 1.0, low))
-        inner = high + tf.math.log(-tf.math.expm1(low - high))
+        low = tf.where(first | last, high - 1.0, low)
+        width = tf.where(first | last, tf.ones_like(above), (upper - lower) / deviation)
+        # Phi(u) exp(u^2 / 2) grows with u: a ratio that rounds to 1 far from the edges is below it
+        most = 0.5 * width * (low + high)
+        ratio = tf.minimum(log_normal_cdf(low) - log_normal_cdf(high), most)
+        inner = log_normal_cdf(high) + tf.math.log(-tf.math.expm1(ratio))
         return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
 
     def _moments(self, f: TensorType, deviation: TensorType) -> MeanAndVariance:

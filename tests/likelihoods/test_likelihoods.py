@@ -206,6 +206,19 @@ def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
     assert_allclose(np.exp(own.Ordinal(EDGES).log_prob(np.zeros((9, 1)), F, Y)), theirs, atol=2e-3)
 
 
+@pytest.mark.parametrize("f", [1e9, -1e9, 1e17, -1e17, 1e150])
+def test_grades_far_from_the_edges_keep_their_density(f):
+    """Where log Phi of both edges rounds to one number: -inf before, with a slope of NaN."""
+    F, Y = tf.constant(np.full((4, 1), f)), np.arange(4.0)[:, None]
+    with tf.GradientTape() as tape:
+        tape.watch(F)
+        density = own.Ordinal(EDGES, 1.6).log_prob(np.zeros((4, 1)), F, Y)
+    inner, slopes = [1, 2], tape.gradient(density, F).numpy()
+    assert_allclose(density.numpy()[inner], -0.5 * (f / 1.6) ** 2, rtol=1e-8)
+    assert_allclose(slopes[inner, 0], -f / 1.6**2, rtol=1e-8)
+    assert np.isfinite(slopes).all()
+
+
 @pytest.mark.parametrize("make, name", [(own.Laplace, "scale"), (own.NegativeBinomial, "size")])
 def test_parameters(make, name, capsys):
     likelihood = make(0.7)
