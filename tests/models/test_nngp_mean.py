@@ -168,6 +168,13 @@ def test_a_solution_continues_where_it_was_cut_short(weak):
     assert not late.mean_is_solved
 
 
+def test_outputs_that_are_the_prior_mean_take_no_product():
+    line = gpflow.functions.Linear(A=[[1.0], [0.0]], b=[0.0])
+    ours = model(Y=X[:, :1], m=FEW, mean="data", mean_function=line)
+    assert ours.solve_mean() == (0.0, 0, True)
+    assert_allclose(ours.predict_f(XNEW)[0], XNEW[:, :1])
+
+
 def test_copies_and_files(tmp_path: Path):
     ours = solved(separate(), Y=missing(), mean_function=trend())
     expected = ours.predict_f(XNEW)[0]
@@ -227,7 +234,7 @@ def test_bad_settings_are_refused():
     ours = model(mean="data")
     with pytest.raises(UnknownOptionError, match="mean"):
         ours.leave_one_out([0], mean="all")
-    for options in ({"tolerance": 0.0}, {"max_products": 0}, {"seconds": -1.0}):
+    for options in ({"tolerance": 0.0}, {"max_products": 1}, {"seconds": -1.0}):
         with pytest.raises(DataError, match=next(iter(options))):
             ours.solve_mean(**options)
 

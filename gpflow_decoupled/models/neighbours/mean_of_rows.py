@@ -87,7 +87,8 @@ class MeanOfRows:
         Parameters changed.
 
         :param tolerance: largest gap, in nats.
-        :param max_products: of the kernel matrix and a vector; a solve that ends there warns.
+        :param max_products: of the kernel matrix and a vector, from 2; a solve that ends there
+            warns.
         :param seconds: a limit of time, which cuts it short with a warning.
         :param show: shows a line of text after each product.
         :raises DataError: for settings out of range.
@@ -100,7 +101,7 @@ class MeanOfRows:
             print(model.solve_mean())
         """
         check_rate(tolerance=tolerance)
-        check_whole(1, max_products=max_products)
+        check_whole(2, max_products=max_products)
         deadline = float("inf")
         if seconds is not None:
             check_rate(seconds=seconds)
@@ -117,7 +118,7 @@ class MeanOfRows:
             found = solve_rows(parts, tf.constant(a[place]), settings)
             a[place] = found.coefficients
             gap, products = gap + found.gap, products + found.products
-        if products == 0 or not np.isfinite(gap):
+        if not np.isfinite(gap) or (products == 0 and gap > tolerance):
             raise NumericalError(
                 "The mean of all rows is not known: no product with the kernel matrix was made in"
                 " the time given, or the solve failed. Give model.solve_mean(seconds=...) more, or"
