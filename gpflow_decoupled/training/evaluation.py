@@ -115,7 +115,7 @@ def held_out_metrics(
     has_posterior = not isinstance(model, AffineIndependentGP) and not hasattr(model, "table")
     has_posterior = has_posterior and hasattr(model, "posterior")
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
-    squares, densities = [], []
+    sizes, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = (
             tf.convert_to_tensor(X[start : start + chunk]),
@@ -125,11 +125,19 @@ def held_out_metrics(
         # the density of y in its units: dz = dy / factor
         densities.append(density.numpy() - np.sum(np.log(factor)))
         errors = _errors(_likelihood_of(model), predicted.numpy(), y.numpy())
-        squares.append(np.square(factor * errors))
+        sizes.append(np.abs(factor * errors))
     return {
-        "rmse": float(np.sqrt(np.mean(np.concatenate(squares)))),
+        "rmse": _root_mean_square(np.concatenate(sizes)),
         "log_density": float(np.mean(np.concatenate(densities))),
     }
+
+
+def _root_mean_square(sizes: np.ndarray) -> float:
+    """In units of the largest size, whose square may be beyond the range of floats."""
+    largest = np.max(sizes)
+    if largest == 0.0 or not np.isfinite(largest):
+        return float(largest)
+    return float(largest * np.sqrt(np.mean(np.square(sizes / largest))))
 
 
 def _likelihood_of(model: GPModel) -> Likelihood:

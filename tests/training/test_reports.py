@@ -57,6 +57,14 @@ def test_chunks_of_the_evaluation_do_not_matter() -> None:
     assert whole == pytest.approx(parts, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("error")
+def test_errors_whose_squares_no_float_holds_have_a_root_mean_square() -> None:
+    X, Y = sine(9)
+    assert held_out_metrics(orthogonal(), (X, 1e200 * Y))["rmse"] == pytest.approx(
+        1e200 * np.sqrt(np.mean(np.square(Y))), rel=1e-12
+    )
+
+
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("held_out", [True, False])
 def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
