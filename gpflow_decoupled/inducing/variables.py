@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "as_inducing",
+    "check_indices_of",
     "check_separate",
     "count_points",
     "fixed_points",
@@ -23,6 +24,7 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel
 from numpy.typing import ArrayLike
 
+from ..covariances.indices import check_indices
 from ..errors import DataError
 from ..inputs import as_array
 from .checks import check_disjoint, check_inducing
@@ -69,6 +71,15 @@ def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:
     """Apply `check_disjoint` to the points of each latent."""
     for mean_points, points in zip(point_values(gamma), point_values(beta)):
         check_disjoint(mean_points, points)
+
+
+def check_indices_of(variable: InducingVariables, name: str, kernel: Kernel) -> None:
+    """Refuse points whose entries are no index where the kernel reads one.
+
+    :param name: for the message, for example "gamma".
+    """
+    for points in point_values(variable):
+        check_indices(np.asarray(points), name, kernel)
 
 
 def point_values(variable: InducingVariables) -> list[TensorType]:

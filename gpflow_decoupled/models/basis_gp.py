@@ -7,7 +7,6 @@ __all__ = ["BasisGP"]
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, RegressionData, TensorType
 from gpflow.functions import MeanFunction
@@ -20,9 +19,8 @@ from gpflow.utilities import parameter_dict
 from .. import replicas
 from ..bases import InducingBasis
 from ..bases.base import EAGER_ROWS, Features, State
-from ..covariances.indices import check_indices
 from ..errors import DataError, ModelError
-from ..inducing.variables import input_dims, point_values
+from ..inducing.variables import check_indices_of, input_dims
 from ..inputs import as_array, as_pair, of_known_rank
 from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
@@ -106,8 +104,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
         check_num_data(num_data)
         check_kernel(kernel, input_dims(basis.beta))
-        for points in point_values(basis.beta):
-            check_indices(np.asarray(points), "inducing points", kernel)
+        for part in basis.submodules:
+            if isinstance(part, InducingVariables):
+                check_indices_of(part, "inducing points", kernel)
         constant = gains_are_constant(kernel, likelihood)
         check_bound(bound, likelihood, basis, expectations is not None and not constant)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)

@@ -105,6 +105,10 @@ def test_what_is_no_index_is_refused_by_name(name: str, wrong: float) -> None:
             lambda: gd.models.NNGP((bad, Y), kernel, num_neighbours=3),
             lambda: gd.models.DTC((bad, Y), kernel, X[::4]),
             lambda: gd.models.SparseCVIGP(kernel, likelihood, bad),
+            lambda: gd.models.ODVGP(kernel, likelihood, bad[5:6], X[::5]),
+            lambda: gd.models.HDVGP(kernel, likelihood, bad[5:6], X[::5]),
+            lambda: gd.models.DVGP(kernel, likelihood, bad[5:6], X[::5]),
+            lambda: gd.models.SOLVEGP(kernel, likelihood, bad[5:6], X[::5]),
         ):
             with pytest.raises(DataError, match="reads this column as an index"):
                 refuse()

@@ -20,7 +20,7 @@ from ...bases import InducingBasis
 from ...bases.parts.atomic import all_or_nothing
 from ...bases.parts.frame import Frame, features_in, frame_of
 from ...errors import DataError, ModelError
-from ...inducing.variables import as_inducing, input_dims
+from ...inducing.variables import as_inducing, check_indices_of, input_dims
 from ...inputs import check_rate, check_whole
 from ...linalg.cholesky import diagnose
 from ...linalg.gaussians import apply_per_latent, precision_from_root
@@ -213,6 +213,7 @@ def _on_points(
                 f"{name} has {input_dims(now)} columns and the inputs of this model"
                 f" {input_dims(was)}; use the columns of X."
             )
+        check_indices_of(now, name, model.kernel)
         if given is not None and not was.trainable_variables:
             set_trainable(now, False)
         points.append(now)
