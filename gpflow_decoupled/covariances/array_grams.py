@@ -52,7 +52,7 @@ def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
 
 
 def _stationary(kernel: Stationary, X: np.ndarray) -> ArrayGram:
-    profile, centred = PROFILES[type(kernel)], X - np.mean(X, axis=0)
+    profile, centred = PROFILES[type(kernel)], X - np.median(X, axis=0)
 
     def evaluate(values: Values) -> tuple[np.ndarray, Back]:
         variance, lengths = values(kernel.variance), values(kernel.lengthscales)

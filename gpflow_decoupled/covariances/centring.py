@@ -1,11 +1,11 @@
 """Covariances whose accuracy does not depend on the origin of the inputs."""
 
 # |x|^2 - 2 x z + |z|^2 loses all digits far from the origin, so a point of the data is subtracted
-# first.
+# first: never one of other inputs of a call, which may be anywhere.
 
 from __future__ import annotations
 
-__all__ = ["centred", "covariance", "is_centred"]
+__all__ = ["centred", "covariance", "is_centred", "middle_row"]
 
 import functools
 import operator
@@ -48,20 +48,43 @@ def is_centred(kernel: Kernel) -> bool:
     return type(kernel) in _STATIONARY or type(kernel) in _COMBINED
 
 
-def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Subtract the first row of Z (or X if Z is None) from X [..., N, D] and Z [..., M, D]."""
-    # A mean would overflow for inputs of order 1e308.
-    of = X if Z is None else Z
-    origin = tf.stop_gradient(tf.reduce_sum(of[..., :1, :], axis=-2, keepdims=True))
-    if Z is not None and origin.shape.rank != 2:  # each of several batches of X meets all of Z
+def middle_row(X: tf.Tensor) -> tf.Tensor:
+    """A point [..., 1, D] amid rows [..., N, D], also where one of them is far away; no gradient.
+
+    The median of three rows for each column; zeros without rows.
+    """
+    # a mean would be far from all rows then, and overflow for inputs of order 1e308
+    half = (tf.shape(X)[-2] if X.shape[-2] is None else X.shape[-2]) // 2
+    first, middle, last = X[..., :1, :], X[..., half : half + 1, :], X[..., -1:, :]
+    low, high = tf.minimum(first, middle), tf.maximum(first, middle)
+    median = tf.maximum(low, tf.minimum(high, last))
+    return tf.stop_gradient(tf.reduce_sum(median, axis=-2, keepdims=True))
+
+
+def centred(
+    X: tf.Tensor, Z: tf.Tensor | None, *, by_last: bool = False
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Subtract the middle row of X from X [..., N, D] and Z [..., M, D].
+
+    :param by_last: subtract that of Z, where X are new inputs and Z the data.
+    """
+    origin = middle_row(X if Z is None or not by_last else Z)
+    if Z is not None and origin.shape.rank != 2:  # each of several batches meets all other rows
         return X, Z
     return X - origin, None if Z is None else Z - origin
 
 
-def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.Tensor:
-    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs."""
+def covariance(
+    kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None, *, by_last: bool = False
+) -> tf.Tensor:
+    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs.
+
+    :param by_last: as for `centred`.
+    """
     # Parts of sums and products that are not stationary get the inputs unchanged.
     if type(kernel) in _COMBINED:
-        parts = (covariance(part, X, Z) for part in kernel.kernels)
+        parts = (covariance(part, X, Z, by_last=by_last) for part in kernel.kernels)
         return functools.reduce(_COMBINED[type(kernel)], parts)
-    return kernel(*centred(X, Z)) if type(kernel) in _STATIONARY else kernel(X, Z)
+    if type(kernel) not in _STATIONARY:
+        return kernel(X, Z)
+    return kernel(*centred(X, Z, by_last=by_last))

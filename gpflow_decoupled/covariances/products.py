@@ -85,10 +85,10 @@ def kernel_product(
     if whole or (block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL):
         product = None
         if V.shape[1] == 1 and V.dtype == X.dtype:
-            product = stationary_gram_product(kernel, X, Z, V)
+            product = stationary_gram_product(kernel, X, Z, V, by_last=True)
         if product is None:
-            gram = stationary_gram(kernel, X, Z)
-            gram = covariance(kernel, X, Z) if gram is None else gram
+            gram = stationary_gram(kernel, X, Z, by_last=True)
+            gram = covariance(kernel, X, Z, by_last=True) if gram is None else gram
             product = tf.matmul(tf.cast(gram, V.dtype), V)
         return product
     group = group if group is not None and tf.executing_eagerly() else _ALONE
@@ -102,7 +102,7 @@ def kernel_product(
     how = How(profile, dtype, block, progress, xla, group)
     # Centred before they are scaled, so that the gradient of lengthscales is a sum over small
     # numbers, too.
-    left, other = centred(*kernel.slice(X, Z))
+    left, other = centred(*kernel.slice(X, Z), by_last=True)
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
     return stationary_product(how, kernel.variance, V, *scaled)
 

@@ -159,8 +159,8 @@ def _strip(
 ) -> tf.Tensor:
     part = X[first:last]
     if others:
-        return tf.matmul(tf.cast(covariance(kernel, part, others[0]), V.dtype), V)
-    strip = covariance(kernel, part, X)
+        return tf.matmul(tf.cast(covariance(kernel, part, others[0], by_last=True), V.dtype), V)
+    strip = covariance(kernel, part, X, by_last=True)
     at = tf.range(tf.shape(part)[0])
     # noise kernels count here alone, and rough kernels would depend on how the distance of a point
     # to itself is rounded

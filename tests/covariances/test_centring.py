@@ -87,6 +87,49 @@ def test_means_of_models(offset: float) -> None:
     assert_allclose(means[1][1], means[0][1], rtol=1e-5, atol=1e-5)  # up to the solver's tolerance
 
 
+def _owner(name: str, X: np.ndarray, Y: np.ndarray) -> gpflow.models.GPModel:
+    kernel, noise = gk.Matern52(lengthscales=[0.5, 0.8]), gpflow.likelihoods.Gaussian(0.01)
+    if name == "CVIGP":
+        model = gd.models.CVIGP((X, Y), kernel, noise)
+        gd.optimizers.ConjugateComputation().run(model)
+        return model
+    spread = 4 if name == "spread" else None
+    mean = "data" if name == "data" else "neighbours"
+    model = gd.models.NNGP(
+        (X, Y), kernel, noise, num_neighbours=8, spread_neighbours=spread, mean=mean
+    )
+    if name == "data":
+        model.solve_mean(tolerance=1e-12)
+    return model
+
+
+@pytest.mark.parametrize("name", ["CVIGP", "NNGP", "data", "spread"])
+def test_an_input_far_away_changes_no_other(name: str) -> None:
+    """Beside an input at 1e7 the mean of a CVIGP moved by 0.2, and with a row of data there that of
+    an NNGP; at 1e9 by 12 and 0.7, or nothing was predicted.
+    """
+    few, close = X[:9] + 0.1, {"rtol": 1e-5, "atol": 1e-6}
+    model = _owner(name, X, Y)
+    alone = [part.numpy() for part in model.predict_f(few)]
+    for far in (1e7, -1e9):
+        row = np.full((1, 2), far)
+        for beside, own in zip(model.predict_f(np.concatenate([row, few])), alone):
+            assert_allclose(beside[1:], own, rtol=1e-10, atol=1e-12)
+        if name == "CVIGP" or far > 0:
+            owner = _owner(name, np.concatenate([row, X]), np.concatenate([[[0.0]], Y]))
+            for other, own in zip(owner.predict_f(few), alone):
+                assert_allclose(other, own, **close)
+
+
+def test_joint_predictions_far_from_the_origin() -> None:
+    near, far = (
+        _owner("NNGP", X + origin, Y).predict_f(X[:9] + origin, full_cov=True)
+        for origin in (0.0, 2.0**30)
+    )
+    for one, other in zip(near, far):
+        assert_allclose(other, one, rtol=1e-8, atol=1e-8)
+
+
 def test_float32_at_its_scale() -> None:
     """2^12 is as far for multiples of 2^-10 as float32 can tell."""
     gpflow.config.set_default_float(np.float32)

@@ -10,7 +10,7 @@ __all__ = ["neighbourhood_grams"]
 import tensorflow as tf
 from gpflow.kernels import Exponential, Kernel, Matern12
 
-from ..centring import covariance
+from ..centring import covariance, middle_row
 from ..profiles import PROFILES, Profile
 
 
@@ -26,7 +26,7 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     if profile is None:
         return covariance(kernel, X)
     active, _ = kernel.slice(X, None)
-    scaled = (active - active[:, -1:]) / tf.convert_to_tensor(kernel.lengthscales)
+    scaled = (active - middle_row(active)) / tf.convert_to_tensor(kernel.lengthscales)
     return _gram(profile, kernel.variance, scaled)
 
 

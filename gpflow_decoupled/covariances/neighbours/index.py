@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 
 from ...linalg.blocks import map_rows
 from ..blocks import number_of_threads
+from ..centring import covariance, middle_row
 
 _TREE_COLUMNS = 8
 """Most columns for a k-d tree, see `_columns`. In 8 columns of independent normals it is as fast as
@@ -127,14 +128,14 @@ def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
 
 
 class _ScaledIndex(RowIndex):
-    # Ranked in single precision by |b|^2 - 2 a^T b about the mean; the best few are compared in
+    # Ranked in single precision by |b|^2 - 2 a^T b about a row; the best few are compared in
     # full.
 
     def __init__(self, kernel: IsotropicStationary, X: tf.Tensor) -> None:
         scaled = _scaled(kernel, X)
         super().__init__(int(X.shape[0]))
         self._kernel, self._points = kernel, scaled
-        self._centre = tf.reduce_mean(scaled, axis=0)
+        self._centre = middle_row(scaled)[0]
         self._tree: _Tree | None = None
         if tf.executing_eagerly() and self.num_rows >= _TREE_ROWS:
             points = scaled.numpy()
@@ -171,7 +172,7 @@ class _CorrelationIndex(RowIndex):
 
         def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
             # the variance of the query is the same for all rows, and does not change their order
-            covariances = tf.stop_gradient(self._kernel(rows, self._X))
+            covariances = tf.stop_gradient(covariance(self._kernel, rows, self._X, by_last=True))
             closeness = tf.math.divide_no_nan(tf.square(covariances), variances)
             closeness, kept = tf.math.top_k(_within(closeness, limits), count)
             return _best(closeness, kept, count, limits)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ...covariances.centring import covariance
 from ...linalg.normal_density import normal_log_density
 
 
@@ -35,6 +36,6 @@ class Observed(NamedTuple):
 
         :param dtype: of the factorisation; the kernel's if not given.
         """
-        K = self.kernel(self.X)
+        K = covariance(self.kernel, self.X)
         K, y, noise = (tf.cast(part, dtype or K.dtype) for part in (K, self.y, self.noise))
         return normal_log_density(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + noise), y)

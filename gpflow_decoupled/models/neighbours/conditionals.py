@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ...covariances.centring import covariance
 from ...covariances.neighbours import neighbourhood_grams
 from ...linalg.cholesky import cholesky
 from ...linalg.neighbours import conditional, vacuous_noise
@@ -112,14 +113,14 @@ def joint_given_rows(
     :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost: U^3
         / 3 + U^2 B.
     """
-    K = kernel(rows.X)
+    K = covariance(kernel, rows.X)
     prior = tf.linalg.diag_part(K)
     K = tf.linalg.set_diag(K, prior + rows.noise[:, 0] + relative_jitter(K.dtype) * prior)
     chol, ok = cholesky(K)
-    A = tf.linalg.triangular_solve(chol, kernel(rows.X, Xnew))
+    A = tf.linalg.triangular_solve(chol, covariance(kernel, rows.X, Xnew))
     whitened = tf.linalg.triangular_solve(chol, rows.residuals)
-    covariance = kernel(Xnew) - tf.matmul(A, A, transpose_a=True)
-    return tf.matmul(A, whitened, transpose_a=True), covariance, ok
+    cov = covariance(kernel, Xnew) - tf.matmul(A, A, transpose_a=True)
+    return tf.matmul(A, whitened, transpose_a=True), cov, ok
 
 
 def _conditional(
