@@ -84,7 +84,41 @@ def _offsets(rng: np.random.Generator) -> Outcome:
     return outcome
 
 
-CHECKS: tuple[Check, ...] = (_companions, _offsets)
+def _far_inputs(rng: np.random.Generator) -> Outcome:
+    """An input far away, new or a row of the data, changes no other prediction."""
+    kind = KERNELS[rng.integers(len(KERNELS))]
+    name = str(rng.choice(["CVIGP", "NNGP", "NNGP on data"]))
+    X, Xnew = (rng.uniform(-2.0, 2.0, size=(rows, 2)) for rows in (20, 5))
+    Y, row = rng.normal(size=(20, 1)), 10.0 ** rng.uniform(7.0, 12.0) * rng.choice([-1, 1], (1, 2))
+    outcome = Outcome(f"an input at {row}: {name}, {kind.__name__}")
+    model = _owner(name, kind(), X, Y)
+    alone = np.stack(model.predict_f(Xnew))
+    beside = np.stack(model.predict_f(np.concatenate([row, Xnew])))[:, 1:]
+    data = np.concatenate([row, X]), np.concatenate([[[0.0]], Y])
+    of_more = np.stack(_owner(name, kind(), *data).predict_f(Xnew))
+    for words, found in (("new", beside), ("of the data", of_more)):
+        if not np.allclose(found, alone, rtol=1e-6, atol=1e-6):
+            moved = np.max(np.abs(found - alone))
+            outcome.complaints.append(f"beside a row {words} predictions moved by {moved:.3g}")
+    return outcome
+
+
+def _owner(
+    name: str, kernel: gpflow.kernels.Kernel, X: np.ndarray, Y: np.ndarray
+) -> gpflow.models.GPModel:
+    noise = gpflow.likelihoods.Gaussian(0.1)
+    if name == "CVIGP":
+        model = gd.models.CVIGP((X, Y), kernel, noise)
+        gd.optimizers.ConjugateComputation().run(model)
+        return model
+    mean = "neighbours" if name == "NNGP" else "data"
+    model = gd.models.NNGP((X, Y), kernel, noise, num_neighbours=6, mean=mean)
+    if mean == "data":
+        model.solve_mean(tolerance=1e-14)
+    return model
+
+
+CHECKS: tuple[Check, ...] = (_companions, _offsets, _far_inputs)
 
 
 def run(case: Case) -> Outcome:
