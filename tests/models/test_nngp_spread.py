@@ -101,7 +101,8 @@ def test_saved_model_has_the_spread(tmp_path):
         autograph=False,
     )
     tf.saved_model.save(module, str(tmp_path))
-    found = tf.saved_model.load(str(tmp_path)).predict(tf.constant(XNEW))
+    loaded = tf.saved_model.load(str(tmp_path))
+    found = loaded.predict(tf.constant(XNEW))
     for served, here in zip(found, ours.predict_f(XNEW)):
         assert_allclose(served, here, rtol=1e-12)
     plain = model(spread=None).predict_f(XNEW)[1]
