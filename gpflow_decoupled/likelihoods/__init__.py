@@ -1,11 +1,11 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods.
 
 Read `laplace`, then `sites`. Each class has its file (`asymmetric_laplace`, `bernoulli_logit`,
-`bernoulli_probit`, `hinge`, `laplace`, `negative_binomial`, `ordinal`, `categorical_logit`,
-`tweedie`); `counts` and `survival` are folders, `numbered` is for observations with a number beside
-them, and `row_likelihood` has numbers of rows. `sites` describes the site of every likelihood,
-GPflow's included; `lookup` finds them, `declare_site` adds one. `support` and `labels` check
-labels, `parameters` Parameters; `nodes` changes quadratures, `moments` has predictive moments,
+`bernoulli_probit`, `hinge`, `laplace`, `ordinal`, `categorical_logit`, `tweedie`); `counts` and
+`survival` are folders, `numbered` is for observations with a number beside them, and
+`row_likelihood` has numbers of rows. `sites` describes the site of every likelihood, GPflow's
+included; `lookup` finds them, `declare_site` adds one. `support` and `labels` check labels,
+`parameters` Parameters; `nodes` changes quadratures, `moments` has predictive moments,
 `log_concave` tells which are log-concave.
 """
 
@@ -19,6 +19,7 @@ from .counts import (
     Binomial,
     HurdleNegativeBinomial,
     HurdlePoisson,
+    NegativeBinomial,
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
@@ -27,15 +28,14 @@ from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
 from .moments import observation_moments
-from .negative_binomial import NegativeBinomial
 from .numbered import NumberedLikelihood
 from .ordinal import Ordinal
 from .row_likelihood import RowLikelihood
-from .sites.binomial_site import BinomialLoss
+from .sites.counts.binomial_site import BinomialLoss
+from .sites.counts.log_linear_site import LogLinearLoss
 from .sites.expected_loss import ExpectedLoss
 from .sites.gaussian_site import GaussianLoss
 from .sites.laplace_site import HingeLoss, LaplaceLoss
-from .sites.log_linear_site import LogLinearLoss
 from .sites.logit_site import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
 from .sites.prior_sites import prior_site
 from .sites.quadrature_loss import QuadratureLoss

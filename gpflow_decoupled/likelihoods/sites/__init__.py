@@ -2,10 +2,9 @@
 
 Read `site_loss` (expectations under a Gaussian), `description`, `laplace_site` as an example, and
 `registry`. Each family has its file: `gaussian_site`, `laplace_site`, `logit_site`, `probit_site`,
-`student_t_site`, `log_linear_site`, `binomial_site`, `negative_binomial_site`, `ordinal_site`,
-`censored_site`, `quantile_site`, `beta_site`, and `categorical_site`, which couples latents.
-`expected_loss` serves likelihoods with expectations in closed form, `quadrature_loss` all others,
-`prior_sites` priors of weights.
+`student_t_site`, `ordinal_site`, `censored_site`, `quantile_site`, `beta_site`, a folder for
+`counts`, and `categorical_site`, which couples latents. `expected_loss` serves likelihoods with
+expectations in closed form, `quadrature_loss` all others, `prior_sites` priors of weights.
 """
 
 # Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md), all

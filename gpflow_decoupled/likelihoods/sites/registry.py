@@ -23,23 +23,23 @@ from ..counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
+from ..counts.negative_binomial import NegativeBinomial
 from ..hinge import Hinge
 from ..laplace import Laplace
-from ..negative_binomial import NegativeBinomial
 from ..ordinal import Ordinal
 from ..support import COUNTS, Support, classes
 from ..survival import CensoredNormal, LogNormal, Weibull
 from ..tweedie import Tweedie
 from .beta_site import beta_sites
-from .binomial_site import BETA_BINOMIAL, BINOMIAL
 from .categorical_site import categorical_sites
 from .censored_site import CENSORED_NORMAL, LOG_NORMAL, WEIBULL
+from .counts.binomial_site import BETA_BINOMIAL, BINOMIAL
+from .counts.log_linear_site import TWEEDIE, exponential_sites, gamma_sites, poisson_sites
+from .counts.negative_binomial_site import NEGATIVE_BINOMIAL
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian_site import GAUSSIAN
 from .laplace_site import HINGE, LAPLACE
-from .log_linear_site import TWEEDIE, exponential_sites, gamma_sites, poisson_sites
 from .logit_site import logit_sites
-from .negative_binomial_site import NEGATIVE_BINOMIAL
 from .ordinal_site import ordinal_sites
 from .probit_site import PROBIT, bernoulli_sites
 from .quantile_site import QUANTILE

@@ -10,8 +10,8 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.quadrature import NDiagGHQuadrature
 
-from ..probability import tfp
-from .parameters import positive_parameter
+from ...probability import tfp
+from ..parameters import positive_parameter
 
 _NODES = 40  # twice GPflow's; accuracy in the docstring of the class
 _LIMIT = 80.0  # exp of more overflows in single precision

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ...expectations.logit_integrals import softplus_mean, softplus_moments
-from ..counts import Binomial
-from ..counts.binomial import log_choices
-from ..support import Support
-from .description import SiteDescription
-from .site_loss import Expansion, SiteLoss, site_labels
+from ....expectations.logit_integrals import softplus_mean, softplus_moments
+from ...counts import Binomial
+from ...counts.binomial import log_choices
+from ...support import Support
+from ..description import SiteDescription
+from ..site_loss import Expansion, SiteLoss, site_labels
 
 
 class BinomialLoss(SiteLoss):

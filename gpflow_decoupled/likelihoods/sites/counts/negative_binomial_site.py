@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..negative_binomial import NegativeBinomial
-from ..parameters import constant_parameter
-from ..support import COUNTS
-from .description import SiteDescription
-from .quadrature_loss import QuadratureLoss
-from .site_loss import site_labels
+from ...counts.negative_binomial import NegativeBinomial
+from ...parameters import constant_parameter
+from ...support import COUNTS
+from ..description import SiteDescription
+from ..quadrature_loss import QuadratureLoss
+from ..site_loss import site_labels
 
 
 def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> QuadratureLoss:

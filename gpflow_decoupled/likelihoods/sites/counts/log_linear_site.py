@@ -12,13 +12,13 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
-from ...errors import DataError
-from ..parameters import constant_parameter
-from ..support import COUNTS, NOT_NEGATIVE, POSITIVE, Support
-from ..tweedie import Tweedie
-from .description import SiteDescription, SiteLossBuilder
-from .expected_loss import ExpectedLoss
-from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
+from ....errors import DataError
+from ...parameters import constant_parameter
+from ...support import COUNTS, NOT_NEGATIVE, POSITIVE, Support
+from ...tweedie import Tweedie
+from ..description import SiteDescription, SiteLossBuilder
+from ..expected_loss import ExpectedLoss
+from ..site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
 
 _TINY = 1e-30
 """Least E in h, so that it stays finite for an alpha at the end of S."""
