@@ -1,10 +1,10 @@
 """A model of standardised data in the units of the data.
 
-`parts` has kernel and likelihood, made of `views` onto the Parameters that train; `records` the
-posterior and the record of a run, `predictions` the verbs that ask the model.
+`model_parts` has kernel and likelihood, made of `views` onto the Parameters that train; `records`
+the posterior and the record of a run, `predictions` the verbs that ask the model.
 """
 
-from .parts import kernel_in_units, likelihood_in_units
+from .model_parts import kernel_in_units, likelihood_in_units
 from .records import StandardizedPosterior, result_in_units
 
 __all__ = ["StandardizedPosterior", "kernel_in_units", "likelihood_in_units", "result_in_units"]
