@@ -246,6 +246,8 @@ def _symmetric(precision: sparse.spmatrix) -> sparse.csc_matrix:
             f"precision={short_repr(precision)} must be a square SciPy matrix: use"
             " scipy.sparse.csc_matrix(precision)."
         )
+    if not precision.shape[0]:
+        raise DataError("precision has shape (0, 0): a field has one place or more.")
     found = sparse.csc_matrix(precision, dtype=float)
     if not np.all(np.isfinite(found.data)):
         raise DataError("precision has entries that are not finite numbers.")

@@ -150,6 +150,7 @@ def test_rows_of_a_design(rng: np.random.Generator) -> None:
 
 BAD = {
     "scipy.sparse.csc_matrix": lambda: GMRF(Q.toarray(), COUNTS, gl.Poisson()),
+    "one place or more": lambda: GMRF(sparse.csc_matrix((0, 0)), COUNTS, gl.Poisson()),
     "not symmetric": lambda: GMRF(sparse.triu(Q), COUNTS, gl.Poisson()),
     "add a small diagonal": lambda: GMRF(Q - 0.2 * sparse.eye(P), COUNTS, gl.Poisson()),
     "precision has entries that are not finite": lambda: GMRF(Q * np.nan, COUNTS, gl.Poisson()),

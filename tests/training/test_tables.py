@@ -97,6 +97,7 @@ def test_columns_are_read_by_name(model) -> None:
     other = FRAME[FRAME.columns[::-1]].assign(more="words")
     np.testing.assert_array_equal(model.predict_y(other)[0], mean)
     np.testing.assert_allclose(model.predict_y(FRAME[:3])[0], mean[:3], rtol=1e-12)
+    assert model.predict_y(FRAME[:0])[0].shape == (0, 1)  # as for arrays
     density = model.predict_log_density(FRAME).numpy()
     assert len(density) == ROWS - 2
     pair = KNOWN.drop(columns="price"), KNOWN.price

@@ -28,10 +28,16 @@ def encode(columns: tuple[Column, ...], frame: pd.DataFrame) -> np.ndarray:
     if all(column.kind != "category" and not column.gaps for column in columns):
         full = [np.where(np.isnan(part), column.fill, part) for column, part in zip(columns, parts)]
         return np.stack(full, axis=1)
-    values = np.empty((len(frame), len(parts)), dtype=object)
-    for place, part in enumerate(parts):
-        values[:, place] = part
-    return np.asarray(_transformer(columns).transform(values), dtype=np.float64)
+    values = np.empty((len(frame) + 1, len(parts)), dtype=object)
+    for place, (column, part) in enumerate(zip(columns, parts)):
+        values[:-1, place], values[-1, place] = part, _usual(column)
+    # scikit-learn refuses to transform no rows, so the last one is always there
+    return np.asarray(_transformer(columns).transform(values)[:-1], dtype=np.float64)
+
+
+def _usual(column: Column) -> object:
+    """An entry that training rows had."""
+    return column.categories[0] if column.kind == "category" else column.fill
 
 
 @functools.lru_cache(maxsize=32)
@@ -55,7 +61,7 @@ def _transformer(columns: tuple[Column, ...]) -> ColumnTransformer:
                 handle_unknown="ignore",
                 sparse_output=False,
             )
-            rows[:, place] = column.categories[0]
+            rows[:, place] = _usual(column)
         else:
             step = SimpleImputer(strategy="median", add_indicator=bool(column.gaps))
             rows[:, place] = [column.fill, np.nan if column.gaps else column.fill]
