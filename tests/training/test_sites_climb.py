@@ -143,3 +143,15 @@ def test_what_it_cannot_use_is_refused() -> None:
     linear = gd.models.LCLGP((X, LABELS), gpflow.kernels.Linear(), BernoulliLogit(), form="weight")
     with pytest.raises(UnknownOptionError, match="latents no weights"):
         gd.fit(linear, **QUIET)
+
+
+def test_a_refused_trial_leaves_its_sites_behind() -> None:
+    """Narrow times: a trial with a large shape has a bound of -1e36 and sites that lead nowhere."""
+    rng = np.random.default_rng(0)
+    load = rng.uniform(30.0, 200.0, (60, 1))
+    times = np.abs(5.0 * load + 20.0 * rng.standard_normal(load.shape))
+    model = gd.build(load, times, "weibull", verbose=False)
+    before = float(model.elbo())
+    result = gd.fit(model, progress=False)
+    assert result.elbo > before and result.elbo > -400.0
+    assert np.corrcoef(np.asarray(model.predict_y(load)[0])[:, 0], times[:, 0])[0, 1] > 0.9

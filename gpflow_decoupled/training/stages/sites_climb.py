@@ -62,7 +62,7 @@ class SitesClimb(Stage):
         use: Callable[[Any], Any] = Compiled if compile else _eager
         self._expect, self._back = map(use, (self._sums, self._pulled))
         shape = (model.basis.num_data, model.num_latent_gps)
-        self._start = np.zeros(shape), np.zeros(shape)
+        self._start, self._best = (np.zeros(shape), np.zeros(shape)), -np.inf
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -80,11 +80,13 @@ class SitesClimb(Stage):
         """
         deadline = budget.clock.deadline(budget.until)
         reason, before = CONVERGED, tuple[float, ...]()
-        if self._found(self.prior.at(self.coordinates.pack()), _SITES) is None:
+        first = self._found(self.prior.at(self.coordinates.pack()), _SITES)
+        if first is None:
             raise unusable_observation(self.model, None) or NumericalError(
                 "The bound is not finite at the start: standardise X and Y, or start from a kernel"
                 " with a smaller variance."
             )
+        self._start = first.nu, first.tau
         try:
             if self.coordinates.variables:
                 climbed = climb_logarithms(
@@ -120,13 +122,15 @@ class SitesClimb(Stage):
             moments = map(self._tensor, (found.at.mean, found.at.variance))
             log_prior, rest = self._back(weights, *moments)
             gradient += self.coordinates.gradient(rest)
-        return found.elbo + float(log_prior), gradient
+        value = found.elbo + float(log_prior)
+        if value > self._best:
+            # sites of a trial that a line search refuses may be far off, and lead to no better ones
+            self._best, self._start = value, (found.nu, found.tau)
+        return value, gradient
 
     def _found(self, prior: PriorAt, tolerance: float) -> BestSites | None:
         rows = self.model.basis.num_data
-        found = best_sites(prior.posterior, self._expected, self._start, tolerance * rows)
-        self._start = self._start if found is None else (found.nu, found.tau)
-        return found
+        return best_sites(prior.posterior, self._expected, self._start, tolerance * rows)
 
     def _expected(
         self, mean: np.ndarray, variance: np.ndarray
