@@ -24,6 +24,7 @@ from ...linalg.blocks import map_rows
 from ...posteriors import cache_type, mix_outputs
 from ...summaries import kernel_name, one_line
 from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
+from .factors import Factors, scaled
 from .groups import Group, groups_of, noise_of_group, noise_variances
 from .observed import residuals_of
 from .spread import LocalSpread
@@ -45,6 +46,7 @@ class NeighboursPosterior(AbstractPosterior):
     :param coefficients: returns a [N, P], for the means k(x, X) a of all rows at N D a prediction.
     :param owner: the model, whose index of rows is kept between posteriors.
     :param spread: scales the variances.
+    :param factors: of mean and variance; ones if not given.
     :param precompute_cache: storage of residuals, noise and coefficients: "tensor", "variable", or
         "nocache". Outside of `tf.function` the index of the rows is kept too.
 
@@ -63,11 +65,13 @@ class NeighboursPosterior(AbstractPosterior):
         owner: object | None = None,
         *,
         spread: LocalSpread | None = None,
+        factors: Factors | None = None,
         precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
     ) -> None:
         super().__init__(kernel, data[0], mean_function=mean_function)
         self.likelihood, self.num_neighbours = likelihood, num_neighbours
         self._Y, self._coefficients, self._spread = data[1], coefficients, spread
+        self._factors = factors
         self._indexes: dict[object, RowIndex] = {}
         # indexes are kept with the model, since it makes a new posterior for each prediction
         self._owner = self if owner is None else owner
@@ -101,12 +105,14 @@ class NeighboursPosterior(AbstractPosterior):
         """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
         inputs.
         """
-        return super().predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        found = super().predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        return scaled(self._factors, *found)
 
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        return super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        found = super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        return scaled(self._factors, *found)
 
     def fused_with_spread(self, Xnew: InputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Mean and variance of f, and the spread [..., N, P], a factor of this variance and of the

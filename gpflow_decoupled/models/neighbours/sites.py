@@ -22,6 +22,7 @@ from ..expectations import Moments
 from .base import NNGP
 from .checks import arrays_of, check_rows
 from .conditionals import Observations, new_given_neighbours
+from .factors import Factors, factors_of, scaled
 from .gaussian import GaussianNNGP
 from .likelihood import LeaveOneOut
 from .mean_of_rows import MEANS, MeanOfRows
@@ -48,7 +49,8 @@ class SiteNNGP(MeanOfRows, NNGP):
         log Z_i = log of the integral of t_i(f) N(f; m_c, v_c), c the nearest earlier sites (N10)
 
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
-    bound.
+    bound. Predictions of labels have the mean of f times `mean_factor` and its variance times
+    `variance_factor`, both one until `fit` ends by finding them on left-out rows.
 
     Parameters as in `NNGP`; Y is [N, P]. `fit` trains sites and hyperparameters,
     `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once.
@@ -75,6 +77,7 @@ class SiteNNGP(MeanOfRows, NNGP):
     ) -> None:
         super().__init__(data, kernel, likelihood, seed=seed, **options)
         self._seed = seed
+        self.mean_factor, self.variance_factor = factors_of(self.likelihood)
         self.gaussian = self._without_sites()
         """The `GaussianNNGP` of the sites as observations of f."""
 
@@ -252,20 +255,36 @@ class SiteNNGP(MeanOfRows, NNGP):
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
         """
-        check_option("mean", mean, MEANS)
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
-        count = num_neighbours or self.prediction_neighbours
-        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
-        cavity = self.cavities(tf.constant(rows, tf.int32), near)
         X, Y = (tf.gather(part, rows) for part in self.data)
-        f_mean, f_variance, _ = cavity
-        if mean == "data":
-            f_mean = self.mean_without(tf.constant(rows), f_variance)
+        f_mean, f_variance = scaled(self.factors, *self.left_out(rows, num_neighbours, mean))
         y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
         density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
         spread = np.ones(y_mean.shape)
         return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy(), spread)
+
+    def left_out(
+        self, rows: np.ndarray, num_neighbours: int | None = None, mean: str = "neighbours"
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance [B, L] of f at observed rows given the others, without `factors`.
+
+        Parameters and cost as in `leave_one_out`.
+        """
+        check_option("mean", mean, MEANS)
+        count = num_neighbours or self.prediction_neighbours
+        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
+        f_mean, f_variance, _ = self.cavities(tf.constant(rows, tf.int32), near)
+        if mean == "data":
+            f_mean = self.mean_without(tf.constant(rows), f_variance)
+        return f_mean, f_variance
+
+    @property
+    def factors(self) -> Factors | None:
+        """`mean_factor` and `variance_factor`; None where predictions have none."""
+        if self.mean_factor is None or self.variance_factor is None:
+            return None
+        return self.mean_factor, self.variance_factor
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
@@ -279,6 +298,7 @@ class SiteNNGP(MeanOfRows, NNGP):
             self.mean_function,
             self.mean_coefficients if self.mean == "data" else None,
             self,
+            factors=self.factors,
             precompute_cache=precompute_cache,
         )
 

@@ -3,10 +3,12 @@
 Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
 finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
 corrects variances by them, `pace` keeps limits of time. `prediction_neighbours` finds how many
-neighbours predict best. `site_rounds` and `site_sweeps` are for other than Gaussian noise.
+neighbours predict best, and `confidence` how sure predicted labels are. `site_rounds` and
+`site_sweeps` are for other than Gaussian noise.
 """
 
 from .calibration import Calibration
+from .confidence import calibrate_labels
 from .contradictions import contradictions
 from .judgement import Judged
 from .neighbour_rounds import NeighbourRounds, RoundOutcome
@@ -16,5 +18,6 @@ from .site_sweeps import SiteSweeps, SweepReport
 
 __all__ = [
     "Calibration", "Judged", "NeighbourRounds", "RoundOutcome", "SiteRound", "SiteRounds",
-    "SiteSweeps", "SweepReport", "choose_prediction_neighbours", "contradictions",
+    "SiteSweeps", "SweepReport", "calibrate_labels", "choose_prediction_neighbours",
+    "contradictions",
 ]  # fmt: skip

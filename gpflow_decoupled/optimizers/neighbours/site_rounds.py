@@ -121,6 +121,8 @@ class SiteRounds:
 
     def start(self) -> SiteRound:
         """Pass over the sites at the given hyperparameters, and judge."""
+        for factor in self.model.factors or ():
+            factor.assign(1.0)  # of other sites
         self.sweeps.run(FIRST_SWEEPS)
         self.scores.assign(self.judge())
         return SiteRound(None, self.scores.numpy(), True)

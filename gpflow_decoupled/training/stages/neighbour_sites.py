@@ -12,7 +12,12 @@ import tensorflow as tf
 from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
+from ...optimizers.neighbours import (
+    SiteRounds,
+    SiteSweeps,
+    calibrate_labels,
+    choose_prediction_neighbours,
+)
 from ...replicas import Group
 from ..batches import Trackable
 from .mean_of_rows import with_mean
@@ -95,7 +100,7 @@ class NeighbourSites(Stage):
 
     def closing(self, clock: Clock) -> Report:
         """Pass over the sites until they have converged; then find what predictions need: a number
-        of neighbours that is left to `fit`, and a mean of all rows.
+        of neighbours that is left to `fit`, a mean of all rows, and the confidence of labels.
         """
         end = clock.deadline()
         sweeps, judges = self.rounds.sweeps, self.rounds.judges
@@ -106,7 +111,10 @@ class NeighbourSites(Stage):
         sweeps.run(deadline=end)
         if self.model.chooses_neighbours:
             choose_prediction_neighbours(self.model, judges, end, self.group)
-        return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
+        report = with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
+        if self.model.mean == "neighbours" or self.model.mean_is_solved:
+            calibrate_labels(self.model, judges, self.group)
+        return report
 
 
 def _sample(num_rows: int, seed: int) -> np.ndarray | None:
