@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from tests.replicas.neighbours import (
     neighbours_faults,
     neighbours_model,
     neighbours_sites,
+    site_faults,
+    sites_model,
 )
 from tests.replicas.on_data import ON_DATA, found_alone, found_on
 from tests.replicas.on_data_faults import data_faults
@@ -235,9 +238,11 @@ def _long_run(
     """A run that is saved; the second worker kills itself after the last step but few, or does
     not.
     """
-    if name == "neighbours":
-        with strategy.scope():
-            model, data, steps, every, last = neighbours_model(neighbours_data(100)), None, 3, 1, 2
+    if name in ("neighbours", "sites"):
+        with strategy.scope() if name == "neighbours" else nullcontext():
+            made = neighbours_model if name == "neighbours" else sites_model
+            model = made(neighbours_data(100))
+        data, steps, every, last = None, 3, 1, 2
     else:
         model, data = _model(strategy), (inputs(), observations("sine"))
         steps, every, last = 12, 5, 8
@@ -343,10 +348,13 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "resumed": resumed,
     "killed neighbours": partial(killed, name="neighbours"),
     "resumed neighbours": partial(resumed, name="neighbours"),
+    "killed sites": partial(killed, name="sites"),
+    "resumed sites": partial(resumed, name="sites"),
     "neighbours": neighbours,
     "neighbours few": partial(neighbours, rows=100, compile=False),
     "neighbours faults": neighbours_faults,
     "neighbours sites": neighbours_sites,
+    "site faults": site_faults,
     "sweep": swept,
     "sweep compiled": partial(swept, name="compiled"),
     "on data faults": data_faults,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["data_of", "neighbours", "neighbours_faults", "neighbours_model", "neighbours_sites"]
+__all__ = [
+    "data_of", "neighbours", "neighbours_faults", "neighbours_model", "neighbours_sites",
+    "site_faults", "sites_model",
+]  # fmt: skip
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +19,7 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import NNGP
-from gpflow_decoupled.models.neighbours import GaussianNNGP
+from gpflow_decoupled.models.neighbours import GaussianNNGP, SiteNNGP
 from gpflow_decoupled.replicas import Group
 from tests.training.problems import values
 
@@ -38,6 +41,18 @@ def neighbours_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
     """With a lengthscale for each column."""
     kernel = gpflow.kernels.Matern32(lengthscales=np.ones(2))
     return NNGP(data, kernel, num_neighbours=8, prediction_neighbours=12)
+
+
+def sites_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
+    """Labels: rows whose function is above 0.1. To be built outside of a strategy's scope."""
+    kernel = gpflow.kernels.Matern32(lengthscales=np.ones(2))
+    return NNGP(
+        (data[0], (data[1] > 0.1).astype(float)),
+        kernel,
+        gd.likelihoods.BernoulliLogit(),
+        num_neighbours=6,
+        prediction_neighbours="auto",
+    )
 
 
 def neighbours(
@@ -63,16 +78,10 @@ def neighbours(
 
 
 def neighbours_sites(strategy: tf.distribute.Strategy, path: str) -> Found:
-    """Labels, by this worker alone and by both; the model is built outside of the scope."""
-    X, Y = data_of(121)
+    """Labels, by this worker alone and by both."""
     found: Found = {}
     for kind, chosen in (("one", None), ("two", strategy)):
-        kernel = gpflow.kernels.Matern32(lengthscales=np.ones(2))
-        labels = (Y > 0.1).astype(float)
-        model = NNGP(
-            (X, labels), kernel, gd.likelihoods.BernoulliLogit(), num_neighbours=6,
-            prediction_neighbours="auto",
-        )  # fmt: skip
+        model = sites_model(data_of(121))
         with _searched() as numbers:
             result = gd.fit(model, steps=2, strategy=chosen, progress=False, compile=False)
         new = np.random.default_rng(1).uniform(size=(7, 2))
@@ -87,22 +96,43 @@ def neighbours_sites(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 def neighbours_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
     """Errors and other data on the second worker; clocks that differ."""
+
+    def made(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
+        with strategy.scope():
+            return neighbours_model(data)
+
+    faults = {"neighbours_of": GaussianNNGP, "log_likelihood": GaussianNNGP}
+    return _faults(strategy, made, faults, seconds=0.8)
+
+
+def site_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """The same in rounds of sites."""
+    faults = {"log_likelihood": GaussianNNGP, "moved_sites": SiteNNGP, "leave_one_out": SiteNNGP}
+    return _faults(strategy, sites_model, faults, seconds=1.5)
+
+
+def _faults(
+    strategy: tf.distribute.Strategy,
+    made: Callable[[tuple[np.ndarray, np.ndarray]], NNGP],
+    faults: dict[str, type[NNGP]],
+    seconds: float,
+) -> Found:
+    """Errors in methods of some class and other data on the second worker; clocks that differ."""
     number, data = Group(strategy).number, data_of(100)
 
     def fit(data: tuple[np.ndarray, np.ndarray] = data, **options: Any) -> tuple[Any, Any]:
-        with strategy.scope():
-            model = neighbours_model(data)
+        model = made(data)
         options = {"steps": 2, **options}
         result = gd.fit(model, strategy=strategy, progress=False, compile=False, **options)
         return values(model), result
 
     found: Found = {}
-    for name in ("neighbours_of", "log_likelihood"):
-        with _third_call_fails(name) if number == 1 else nullcontext():
+    for name, owner in faults.items():
+        with _third_call_fails(owner, name) if number == 1 else nullcontext():
             found[name] = _message(fit)
     found["data"] = _message(lambda: fit((data[0], data[1] + number)))
     late = gd.training.Callbacks([lambda *_: time.sleep(number)], every=1)
-    trained, result = fit(steps=None, seconds=0.8, callbacks=late)
+    trained, result = fit(steps=None, seconds=seconds, callbacks=late)
     return {
         **found,
         "steps": np.array(result.steps),
@@ -125,9 +155,9 @@ def _searched() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _third_call_fails(name: str) -> Iterator[None]:
+def _third_call_fails(owner: type[NNGP], name: str) -> Iterator[None]:
     """The third call of a method raises on this worker."""
-    plain, calls = getattr(GaussianNNGP, name), list[int]()
+    plain, calls = getattr(owner, name), list[int]()
 
     def method(*given: Any, **options: Any) -> Any:
         calls.append(1)
@@ -135,7 +165,7 @@ def _third_call_fails(name: str) -> Iterator[None]:
             raise MemoryError("none left in the third call")
         return plain(*given, **options)
 
-    with mock.patch.object(GaussianNNGP, name, method):
+    with mock.patch.object(owner, name, method):
         yield
 
 

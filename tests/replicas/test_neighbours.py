@@ -38,12 +38,14 @@ def test_two_workers_find_sites_as_one_process(workers: list[Arrays], probe: str
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("probe", ["neighbours faults"])
+@pytest.mark.parametrize("probe", ["neighbours faults", "site faults"])
 def test_what_is_wrong_on_one_worker_ends_the_climb_on_all(
     workers: list[Arrays], probe: str
 ) -> None:
     first, second = (part(found, probe) for found in workers)
-    for name in ("neighbours_of", "log_likelihood"):
+    failed = {"neighbours_of", "log_likelihood", "moved_sites", "leave_one_out"} & set(first)
+    assert len(failed) >= 2
+    for name in failed:
         assert str(second[name]) == "MemoryError: none left in the third call"
         told = f"WorkerError: Worker 1 has failed and ends the run on all. {second[name]}"
         assert str(first[name]) == told
