@@ -25,5 +25,5 @@ def factors_of(likelihood: Likelihood) -> tuple[gpflow.Parameter | None, gpflow.
 
 
 def scaled(factors: Factors | None, mean: tf.Tensor, cov: tf.Tensor) -> MeanAndVariance:
-    """A mean and a (co)variance times their factors."""
+    """A mean [..., N, L], and its variances or covariances, times their factors []."""
     return (mean, cov) if factors is None else (factors[0] * mean, factors[1] * cov)
