@@ -5,7 +5,7 @@ other likelihoods. `likelihood` has the terms of rows of the data and `posterior
 both by `conditionals`, with variances by the errors nearby, `spread`. `ordering` finds neighbours,
 `groups` says which outputs share them, `observed` subtracts the mean function, `evidence` is that
 of some rows or of all, `checks` refuses bad input. `mean_of_rows` keeps a mean of all rows, which
-`all_rows` solves for, `factors` scale the f of labels.
+`all_rows` solves for, `factors` scale the f of classes.
 """
 
 from .base import NNGP

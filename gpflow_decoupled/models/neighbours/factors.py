@@ -1,4 +1,4 @@
-"""Factors of the moments of f, by which predicted labels are as sure as left-out rows bear out."""
+"""Factors of the moments of f, by which predicted classes are as sure as left-out rows bear out."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ __all__ = ["Factors", "factors_of", "scaled"]
 import gpflow
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import Bernoulli, Likelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.utilities import positive
 
-from ...likelihoods import BernoulliLogit, CategoricalLogit
+from ...likelihoods import CategoricalLogit
 
 Factors = tuple[TensorType, TensorType]
 """a and b: predictions have a times the mean of f, and b times its variance."""
-_LABELS = Bernoulli, BernoulliLogit, CategoricalLogit
 
 
 def factors_of(likelihood: Likelihood) -> tuple[gpflow.Parameter | None, gpflow.Parameter | None]:
-    """Two Parameters at one for labels and classes; None for likelihoods whose f has a scale."""
-    if not isinstance(likelihood, _LABELS):
+    """Two Parameters at one for classes of a softmax, else None: two classes by one function are
+    sure enough, on four sets.
+    """
+    if not isinstance(likelihood, CategoricalLogit):
         return None, None
     return tuple(gpflow.Parameter(1.0, transform=positive(), trainable=False) for _ in range(2))
 

@@ -49,7 +49,7 @@ class SiteNNGP(MeanOfRows, NNGP):
         log Z_i = log of the integral of t_i(f) N(f; m_c, v_c), c the nearest earlier sites (N10)
 
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
-    bound. Predictions of labels have the mean of f times `mean_factor` and its variance times
+    bound. Predictions of a softmax have the mean of f times `mean_factor` and its variance times
     `variance_factor`, both one until `fit` ends by finding them on left-out rows.
 
     Parameters as in `NNGP`; Y is [N, P]. `fit` trains sites and hyperparameters,

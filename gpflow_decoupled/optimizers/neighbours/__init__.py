@@ -3,7 +3,7 @@
 Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
 finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
 corrects variances by them, `pace` keeps limits of time. `prediction_neighbours` finds how many
-neighbours predict best, and `confidence` how sure predicted labels are. `site_rounds` and
+neighbours predict best, and `confidence` how sure predicted classes are. `site_rounds` and
 `site_sweeps` are for other than Gaussian noise.
 """
 

@@ -100,7 +100,7 @@ class NeighbourSites(Stage):
 
     def closing(self, clock: Clock) -> Report:
         """Pass over the sites until they have converged; then find what predictions need: a number
-        of neighbours that is left to `fit`, a mean of all rows, and the confidence of labels.
+        of neighbours that is left to `fit`, a mean of all rows, and the confidence of classes.
         """
         end = clock.deadline()
         sweeps, judges = self.rounds.sweeps, self.rounds.judges

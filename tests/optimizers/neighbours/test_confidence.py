@@ -1,4 +1,4 @@
-"""Factors of the moments of f, found by left-out labels."""
+"""Factors of the moments of f, found by left-out classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = np.arange(400)
 
 
 def model(likelihood: gpflow.likelihoods.Likelihood | None = None) -> SiteNNGP:
-    likelihood = gd.likelihoods.BernoulliLogit() if likelihood is None else likelihood
+    likelihood = gd.likelihoods.CategoricalLogit(2) if likelihood is None else likelihood
     labels = (RNG.uniform(size=LOGITS.shape) < 1.0 / (1.0 + np.exp(-LOGITS))).astype(float)
     return NNGP((X, labels), gpflow.kernels.Matern52(), likelihood, num_neighbours=10)
 
@@ -33,7 +33,8 @@ def moments(monkeypatch):
 
     def give(mean: float, variance: float) -> None:
         def left_out(self, rows, *_, **__):
-            found = mean * LOGITS[rows], np.full((len(rows), 1), variance)
+            half = 0.5 * mean * LOGITS[rows]
+            found = np.hstack([-half, half]), np.full((len(rows), 2), variance)
             return tuple(tf.constant(part) for part in found)
 
         monkeypatch.setattr(SiteNNGP, "left_out", left_out)
@@ -54,7 +55,7 @@ def test_a_mean_that_is_too_small_is_multiplied(moments):
 
 def test_variances_that_are_too_wide_are_narrowed(moments):
     one = model()
-    moments(1.0, 60.0)
+    moments(1.0, 30.0)
     assert calibrate_labels(one, ROWS)
     a, b = (float(factor.numpy()) for factor in one.factors)
     chance = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * 60.0 * b)  # a Gaussian mixture of logistic curves
@@ -69,8 +70,9 @@ def test_what_gains_nothing_beyond_chance_stays(moments):
     assert [float(factor.numpy()) for factor in one.factors] == [1.0, 1.0]
 
 
-def test_counts_have_no_factors():
-    one = model(gpflow.likelihoods.Poisson())
+@pytest.mark.parametrize("kind", [gpflow.likelihoods.Poisson, gpflow.likelihoods.Bernoulli])
+def test_counts_and_two_classes_have_no_factors(kind):
+    one = model(kind())
     assert one.factors is None and not calibrate_labels(one, ROWS)
 
 
@@ -87,8 +89,9 @@ def test_predictions_have_the_factors(full_cov):
         scaled = found.predict_f(some, full_cov)
         np.testing.assert_allclose(scaled[0], 3.0 * mean)
         np.testing.assert_allclose(scaled[1], 0.5 * cov)
-    chance = one.likelihood.predict_mean_and_var(some, 3.0 * left[0], 0.5 * left[1])[0]
-    np.testing.assert_allclose(one.leave_one_out(ROWS[:5]).mean, chance)
+    moments, labels = (3.0 * left[0], 0.5 * left[1]), one.data[1][:5]
+    density = one.likelihood.predict_log_density(some, *moments, labels)
+    np.testing.assert_allclose(one.leave_one_out(ROWS[:5]).log_density, density)
 
 
 def test_rounds_begin_without_the_factors_of_other_sites(monkeypatch):
