@@ -68,10 +68,18 @@ class Observations(NamedTuple):
     def evidence(self) -> tuple[float, float]:
         """The log evidence in nats, and how much of it round-off decides."""
         found = [
-            gaussian_evidence(K, y, noise, digits(self.X.dtype.type))
+            gaussian_evidence(K, y, noise, self._digits(K))
             for K, y, noise in zip(self.grams(), self.Y.T, self.noise.T, strict=True)
         ]
         return sum(value for value, _ in found), sum(error for _, error in found)
+
+    def _digits(self, K: np.ndarray) -> float:
+        """Round-off of K, relative: distances of equal inputs are not quite zero, and in Matern12
+        their square roots are 1e-3 in float32.
+        """
+        prior = np.diagonal(K)
+        uneven = float(np.ptp(prior) / np.max(prior)) / len(K)  # of the diagonal alone
+        return max(digits(self.X.dtype.type), uneven)
 
     def grams(self) -> list[np.ndarray]:
         """K [N, N] of each latent."""
