@@ -41,8 +41,7 @@ class ConjugateGradients(MeanOptimizer):
     :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
         earlier rows, N m^3 / 3, better with little noise; "both", points and neighbours of what
         they leave, a half to a third of the products for N m^2 R at the start; "auto" estimates
-        which needs fewer products, "both" from 30,000 rows on, and takes points if a `rank` is
-        given.
+        which of the first two needs fewer products, and takes points if a `rank` is given.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another preconditioner.

@@ -42,8 +42,6 @@ _FEW, _MANY = 30, 120
 """Neighbours whose variances, compared, show what more of them would add."""
 _LEAST_ROWS = 1_000
 """Fewer rows are solved for in no time by points, a quarter of them."""
-_DEAR_ROWS = 30_000
-"""Points before neighbours cost about a dozen products here, and about forty at 10,000 rows."""
 _SAMPLE = 256
 """Rows on which both preconditioners are judged."""
 
@@ -133,12 +131,13 @@ class NeighbourFactors:
 def best_preconditioner(
     kernel: Kernel, beta: InducingVariables, X: tf.Tensor, noise: tf.Tensor
 ) -> str:
-    """Name the preconditioner that promises fewer products, judged on some rows.
+    """Name the one of points and neighbours that promises fewer products, judged on some rows.
 
     :param kernel: of all latents; X is [N, D].
     :param beta: the inducing points.
     :param noise: the noise variance [].
-    :return: "points" or, with little noise, "neighbours"; "both" instead of these for many rows.
+    :return: "points" or, with little noise, "neighbours". Never "both", whose construction costs
+        about forty products at 10,000 rows.
     """
     N = int(X.shape[0])
     if N < _LEAST_ROWS:
@@ -146,7 +145,7 @@ def best_preconditioner(
     rows = np.linspace(0, N - 1, min(N, _SAMPLE)).astype(int)
     points = with_rows(beta, X.numpy(), preconditioner_rank(None, N))
     if _of_neighbours(kernel, X, noise, rows) < _of_points(kernel, points, X, noise, rows):
-        return "both" if N >= _DEAR_ROWS else "neighbours"
+        return "neighbours"
     return "points"
 
 

@@ -147,14 +147,6 @@ def test_neighbours_are_chosen_where_points_leave_much(
     assert mean_optimizer._neighbours_of(solver, model, tf.constant(X)) is None
 
 
-def test_many_rows_take_points_before_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant, value in (("_LEAST_ROWS", N), ("_DEAR_ROWS", N), ("_FEW", 3), ("_MANY", 12)):
-        monkeypatch.setattr(neighbour_factors, constant, value)
-    beta, noise = model_of().basis.beta, tf.constant(1e-4, tf.float64)
-    chosen = neighbour_factors.best_preconditioner(matern(1.3, 0.8), beta, tf.constant(X), noise)
-    assert chosen == "both"
-
-
 def test_another_preconditioner_is_refused() -> None:
     with pytest.raises(UnknownOptionError, match="'auto', 'points', 'neighbours', 'both'"):
         ConjugateGradients(preconditioner="nystrom")
