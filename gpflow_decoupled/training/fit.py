@@ -77,7 +77,8 @@ def fit(
         Streams need the model's `num_data`. None for a model that owns its data. A `Standardized`
         model takes original units; None is the data it was built from.
     :param steps: number of steps; 2000 if `seconds` is not given either.
-    :param seconds: wall-clock limit of the steps, without compilation and evaluations.
+    :param seconds: wall-clock limit of the steps. Compilation, evaluations and the preparation of
+        predictions come on top: with a limit of 60, some 2 to 15 seconds.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
     :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, less on small batches.

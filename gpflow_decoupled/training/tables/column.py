@@ -174,7 +174,7 @@ def _categories(series: pd.Series) -> tuple[str, ...]:
         raise DataError(
             f"column {series.name!r} has {len(found)} different words in {len(series)} rows, which"
             f" say little of new rows: leave it out by frame.drop(columns=[{series.name!r}]), or"
-            " make numbers or fewer words of it."
+            " make numbers, dates (pandas.to_datetime) or fewer words of it."
         )
     ordered = [str(word) for word in series.cat.categories] if hasattr(series, "cat") else []
     return tuple([word for word in ordered if word in found] + sorted(found - set(ordered)))
