@@ -24,8 +24,10 @@ INTERRUPTED = "interrupted"
 FAILED = "the line search failed"
 _PAIRS = 20
 """Pairs of steps and gradient changes in L-BFGS's memory."""
-_REFUSED = 1e30
-"""Loss at a refused point. Infinity would make the line search's next trial NaN."""
+_ABSURD = 1e8
+"""A value worse than the best one by this many times its size is refused like one that is not
+finite: between it and the last point a line search takes a step of round-off, and fails.
+"""
 _FLAT = 1e-8
 """At a maximum, where line searches fail, a Newton step gains at most this share of the value."""
 
@@ -147,7 +149,11 @@ class _Watched:
         if not self.values:  # the start
             self.values.append(self.value)
             self.report()
-        return (-value, -gradient) if good else (_REFUSED, np.zeros_like(x))
+        if not good or self.value - value > _ABSURD * (1.0 + abs(self.value)):
+            # as much worse as the slope promised better: the next trial is a ninth of the step
+            promised = abs(float(self.gradient @ (x - self.x)))
+            return promised - self.value, np.zeros_like(x)
+        return -value, -gradient
 
     def after_iteration(self, _: np.ndarray) -> None:
         self.values.append(self.value)

@@ -54,6 +54,25 @@ def test_points_that_are_not_finite_are_refused(bad, broken):
     assert_allclose(found.x, CENTRE, atol=1e-3)
 
 
+@pytest.mark.parametrize("beyond", [np.nan, -1e36])
+def test_a_trial_far_behind_a_wall_is_no_end(beyond):
+    """Its loss made the next trial a step of round-off, at which the run ended; the maximum of
+    x - exp(9 (x - 2)) is at 2 - log(9) / 9.
+    """
+
+    def cliff(x: np.ndarray) -> tuple[float, np.ndarray]:
+        fall = np.exp(9.0 * (x[0] - 2.0))
+        if x[0] > 3.0:
+            return beyond, np.zeros(2)
+        value = x[0] - fall - 0.05 * x[1] ** 2
+        return value, np.array([1.0 - 9.0 * fall, -0.1 * x[1]])
+
+    start = np.array([-1.0, 0.5])
+    found = lbfgs_ascent(cliff, start, settled(1e-9, 3), 200, low=start - 12.0, high=start + 12.0)
+    assert found.converged
+    assert_allclose(found.x, [2.0 - np.log(9.0) / 9.0, 0.0], atol=1e-3)
+
+
 def test_a_start_that_is_not_finite_is_an_error():
     with pytest.raises(
         NumericalError, match="The bound at the start is not finite: scale the inputs"

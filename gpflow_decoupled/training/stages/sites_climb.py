@@ -80,7 +80,7 @@ class SitesClimb(Stage):
         """
         deadline = budget.clock.deadline(budget.until)
         reason, before = CONVERGED, tuple[float, ...]()
-        first = self._found(self.prior.at(self.coordinates.pack()), _SITES)
+        first = self._first()
         if first is None:
             raise unusable_observation(self.model, None) or NumericalError(
                 "The bound is not finite at the start: standardise X and Y, or start from a kernel"
@@ -109,6 +109,20 @@ class SitesClimb(Stage):
             reason = TIME_IS_UP
         output = StepOutput.sound(self.model.elbo())
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
+
+    def _first(self) -> BestSites | None:
+        """The better of the best sites found from zeros and from those of the model."""
+        # a likelihood that is narrow by now may have no slope at the prior mean, where zeros are
+        prior, found = self.prior.at(self.coordinates.pack()), list[BestSites | None]()
+        found.append(self._found(prior, _SITES))
+        if isinstance(self.model, CVIGP):
+            basis = self.model.basis
+            nu, tau = (site.numpy().astype(np.float64) for site in (basis.nu, basis.tau))
+            if np.any(nu):
+                self._start = nu, tau
+                found.append(self._found(prior, _SITES))
+        sound = [one for one in found if one is not None]
+        return max(sound, key=lambda one: one.elbo, default=None)
 
     def _bound(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.coordinates.assign(x)
