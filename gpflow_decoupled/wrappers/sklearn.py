@@ -74,6 +74,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | str | None = None,
         *,
+        offset: npt.ArrayLike | str | None = None,
         exposure: npt.ArrayLike | str | None = None,
         noise_variance: npt.ArrayLike | str | None = None,
         trials: npt.ArrayLike | str | None = None,
@@ -82,7 +83,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
         :param sample_weight: of each row, [N]; this and the next ones as in `build`.
-        :param exposure: of each row, for counts.
+        :param offset: added to f in each row.
+        :param exposure: of each row, for counts: exp(offset).
         :param noise_variance: known noise of each row.
         :param trials: of each row, for counts of successes.
         :param censored: codes of rows, 1 where the true value is above y and -1 where it is below.
@@ -99,8 +101,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
             targets[missing] = np.nan
         self._single_target = observed.ndim == 1
         numbers: dict[str, Any] = {
-            "sample_weight": sample_weight, "exposure": exposure, "noise_variance": noise_variance,
-            "trials": trials, "censored": censored,
+            "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
+            "noise_variance": noise_variance, "trials": trials, "censored": censored,
         }  # fmt: skip
         self._train(inputs, targets, self.likelihood or "gaussian", numbers)
         return self

@@ -239,6 +239,12 @@ def test_estimators_take_them() -> None:
     assert quantiles.shape == (40, 2) and np.all(quantiles[:, 0] < quantiles[:, 1])
     known = DecoupledGPRegressor(**options).fit(X, Y[:, 0], noise_variance=weight)
     assert np.all(np.isfinite(known.predict(X)))
+    counts = RNG.poisson(weight * 9.0)
+    rates = [
+        DecoupledGPRegressor(likelihood="poisson", **options).fit(X, counts, **given).predict(X)
+        for given in ({"exposure": weight}, {"offset": np.log(weight)})
+    ]
+    np.testing.assert_allclose(*rates, rtol=1e-6)
     labels = np.where(F > 0.0, "up", "down")
     classifier = DecoupledGPClassifier(**options).fit(X, labels, sample_weight=weight)
     assert classifier.score(X, labels) > 0.7
