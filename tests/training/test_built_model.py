@@ -92,6 +92,17 @@ def test_a_posterior_is_cached_in_units(exact, tmp_path) -> None:
     np.testing.assert_allclose(found[0], exact.predict_f(NEW)[0], rtol=1e-9)
 
 
+def test_a_posterior_of_a_frame_takes_its_columns_of_numbers() -> None:
+    """A server, which has no frames, is given them."""
+    frame = pd.DataFrame({"x": X[:, 0], "kind": np.where(X[:, 1] > 1.0, "a", "b"), "y": Y[:, 0]})
+    frame.loc[3, "x"] = np.nan
+    model = gd.build(frame, "y", verbose=False)
+    posterior = model.posterior("variable")
+    served = tf.function(posterior.predict_f, autograph=False)(model.table.inputs(frame))
+    for ours, theirs in zip(served, model.predict_f(frame)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
 def test_functions_are_drawn_in_units(exact) -> None:
     draws = exact.pathwise_samples(300, num_frequencies=300)
     values = np.asarray(draws(NEW))
