@@ -129,7 +129,7 @@ def test_a_kernel_is_in_units_of_x(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(), period=7.0)
     model = gd.build(days, observed, kernel=kernel)
     said = capsys.readouterr().out
-    assert "Y standardised, X in its units, which are those of the kernel" in said
+    assert "Y standardised, X in its units, which the kernel has too" in said
     gd.optimizers.ConjugateComputation(1.0).run(model.model)
     scaled = (observed - observed.mean()) / observed.std()
     exact = gpflow.models.GPR((days, scaled), kernel, noise_variance=0.1)

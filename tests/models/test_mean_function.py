@@ -38,7 +38,7 @@ BAD = {
     "other inputs": (
         gpflow.functions.Linear(np.ones((5, 1))),
         (
-            "mean_function Linear cannot be evaluated at inputs of 2 columns, those of the model:"
+            "mean_function Linear cannot be evaluated at inputs of 2 columns, as the model has:"
             " give it parameters of that"
         ),
     ),
