@@ -20,7 +20,8 @@ import numpy as np
 from ..killed_run import ROUTES, Kill, Run, execute
 from ..outcome import Case, Outcome, Part
 
-SECONDS = 120.0
+SECONDS = 600.0
+"""Some fifty times what a run needs alone; one that has not ended by then hangs."""
 
 
 def run(case: Case) -> Outcome:
@@ -44,7 +45,7 @@ def run(case: Case) -> Outcome:
             code = _child(one, folder, kill, None)
             killed += code == -signal.SIGKILL
             if code not in (0, -signal.SIGKILL):
-                outcome.complaints.append(f"a run that was to be killed ended with {code}")
+                outcome.complaints.append(f"a run that was to be killed {_ending(code)}")
         traces = {}
         for name, where in (("resumed", folder), ("whole", None)):
             file = Path(temporary) / f"{name}.npz"
@@ -52,7 +53,7 @@ def run(case: Case) -> Outcome:
             if code != 0 or not file.is_file():
                 said = file.with_suffix(".txt")
                 words = said.read_text() if said.is_file() else "nothing was said"
-                outcome.complaints.append(f"the {name} run ended with {code}: {words}")
+                outcome.complaints.append(f"the {name} run {_ending(code)}: {words}")
                 return outcome
             with np.load(file) as arrays:
                 traces[name] = dict(arrays)
@@ -78,17 +79,23 @@ def _draw_kill(rng: np.random.Generator) -> Kill:
     )
 
 
-def _child(one: Run, folder: Path | None, kill: Kill | None, result: Path | None) -> int:
-    """The exit code of a run in a process of its own."""
+def _ending(code: int | None) -> str:
+    return f"had not ended after {SECONDS:.0f} s" if code is None else f"ended with {code}"
+
+
+def _child(one: Run, folder: Path | None, kill: Kill | None, result: Path | None) -> int | None:
+    """The exit code of a run in a process of its own; None if it had to be stopped."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["campaign.killed_run"])
     process = context.Process(target=execute, args=(one, folder, kill, result))
     process.start()
-    process.join(SECONDS if kill is None or kill.after is None else kill.after)
-    if process.is_alive():
+    after = None if kill is None else kill.after
+    process.join(SECONDS if after is None else after)
+    late = process.is_alive()
+    if late:
         process.kill()
         process.join()
-    return int(process.exitcode or 0)
+    return None if late and after is None else int(process.exitcode or 0)
 
 
 PART = Part(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
+import time
 
 import gpflow
 import numpy as np
@@ -18,7 +20,7 @@ from campaign.references import DENSITIES
 from campaign.refusals import complaint_about
 from campaign.report import markdown
 from campaign.runner import Record, attempt
-from campaign.trials import NAMES, part
+from campaign.trials import NAMES, kills, part
 from gpflow_decoupled.errors import DataError
 
 SOME = {
@@ -104,6 +106,17 @@ def test_what_counts_as_a_refusal() -> None:
         DataError("The array is not what was hoped for.")
     )
     assert "says too little" in complaint_about(DataError("bad"))
+
+
+def test_a_run_that_does_not_end_is_no_run_that_was_killed(monkeypatch) -> None:
+    """The case says that its time was over, and names no signal of the campaign itself."""
+    fork = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: fork)
+    monkeypatch.setattr(kills, "execute", lambda *run: time.sleep(60.0))
+    monkeypatch.setattr(kills, "SECONDS", 0.01)
+    complaints = kills.run(Case("kills", 0, 0)).complaints
+    assert all("had not ended after 0 s" in complaint for complaint in complaints)
+    assert "the resumed run" in complaints[-1]
 
 
 def test_cases_are_the_same_wherever_they_run() -> None:
