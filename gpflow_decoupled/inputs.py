@@ -65,6 +65,8 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
         raise DataError(
             f"{name} is a {type(value).__name__} and not an array of numbers; pass a matrix."
         )
+    if array.dtype == object:
+        _refuse_text(array, name)
     _refuse_kind(array.dtype, name, wanted)
     return (
         array.astype(wanted)
@@ -243,6 +245,19 @@ def _refuse_structure(value: object, name: str) -> None:
         raise DataError(
             f"{name} is a {type(value).__name__} and must be dense; use {dense.format(name)}."
         )
+
+
+def _refuse_text(array: np.ndarray, name: str) -> None:
+    """Refuse entries that no cast makes numbers of, as a frame with a column of text has them."""
+    for entry in array.flat:
+        try:
+            float(entry)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"{name} holds {repr(entry)[:40]} of type {type(entry).__name__}: encode it as a"
+                " number, or pass the data frame to gpflow_decoupled.build, which encodes text,"
+                " classes, dates and gaps."
+            ) from None
 
 
 def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> None:

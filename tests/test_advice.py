@@ -98,6 +98,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "not positive semi-definite",
     ),
     "signs": (lambda: bernoulli(np.sign(Y + 0.01)), DataError, r"\(Y > 0\).astype\(float\)"),
+    "text": (
+        lambda: bernoulli(np.array([[0.5, "a"]] * 40, dtype=object)),
+        DataError,
+        "Y holds 'a' of type str: .* gpflow_decoupled.build, which encodes text",
+    ),
     "copies": (
         lambda: models.SparseCVIGP(gpflow.kernels.Matern52(), GAUSSIAN(), X[[0, 1, 0]]),
         DataError,

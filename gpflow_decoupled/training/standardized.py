@@ -205,6 +205,11 @@ class Standardized(PredictionsInUnits):
 
     def _check_own(self, X: TensorType, Y: TensorType) -> None:
         kind, own = type(self.model).__name__, (self._X, self._Y)
+        if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
+            raise DataError(
+                f"{kind} owns the {len(self._X)} rows that it was built from, and others cannot be"
+                " compared with them inside of a tf.function: call elbo() there, without data."
+            )
         width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
         for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
             values, theirs = np.asarray(array), theirs if name == "X" else theirs[:, :width]
@@ -237,9 +242,9 @@ class Standardized(PredictionsInUnits):
         if self._data is None:
             self._check_own(X, Y)
             return self.elbo()
-        return self.model.elbo((X, Y)) - self.log_scale(int(tf.shape(X)[0]))
+        return self.model.elbo((X, Y)) - self.log_scale(tf.shape(X)[0])
 
-    def log_scale(self, rows: int | None = None) -> tf.Tensor:
+    def log_scale(self, rows: int | tf.Tensor | None = None) -> tf.Tensor:
         """The log determinant of dY/dz in nats, a scalar: subtract it for bounds in units of Y.
 
         :param rows: N of the bound's data; by default the number it was built from or trained on.

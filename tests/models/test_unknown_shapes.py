@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
 from tests.models.builders import X
 
 Y = np.sin(X[:, :1])
@@ -54,3 +55,18 @@ def test_data_of_unknown_rank() -> None:
     held_out = MODELS["CVIGP"]().predict_log_density
     graph = tf.function(held_out, input_signature=[(ANY, ANY)], autograph=False)
     assert_allclose(graph((X, Y)), held_out((X, Y)), rtol=1e-9)
+
+
+def test_bounds_of_built_models() -> None:
+    """With points a bound of any rows; a model that owns its rows cannot compare them in a graph,
+    and says what to call there.
+    """
+    few = gd.build(X, Y, num_inducing=3)
+    few.model.num_data = len(X)
+    graph = tf.function(few.elbo, input_signature=[(ANY, ANY)], autograph=False)
+    assert_allclose(graph((X, Y)), few.elbo((X, Y)), rtol=1e-9)
+    own = gd.build(X, Y)
+    graph = tf.function(own.elbo, input_signature=[(ANY, ANY)], autograph=False)
+    with pytest.raises(DataError, match=r"call elbo\(\) there"):
+        graph((X, Y))
+    assert_allclose(tf.function(own.elbo, autograph=False)(), own.elbo(), rtol=1e-9)
