@@ -158,7 +158,9 @@ def test_points_are_checked_against_each_other(make: Callable) -> None:
     message = "1 of the 9 rows of gamma are also rows of beta and add nothing"
     with pytest.warns(UserWarning, match=message):
         make(*parts(), np.concatenate([GAMMA, BETA[:1]]), BETA)
-    message = r"gamma has shape \[8, 2\] and beta \[5, 1\]: both need rank 2 and as many columns as X"
+    message = (
+        r"gamma has shape \[8, 2\] and beta \[5, 1\]: both need rank 2 and as many columns as X"
+    )
     with pytest.raises(DataError, match=message):
         make(*parts(), np.tile(GAMMA, 2), BETA)
     with pytest.raises(DataError, match=r"beta has shape \[5\], but must be \[M, D\]; use beta\["):
