@@ -198,6 +198,7 @@ def test_exposure_and_trials() -> None:
     assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
 
 
+@pytest.mark.exhaustive
 def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     x = np.linspace(0.0, 60.0, 90)[:, None]
     y = 50.0 * np.sin(x / 8.0) + np.where(x < 30.0, 1.0, 25.0) * RNG.normal(size=x.shape)

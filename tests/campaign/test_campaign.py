@@ -75,6 +75,7 @@ def test_evidence_by_quadrature(rows: int) -> None:
     assert math.isinf(far[1]), "the integrand is beyond the grid"
 
 
+@pytest.mark.exhaustive
 def test_reference_densities_are_those_of_a_law() -> None:
     """Over all observations of a row with f = 0.4 they add up to one."""
     f = np.array([0.4])

@@ -59,6 +59,7 @@ def test_variances_are_scaled_by_the_errors_nearby():
     assert_allclose(ours.training_loss(), plain.training_loss())
 
 
+@pytest.mark.exhaustive
 def test_joint_covariances_and_posteriors_have_the_same_spreads():
     ours, plain = model(), model(spread=None)
     cov, before = (one.predict_f(XNEW, full_cov=True)[1].numpy() for one in (ours, plain))

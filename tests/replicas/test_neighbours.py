@@ -8,10 +8,10 @@ import pytest
 from tests.replicas.test_virtual_devices import part
 
 Arrays = dict[str, np.ndarray]
-FEW = pytest.param("neighbours few", marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize("probe", ["neighbours", FEW])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("probe", ["neighbours", "neighbours few"])
 def test_two_workers_train_neighbours_as_one_process(workers: list[Arrays], probe: str) -> None:
     first, second = (part(found, f"{probe}/two") for found in workers)
     for name in (set(first) | set(second)) - {"searched"}:

@@ -42,6 +42,7 @@ def moments(monkeypatch):
     return give
 
 
+@pytest.mark.exhaustive
 def test_a_mean_that_is_too_small_is_multiplied(moments):
     one = model()
     moments(0.25, 0.01)
