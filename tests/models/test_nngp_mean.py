@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
+from tests.models.serving import loaded, module_of
 from tests.models.test_nngp import (
     FEW,
     KERNELS,
@@ -201,16 +202,10 @@ def test_a_checkpoint_has_the_mean_of_other_data_to_solve_for(tmp_path: Path):
 
 @pytest.mark.exhaustive
 def test_saved_model_has_the_mean(tmp_path: Path):
-    ours, module = solved(), tf.Module()
-    module.posterior = ours.posterior("variable")
-    module.predict = tf.function(
-        module.posterior.predict_f,
-        input_signature=[tf.TensorSpec([None, 2], tf.float64)],
-        autograph=False,
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    assert_allclose(loaded.predict(tf.constant(XNEW))[0], ours.predict_f(XNEW)[0], rtol=1e-9)
+    ours = solved()
+    module = module_of(ours.posterior("variable"), 2)
+    served = loaded(module, tmp_path)
+    assert_allclose(served.predict(tf.constant(XNEW))[0], ours.predict_f(XNEW)[0], rtol=1e-9)
     ours.kernel.variance.assign(3.0)
     module.posterior.update_cache()
     assert_allclose(module.predict(tf.constant(XNEW))[0], ours.predict_f(XNEW)[0], rtol=1e-9)

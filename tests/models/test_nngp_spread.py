@@ -13,6 +13,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
+from tests.models.serving import loaded, module_of
 from tests.reference import neighbours as ref
 
 N, NOISE, JITTER, COUNT, PRIOR = 60, (0.05, 0.2), 1e-6, 8, 2.5
@@ -94,16 +95,9 @@ def test_copies_and_files_keep_the_spread(tmp_path):
 def test_saved_model_has_the_spread(tmp_path):
     ours = model()
     ours.spread_factor.assign(1.7)
-    module = tf.Module()
-    module.posterior = ours.posterior("variable")
-    module.predict = tf.function(
-        module.posterior.predict_f,
-        input_signature=[tf.TensorSpec([None, 2], tf.float64)],
-        autograph=False,
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    found = loaded.predict(tf.constant(XNEW))
+    module = module_of(ours.posterior("variable"), 2)
+    served = loaded(module, tmp_path)
+    found = served.predict(tf.constant(XNEW))
     for served, here in zip(found, ours.predict_f(XNEW)):
         assert_allclose(served, here, rtol=1e-12)
     plain = model(spread=None).predict_f(XNEW)[1]

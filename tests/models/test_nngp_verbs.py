@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import NNGP
+from tests.models.serving import loaded, module_of
 from tests.models.test_nngp import (
     FEW,
     KERNELS,
@@ -269,16 +270,9 @@ def test_checkpoint_restores_neighbours_too(tmp_path: Path):
 @pytest.mark.exhaustive
 def test_saved_model_predicts(tmp_path: Path):
     ours = model(m=FEW, mean_function=trend())
-    module = tf.Module()
-    module.posterior = ours.posterior("variable")
-    module.predict = tf.function(
-        module.posterior.predict_f,
-        input_signature=[tf.TensorSpec([None, 2], tf.float64)],
-        autograph=False,
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    for mine, theirs in zip(loaded.predict(tf.constant(XNEW)), ours.predict_f(XNEW)):
+    module = module_of(ours.posterior("variable"), 2)
+    served = loaded(module, tmp_path)
+    for mine, theirs in zip(served.predict(tf.constant(XNEW)), ours.predict_f(XNEW)):
         assert_allclose(mine, theirs, rtol=1e-10)
 
 
