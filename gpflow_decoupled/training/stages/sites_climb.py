@@ -111,7 +111,7 @@ class SitesClimb(Stage):
         return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
 
     def _first(self) -> BestSites | None:
-        """The better of the best sites found from zeros and from those of the model."""
+        """The better optimum of the sites, started from zeros and from the model's sites."""
         # a likelihood that is narrow by now may have no slope at the prior mean, where zeros are
         prior, found = self.prior.at(self.coordinates.pack()), list[BestSites | None]()
         found.append(self._found(prior, _SITES))
