@@ -1,7 +1,8 @@
 """Covariances whose accuracy does not depend on the origin of the inputs."""
 
 # |x|^2 - 2 x z + |z|^2 loses all digits far from the origin, so a point of the data is subtracted
-# first: never one of other inputs of a call, which may be anywhere.
+# first: never one of other inputs of a call, which may be anywhere. The data are the first inputs
+# of every function that centres: the training inputs, or the inducing points.
 
 from __future__ import annotations
 
@@ -61,30 +62,20 @@ def middle_row(X: tf.Tensor) -> tf.Tensor:
     return tf.stop_gradient(tf.reduce_sum(median, axis=-2, keepdims=True))
 
 
-def centred(
-    X: tf.Tensor, Z: tf.Tensor | None, *, by_last: bool = False
-) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Subtract the middle row of X from X [..., N, D] and Z [..., M, D].
-
-    :param by_last: subtract that of Z, where X are new inputs and Z the data.
-    """
-    origin = middle_row(X if Z is None or not by_last else Z)
+def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Subtract the middle row of the data X [..., N, D] from them and from inputs Z [..., M, D]."""
+    origin = middle_row(X)
     if Z is not None and origin.shape.rank != 2:  # each of several batches meets all other rows
         return X, Z
     return X - origin, None if Z is None else Z - origin
 
 
-def covariance(
-    kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None, *, by_last: bool = False
-) -> tf.Tensor:
-    """k(X, Z) [N, M], or k(X, X), for X [..., N, D] and Z [M, D], from centred inputs.
-
-    :param by_last: as for `centred`.
-    """
+def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.Tensor:
+    """k(X, Z) [N, M], or k(X, X), for the data X [..., N, D] and inputs Z [M, D], both centred."""
     # Parts of sums and products that are not stationary get the inputs unchanged.
     if type(kernel) in _COMBINED:
-        parts = (covariance(part, X, Z, by_last=by_last) for part in kernel.kernels)
+        parts = (covariance(part, X, Z) for part in kernel.kernels)
         return functools.reduce(_COMBINED[type(kernel)], parts)
     if type(kernel) not in _STATIONARY:
         return kernel(X, Z)
-    return kernel(*centred(X, Z, by_last=by_last))
+    return kernel(*centred(X, Z))

@@ -71,25 +71,25 @@ def kernel_product(
     """
     X, V = tf.convert_to_tensor(X), tf.convert_to_tensor(V)
     Z = None if Z is None else tf.convert_to_tensor(Z)
-    right = X if Z is None else Z
+    data, new = (X, None) if Z is None else (Z, X)
     if (
         V.shape.rank != 2
         or V.shape[1] is None
-        or not V.shape[:1].is_compatible_with(right.shape[:1])
+        or not V.shape[:1].is_compatible_with(data.shape[:1])
     ):
         raise DataError(
-            f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of"
+            f"V has shape {V.shape} for a kernel matrix with {data.shape[0]} columns; pass V of"
             " shape [M, R], with a row for each row of Z (of X, where Z is None)."
         )
-    sizes = X.shape[0], right.shape[0]
+    sizes = X.shape[0], data.shape[0]
     if whole or (block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL):
         product = None
         if V.shape[1] == 1 and V.dtype == X.dtype:
-            product = stationary_gram_product(kernel, X, Z, V, by_last=True)
+            product = stationary_gram_product(kernel, data, V, new)
         if product is None:
-            gram = stationary_gram(kernel, X, Z, by_last=True)
-            gram = covariance(kernel, X, Z, by_last=True) if gram is None else gram
-            product = tf.matmul(tf.cast(gram, V.dtype), V)
+            gram = stationary_gram(kernel, data, new)
+            gram = covariance(kernel, data, new) if gram is None else gram
+            product = tf.matmul(tf.cast(gram, V.dtype), V, transpose_a=True)
         return product
     group = group if group is not None and tf.executing_eagerly() else _ALONE
     profile = PROFILES.get(type(kernel))
@@ -102,9 +102,9 @@ def kernel_product(
     how = How(profile, dtype, block, progress, xla, group)
     # Centred before they are scaled, so that the gradient of lengthscales is a sum over small
     # numbers, too.
-    left, other = centred(*kernel.slice(X, Z), by_last=True)
-    scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
-    return stationary_product(how, kernel.variance, V, *scaled)
+    right, left = centred(*kernel.slice(data, new))
+    scaled = (right,) if left is None else (left, right)
+    return stationary_product(how, kernel.variance, V, *map(kernel.scale, scaled))
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:

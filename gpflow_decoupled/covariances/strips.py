@@ -158,14 +158,15 @@ def _strip(
     *others: tf.Tensor,
 ) -> tf.Tensor:
     part = X[first:last]
+    strip = covariance(kernel, others[0] if others else X, part)  # the data first, see `centred`
+    product = tf.matmul(tf.cast(strip, V.dtype), V, transpose_a=True)
     if others:
-        return tf.matmul(tf.cast(covariance(kernel, part, others[0], by_last=True), V.dtype), V)
-    strip = covariance(kernel, part, X, by_last=True)
+        return product
     at = tf.range(tf.shape(part)[0])
     # noise kernels count here alone, and rough kernels would depend on how the distance of a point
     # to itself is rounded
-    excess = kernel(part, full_cov=False) - tf.gather_nd(strip, tf.stack([at, first + at], axis=1))
-    return tf.matmul(tf.cast(strip, V.dtype), V) + tf.cast(excess, V.dtype)[:, None] * V[first:last]
+    excess = kernel(part, full_cov=False) - tf.gather_nd(strip, tf.stack([first + at, at], axis=1))
+    return product + tf.cast(excess, V.dtype)[:, None] * V[first:last]
 
 
 def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:

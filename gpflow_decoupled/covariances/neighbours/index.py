@@ -172,8 +172,8 @@ class _CorrelationIndex(RowIndex):
 
         def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
             # the variance of the query is the same for all rows, and does not change their order
-            covariances = tf.stop_gradient(covariance(self._kernel, rows, self._X, by_last=True))
-            closeness = tf.math.divide_no_nan(tf.square(covariances), variances)
+            K = tf.stop_gradient(covariance(self._kernel, self._X, rows))
+            closeness = tf.math.divide_no_nan(tf.square(tf.linalg.matrix_transpose(K)), variances)
             closeness, kept = tf.math.top_k(_within(closeness, limits), count)
             return _best(closeness, kept, count, limits)
 
