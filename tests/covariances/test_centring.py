@@ -121,6 +121,20 @@ def test_an_input_far_away_changes_no_other(name: str) -> None:
                 assert_allclose(other, own, **close)
 
 
+@pytest.mark.parametrize("name", ["Matern52", "RationalQuadratic", "sum"])
+@pytest.mark.parametrize("block", [None, (8, 8)])
+def test_a_product_row_depends_on_no_other(name: str, block: tuple[int, int] | None) -> None:
+    """Stored, by fused blocks and by strips: the origin is a row of Z, never one of X."""
+    kernel, V = KERNELS[name](), tf.constant(np.cos(np.arange(80.0)).reshape(40, 2))
+    rows = np.concatenate([np.full((6, 2), 1e9), X[:4] + 0.1])  # most are far: so is their middle
+    for columns in (V, V[:, :1]):
+        beside, alone = (
+            kernel_product(kernel, some, X, columns, block=block, xla=False)
+            for some in (rows, rows[6:])
+        )
+        assert_allclose(beside[6:], alone, rtol=1e-10, atol=1e-12)
+
+
 def test_joint_predictions_far_from_the_origin() -> None:
     near, far = (
         _owner("NNGP", X + origin, Y).predict_f(X[:9] + origin, full_cov=True)
