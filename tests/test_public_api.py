@@ -235,3 +235,16 @@ def test_the_checks_notice_violations() -> None:
     source = "from .a import B\nimport os\ndef f(): ...\nclass C: ...\ndef _g(): ..."
     assert defined_names(source, is_package=True) == {"B", "C", "f"}
     assert defined_names(source, is_package=False) == {"C", "f"}
+
+
+def test_models_show_their_options() -> None:
+    """`help` lists each keyword argument of a constructor: none stands behind `**options`."""
+    models = gpflow_decoupled.models
+    classes = [one for one in map(vars(models).get, models.__all__) if inspect.isclass(one)]
+    hidden = [
+        one.__name__
+        for one in classes
+        if "VAR_KEYWORD"
+        in {given.kind.name for given in inspect.signature(one).parameters.values()}
+    ]
+    assert len(classes) > 10 and not hidden

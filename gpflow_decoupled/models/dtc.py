@@ -14,8 +14,9 @@ import math
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorData, TensorType
 from gpflow.covariances import Kuf
+from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
@@ -46,8 +47,9 @@ class DTC(CheckedPredictions, SGPR):
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.
     :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
-    :param options: `mean_function`, `num_latent_gps`, `noise_variance` or `likelihood`, as of
-        `gpflow.models.SGPR`.
+    :param mean_function: m(x) [N, P]; zero if not given.
+    :param num_latent_gps: L; by default the columns of Y.
+    :param noise_variance: of a Gaussian likelihood, one if not given; or give `likelihood`.
     :raises DataError: for unusable data, or points that are not finite and distinct.
 
     Example::
@@ -61,18 +63,30 @@ class DTC(CheckedPredictions, SGPR):
         data: RegressionData,
         kernel: Kernel,
         inducing_variable: InducingVariables | TensorType,
-        **options: object,
+        *,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        noise_variance: TensorData | None = None,
+        likelihood: Gaussian | None = None,
     ) -> None:
-        likelihood = Gaussian()
-        check_parts(kernel, likelihood)
+        noise = Gaussian()
+        check_parts(kernel, noise)
         dtype = float_type(kernel)
         X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
         points = as_inducing(inducing_variable, "inducing_variable")
         latents = Y.shape[-1] if Y.ndim else 1  # what has no rank is refused below
-        check_shapes_of_data(X, Y, likelihood, latents, input_dims(points), dtype)
-        check_values(X, Y, likelihood, kernel)
+        check_shapes_of_data(X, Y, noise, latents, input_dims(points), dtype)
+        check_values(X, Y, noise, kernel)
         check_kernel(kernel, X.shape[1])
-        super().__init__((X, Y), kernel, points, **options)
+        super().__init__(
+            (X, Y),
+            kernel,
+            points,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+        )
 
     @property
     def num_dims(self) -> int:
