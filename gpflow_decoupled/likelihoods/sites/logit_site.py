@@ -7,6 +7,7 @@ __all__ = [
     "ConvexPiecewiseLogitLoss",
     "LogitLoss",
     "PiecewiseLogitLoss",
+    "inner_log_odds",
     "logistic_site",
     "logit_sites",
 ]
@@ -54,16 +55,22 @@ class LogitLoss(SiteLoss):
         return 1.0 - self.Y
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        return softplus_mean(self._sign * h, sigma)
+        return self._mean(self._sign * h, sigma)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        value, d_h, d_s, d_hh, d_hs, d_ss = softplus_moments(self._sign * h, sigma)
+        value, d_h, d_s, d_hh, d_hs, d_ss = self._moments(self._sign * h, sigma)
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        tiny = 1e-12 if alpha.dtype == tf.float64 else 1e-6
-        p = tf.clip_by_value(self.Y + alpha, tiny, 1.0 - tiny)
-        return tf.math.log(p / (1.0 - p))
+        return inner_log_odds(self.Y + alpha)
+
+    def _mean(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        """E log(1 + e^eta), or its bound."""
+        return softplus_mean(h, sigma)
+
+    def _moments(self, h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """`_mean` and its derivatives, in the order of `Expansion`."""
+        return softplus_moments(h, sigma)
 
 
 class PiecewiseLogitLoss(LogitLoss):
@@ -89,14 +96,11 @@ class PiecewiseLogitLoss(LogitLoss):
     convex = False
     """Use the convex bound instead of the best one."""
 
-    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        return piecewise_mean(self._sign * h, sigma, convex=self.convex)  # (V5) or (V28)
+    def _mean(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        return piecewise_mean(h, sigma, convex=self.convex)  # (V5) or (V28)
 
-    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(
-            self._sign * h, sigma, convex=self.convex
-        )
-        return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
+    def _moments(self, h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return piecewise_moments(h, sigma, convex=self.convex)
 
 
 class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
@@ -115,6 +119,13 @@ class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
 
     no_dual = None
     convex = True
+
+
+def inner_log_odds(p: tf.Tensor) -> tf.Tensor:
+    """log p / (1 - p) of shares p, with 0 and 1 and what is beyond moved just inside."""
+    tiny = 1e-12 if p.dtype == tf.float64 else 1e-6
+    p = tf.clip_by_value(p, tiny, 1.0 - tiny)
+    return tf.math.log(p / (1.0 - p))
 
 
 def logistic_site(kappa: tf.Tensor) -> Site:

@@ -13,6 +13,7 @@ from ...counts import Binomial
 from ...counts.binomial import log_choices
 from ...support import Support
 from ..description import SiteDescription
+from ..logit_site import inner_log_odds
 from ..site_loss import Expansion, SiteLoss, site_labels
 
 
@@ -54,9 +55,7 @@ class BinomialLoss(SiteLoss):
         return Expansion(self.value(h, sigma), d_h - self.Y, *others)
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        tiny = 1e-12 if alpha.dtype == tf.float64 else 1e-6
-        p = tf.clip_by_value((self.Y + alpha) / self._trials, tiny, 1.0 - tiny)
-        return tf.math.log(p / (1.0 - p))
+        return inner_log_odds((self.Y + alpha) / self._trials)
 
 
 def _in_trials(Y: np.ndarray) -> np.ndarray:
