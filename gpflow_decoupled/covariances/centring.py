@@ -13,6 +13,7 @@ import operator
 
 import tensorflow as tf
 from gpflow.kernels import (
+    ChangePoints,
     Constant,
     Cosine,
     Exponential,
@@ -27,6 +28,7 @@ from gpflow.kernels import (
     Sum,
     White,
 )
+from gpflow.kernels.categorical import Categorical
 
 _STATIONARY = {
     Constant,
@@ -46,7 +48,7 @@ _COMBINED = {Sum: operator.add, Product: operator.mul}
 
 def is_centred(kernel: Kernel) -> bool:
     """True for kernels that `covariance` computes from centred inputs, at least in a part."""
-    return type(kernel) in _STATIONARY or type(kernel) in _COMBINED
+    return type(kernel) in {*_STATIONARY, *_COMBINED, ChangePoints, Categorical}
 
 
 def middle_row(X: tf.Tensor) -> tf.Tensor:
@@ -76,6 +78,39 @@ def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.T
     if type(kernel) in _COMBINED:
         parts = (covariance(part, X, Z) for part in kernel.kernels)
         return functools.reduce(_COMBINED[type(kernel)], parts)
+    if type(kernel) is ChangePoints and X.shape[-1] == 1:
+        return _between_changes(kernel, X, Z)
+    if type(kernel) is Categorical:
+        inside = kernel.wrapped_kernel
+        if all(type(part) in _STATIONARY for part in inside.kernels):
+            labelled = (x if x is None else _labelled(kernel, x) for x in kernel.slice(X, Z))
+            # by K, as GPflow does: both kernels read all columns, whatever their active_dims
+            return inside.K(*centred(*labelled))
     if type(kernel) not in _STATIONARY:
         return kernel(X, Z)
     return kernel(*centred(X, Z))
+
+
+def _between_changes(kernel: ChangePoints, X: tf.Tensor, Z: tf.Tensor | None) -> tf.Tensor:
+    """sum_i w_i(x) k_i(x, z) w_i(z): each kernel where its interval is, centred on its own."""
+    left = _shares(kernel, X)
+    right = left if Z is None else _shares(kernel, Z)
+    total = 0.0
+    for i, part in enumerate(kernel.kernels):
+        K = covariance(part, X, Z)
+        total += left[..., :, i, None] * K * right[..., None, :, i]
+    return total
+
+
+def _shares(kernel: ChangePoints, X: tf.Tensor) -> tf.Tensor:
+    """The weights w_i of k kernels at inputs [..., N, 1], which change by sigmoids, [..., N, k]."""
+    begun = tf.sigmoid(kernel.steepness * (X - tf.sort(kernel.locations)))
+    ones = tf.ones_like(begun[..., :1])
+    return tf.concat([ones, begun], axis=-1) * tf.concat([1.0 - begun, ones], axis=-1)
+
+
+def _labelled(kernel: Categorical, X: tf.Tensor) -> tf.Tensor:
+    """X [..., N, D] with the latent value of each label in the place of the label."""
+    X = tf.convert_to_tensor(X)
+    values = tf.gather(tf.convert_to_tensor(kernel.Z), tf.cast(X[..., -1], tf.int32))
+    return tf.concat([X[..., :-1], values], axis=-1)

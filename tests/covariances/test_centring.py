@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import kernels as gk
+from gpflow.kernels.categorical import Categorical
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
@@ -33,7 +34,9 @@ KERNELS: dict[str, Callable[[], gpflow.kernels.Kernel]] = {
 }
 
 
-def _with_gradients(kernel: gpflow.kernels.Kernel, X: np.ndarray) -> list[np.ndarray]:
+def _with_gradients(
+    kernel: gpflow.kernels.Kernel, X: np.ndarray, *, products: bool = True
+) -> list[np.ndarray]:
     points = gpflow.inducing_variables.InducingPoints(X[:7])
     weights = np.cos(np.arange(280.0)).reshape(7, 40)
     with tf.GradientTape() as tape:
@@ -41,7 +44,7 @@ def _with_gradients(kernel: gpflow.kernels.Kernel, X: np.ndarray) -> list[np.nda
         value = tf.reduce_sum(K * weights)
     slopes = tape.gradient(value, [points.Z.unconstrained_variable, *kernel.trainable_variables])
     V = tf.constant(weights.T)
-    whole = kernel_product(kernel, X, None, V, block=(8, 8))
+    whole = kernel_product(kernel, X, None, V, block=(8, 8)) if products else None
     return [
         np.asarray(one) for one in (K, covariance(kernel, X), whole, *slopes) if one is not None
     ]
@@ -66,6 +69,34 @@ def test_a_column_of_indices_is_left_alone() -> None:
     inputs = np.column_stack([X[:, 0], np.arange(40) % 3])
     far = inputs + [2.0**30, 0.0]
     assert_allclose(covariance(kernel, far), kernel(inputs), rtol=1e-8)
+
+
+def _changing(origin: float) -> tuple[gk.Kernel, np.ndarray]:
+    parts = [gk.Matern52(lengthscales=0.3), gk.Matern32(lengthscales=2.0), gk.Constant(0.4)]
+    places = [origin + 0.25, origin - 0.5]
+    return gk.ChangePoints(parts, places, steepness=[3.0, 5.0]), X[:, :1] + origin
+
+
+def _categorical(origin: float) -> tuple[gk.Kernel, np.ndarray]:
+    times, labels = gk.Matern52(active_dims=[0]), gk.RBF(active_dims=[1])
+    kernel = Categorical(times, labels, 3)
+    kernel._Z_deltas.assign(np.array([[0.3], [1.1]]))
+    return kernel, np.column_stack([X[:, 0] + origin, np.arange(40) % 3])
+
+
+@pytest.mark.parametrize("make", [_changing, _categorical])
+def test_kernels_around_other_kernels(make) -> None:
+    """Those inside are centred; the mean of a CVIGP moved by 7e-5 at 2^20 lengthscales."""
+    kernel, inputs = make(0.0)
+    near = _with_gradients(kernel, inputs, products=False)
+    assert_allclose(near[1], kernel(inputs), rtol=1e-10, atol=1e-12)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(kernel(inputs[:7], inputs) * np.cos(np.arange(280.0)).reshape(7, 40))
+    slopes = tape.gradient(value, kernel.trainable_variables)
+    for one, other in zip(near[-len(slopes) :], slopes):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+    for one, other in zip(near, _with_gradients(*make(2.0**30), products=False)):
+        assert_allclose(other, one, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.costly(keep=1)
