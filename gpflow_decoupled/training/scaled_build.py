@@ -58,10 +58,10 @@ def build_scaled(
     except DataError as refusal:  # it owns its data, and scaled indices are none
         try:
             columns = _indices(_built(build, X.astype(default_float()), tries)[0])
-        except DataError:
-            raise refusal from None
+        except DataError as of_units:  # the data themselves are at fault, so in their numbers
+            raise of_units from None
         if not np.any(scaled[columns]):
-            raise
+            raise refusal from None
     if not np.any(scaled[columns]):
         return model, inputs, Y
     scaled = scaled.copy()

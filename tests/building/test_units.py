@@ -88,6 +88,8 @@ def test_what_is_no_index_is_refused_by_name(name: str, wrong: float) -> None:
     message = rf"\[5, 1\] is {wrong:g}, and \w+ reads this column as an index: .* from 0 to 2"
     with pytest.raises(DataError, match=message):
         _cvigp(bad, Y, name)
+    with pytest.raises(DataError, match=r"X" + message):  # of the data, not as they are scaled
+        gd.Standardized(lambda X, Y: _cvigp(X, Y, name), (bad, Y))
     model = gd.models.ODVGP(kernel, likelihood, X[1::5], X[::5], mean_function=mean, num_data=22)
     asks = [
         lambda: model.predict_f_samples(bad),
