@@ -23,6 +23,7 @@ NAMES = (
     "threads",
     "copies",
     "rows",
+    "columns",
     "oracles",
     "flipped_bits",
 )

@@ -35,6 +35,7 @@ SOME = {
     "threads": 2,
     "copies": 8,
     "rows": 8,
+    "columns": 9,
     "oracles": 8,
     "flipped_bits": 1,
 }
