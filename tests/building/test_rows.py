@@ -241,11 +241,12 @@ def test_estimators_take_them() -> None:
     known = DecoupledGPRegressor(**options).fit(X, Y[:, 0], noise_variance=weight)
     assert np.all(np.isfinite(known.predict(X)))
     counts = RNG.poisson(weight * 9.0)
-    rates = [
-        DecoupledGPRegressor(likelihood="poisson", **options).fit(X, counts, **given).predict(X)
+    counted = [
+        DecoupledGPRegressor(likelihood="poisson", **options).fit(X, counts, **given)
         for given in ({"exposure": weight}, {"offset": np.log(weight)})
     ]
-    np.testing.assert_allclose(*rates, rtol=1e-6)
+    assert all(model.standardized_.numbers is not None for model in counted)
+    np.testing.assert_allclose(*(model.predict(X) for model in counted), rtol=1e-6)
     labels = np.where(F > 0.0, "up", "down")
     classifier = DecoupledGPClassifier(**options).fit(X, labels, sample_weight=weight)
     assert classifier.score(X, labels) > 0.7
