@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import gpflow
 import numpy as np
@@ -101,6 +102,34 @@ def test_an_interrupt_undoes_the_round(place: str, monkeypatch: pytest.MonkeyPat
 
 def test_no_pass_begins_after_the_deadline():
     assert len(SiteSweeps(model(), compile=False).run(9, tolerance=0.0, deadline=0.0).changes) == 1
+
+
+def test_a_pass_that_would_end_too_late_does_not_begin(monkeypatch: pytest.MonkeyPatch):
+    """A pass takes one second of a clock that nothing else moves."""
+    sweeps, now = SiteSweeps(model(), compile=False), [0.0]
+
+    def passing(*_: object) -> float:
+        now[0] += 1.0
+        return 1.0
+
+    monkeypatch.setattr(sweeps, "_pass", passing)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    report = sweeps.run(9, deadline=3.5)
+    assert len(report.changes) == 3 and report.seconds == 1.0 and report.search == 0.0
+
+
+def test_rounds_leave_time_for_what_follows_them():
+    rounds = SiteRounds(model(), rows=50, compile=False)
+    pace = rounds.pace
+    pace.passed(2.0, 3.0)
+    pace.climbed(40.0, 4)
+    pace.judgement = 5.0
+    assert pace.after_climb == 10.0 and pace.of_round == 40.0
+    assert pace.of_closing(2, False) == 13.0 and pace.of_closing(2, False, 3.0) == 29.0
+    assert pace.of_closing(0, True, 0.0) == 40.0
+    now = time.perf_counter()
+    assert rounds.has_time(now + 60.0) and not rounds.has_time(now + 30.0)
+    assert rounds.has_time(float("inf"))
 
 
 def test_nothing_trainable_leaves_the_kernel():

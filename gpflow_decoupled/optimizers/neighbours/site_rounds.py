@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["SiteRound", "SiteRounds"]
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,7 +26,9 @@ from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
 from ..log_objective import LogObjective
 from .judgement import CERTAIN
+from .label_densities import left_out_scores
 from .row_densities import RowDensities
+from .site_pace import SitePace
 from .site_sweeps import SiteSweeps
 
 ROWS, EVALUATIONS = 3000, 12
@@ -96,6 +99,7 @@ class SiteRounds:
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
         self.group = group or Group()
         self.sweeps = SiteSweeps(model, seed=seed, compile=compile, group=self.group)
+        self.pace = SitePace()
         rng = np.random.default_rng([seed, 0])
         self.judges = np.sort(rng.choice(self._num_data, self._count(JUDGES), replace=False))
         self.scores = tf.Variable(np.full(len(self.judges), -np.inf), trainable=False)
@@ -119,11 +123,14 @@ class SiteRounds:
         """True if anything but sites is trainable."""
         return bool(self._coordinates.variables) or bool(self._of_likelihood)
 
-    def start(self) -> SiteRound:
-        """Pass over the sites at the given hyperparameters, and judge."""
+    def start(self, deadline: float = float("inf")) -> SiteRound:
+        """Pass over the sites at the given hyperparameters, and judge.
+
+        :param deadline: a value of `time.perf_counter`, after which no second pass begins.
+        """
         for factor in self.model.factors or ():
             factor.assign(1.0)  # of other sites
-        self.sweeps.run(FIRST_SWEEPS)
+        self._pass_over_sites(FIRST_SWEEPS, deadline)
         self.scores.assign(self.judge())
         return SiteRound(None, self.scores.numpy(), True)
 
@@ -133,16 +140,17 @@ class SiteRounds:
         """Climb on fresh rows, pass over the sites, and judge; an interrupt undoes the round.
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
-        :param deadline: no iteration begins after this value of `time.perf_counter`.
+        :param deadline: a value of `time.perf_counter`: iterations end in time for one pass and the
+            judgement, and a second pass is left out where there is no time for it.
         :param show: shows a line after each iteration.
         :return: the outcome.
         :raises NumericalError: if a density or a site is not finite.
         """
         before = [variable.numpy() for variable in self.variables]
         try:
-            climbed = self._climbed(number, deadline, show)
+            climbed = self._climbed(number, deadline - self.pace.after_climb, show)
             if climbed.reason != INTERRUPTED:
-                self.sweeps.run(SWEEPS, deadline=deadline)
+                self._pass_over_sites(SWEEPS, deadline - self.pace.judgement)
         except (KeyboardInterrupt, NumericalError, WorkerError):
             self._restore(before)
             raise
@@ -159,7 +167,16 @@ class SiteRounds:
         self.scores.assign(scores)
         return SiteRound(climbed, scores, True)
 
+    def has_time(self, deadline: float) -> bool:
+        """True if a further round would end before a value of `time.perf_counter`."""
+        return not self.group.is_over(deadline - self.pace.of_round)
+
+    def _pass_over_sites(self, sweeps: int, deadline: float) -> None:
+        report = self.sweeps.run(sweeps, deadline=deadline)
+        self.pace.passed(report.search, report.seconds)
+
     def _climbed(self, number: int, deadline: float, show: Show | None) -> LBFGSRun:
+        began = time.perf_counter()
         rng = np.random.default_rng([self.seed, 1 + number])
         chosen = np.sort(rng.choice(self._num_data, self._count(self.rows), replace=False))
         for objective, name in self._climbs(chosen):
@@ -175,6 +192,7 @@ class SiteRounds:
             )
             if climbed.reason == INTERRUPTED:
                 break
+        self.pace.climbed(time.perf_counter() - began, climbed.evaluations)
         return climbed
 
     def _climbs(self, chosen: np.ndarray) -> list[tuple[LogObjective, str]]:
@@ -205,9 +223,10 @@ class SiteRounds:
 
     def judge(self) -> np.ndarray:
         """Leave-one-out log densities [B] of the judging rows, in nats."""
-        (scores,) = self.group.over_rows(
-            lambda rows: [self.model.leave_one_out(rows).log_density], self.judges
-        )
+        with self.pace.judging():
+            (scores,) = self.group.over_rows(
+                lambda rows: [left_out_scores(self.model, rows)], self.judges
+            )
         return scores
 
     def _count(self, most: int) -> int:

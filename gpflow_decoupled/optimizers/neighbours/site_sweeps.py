@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SiteSweeps", "SweepReport"]
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,10 @@ class SweepReport(NamedTuple):
     the step size."""
     converged: bool
     """Whether the last change was below the tolerance."""
+    seconds: float = 0.0
+    """Of the last pass."""
+    search: float = 0.0
+    """Seconds of the search for neighbours."""
 
 
 class SiteSweeps:
@@ -97,18 +102,23 @@ class SiteSweeps:
         :param sweeps: most passes.
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
-        :param deadline: no second pass begins after this value of `time.perf_counter`.
+        :param deadline: a value of `time.perf_counter`. After the first pass none begins that
+            would end later, if it takes as long as the last one.
         :return: the changes. Warns if a run of 30 passes or more has not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.
         """
         check_whole(1, sweeps=sweeps)
         N = int(self.model.data[0].shape[0])
         rows = np.arange(N) if rows is None else np.asarray(rows)  # checked with the neighbours
+        start = time.perf_counter()
         near = self._neighbours(rows)
+        search = time.perf_counter() - start
         rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
         for _ in range(sweeps):
+            began = time.perf_counter()
             changes.append(self._pass(rows, near, rng, rho))
-            if changes[-1] < tolerance or self.group.is_over(deadline):
+            seconds = time.perf_counter() - began
+            if changes[-1] < tolerance or self.group.is_over(deadline - seconds):
                 break
             grew = len(changes) > 1 and changes[-1] > changes[-2]
             rho = 0.5 * rho if grew else min(self.step_size, _REGROWTH * rho)
@@ -119,7 +129,7 @@ class SiteSweeps:
                 f" means by {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or"
                 " more sweeps."
             )
-        return SweepReport(changes, converged)
+        return SweepReport(changes, converged, seconds, search)
 
     def _pass(
         self, rows: np.ndarray, near: tf.Tensor, rng: np.random.Generator, rho: float

@@ -31,6 +31,10 @@ MOST_ROUNDS = 2 * NUM_ROUNDS + 1
 _MOST_ROWS = 100_000
 """Rows of the rounds. A search for the neighbours of a million rows takes minutes, and each round
 needs one; a hundred thousand tell as much of a few dozen hyperparameters."""
+_LAST_PASSES = 2
+"""Passes over the sites at the end for which a limit of time leaves room, after a climb."""
+_FURTHER = 2.0
+"""Seconds of the confidence of classes, in units of a comparison of half of its rows."""
 _GAIN = 0.005
 """Nats per row that make a further round worth its time."""
 
@@ -75,10 +79,10 @@ class NeighbourSites(Stage):
 
     def run(self, budget: Budget) -> Report:
         clock, number = budget.clock, budget.first
-        deadline = clock.deadline(budget.until)
+        deadline = self._deadline(budget)
         moves = self.rounds.has_hyperparameters
         if number == 0 or not moves:
-            outcome = self.rounds.start()
+            outcome = self.rounds.start(deadline)
         else:
             outcome = self.rounds.run(number - 1, deadline, clock.show)
         before, per_row = float(self.value.numpy()), float(np.mean(self.rounds.scores.numpy()))
@@ -88,7 +92,7 @@ class NeighbourSites(Stage):
         reason = DONE if enough or number >= MOST_ROUNDS - 1 or not moves else ""
         if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
             reason = INTERRUPTED
-        elif self.group.is_over(deadline):
+        elif not self.rounds.has_time(self._deadline(budget)):  # how long that takes is known
             reason = TIME_IS_UP
         return Report(
             StepOutput.sound(float(self.value.numpy())),
@@ -97,6 +101,15 @@ class NeighbourSites(Stage):
             is_long=True,
             scores={"leave_one_out": float(np.mean(outcome.scores))},
         )
+
+    def _deadline(self, budget: Budget) -> float:
+        """Of the rounds, which leave time for the last passes and what predictions need."""
+        clock = budget.clock
+        times = 1.0
+        if self.sample is not None:
+            times = int(self.model.data[0].shape[0]) / len(self.sample)
+        after = self.rounds.pace.of_closing(_LAST_PASSES, self.model.chooses_neighbours, times)
+        return min(clock.deadline(budget.until), clock.deadline() - after)
 
     def closing(self, clock: Clock) -> Report:
         """Pass over the sites until they have converged; then find what predictions need: a number
@@ -108,9 +121,10 @@ class NeighbourSites(Stage):
             judges = self.sample[judges]
             self.model.assign_sites(tf.constant(self.sample, tf.int32), *self.rounds.model.sites)
             sweeps = SiteSweeps(self.model, compile=self.compile)
-        sweeps.run(deadline=end)
-        if self.model.chooses_neighbours:
-            choose_prediction_neighbours(self.model, judges, end, self.group)
+        chooses, pace = self.model.chooses_neighbours, self.rounds.pace
+        sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
+        if chooses:
+            choose_prediction_neighbours(self.model, judges, end, self.group, further=_FURTHER)
         report = with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
         if self.model.mean == "neighbours" or self.model.mean_is_solved:
             calibrate_labels(self.model, judges, self.group)
