@@ -17,6 +17,7 @@ from gpflow_decoupled.building.kernels import (
     PREDICTION_NEIGHBOURS,
     SPREAD_NEIGHBOURS,
     choose_kernel,
+    choose_label_kernel,
 )
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
@@ -31,6 +32,8 @@ _NOISE = 0.1
 """The first noise variance, that of `choose_kernel`."""
 _CHOICE = 0.5
 """Share of a budget for the choice of a kernel: at 60 seconds it tries all candidates."""
+_OF_LABELS = 0.5
+"""Of that share, for labels, whose sites take longer to train than the choice."""
 _LEAST_SECONDS = 0.1
 """For `fit` where the choice of a kernel took the whole budget: it only calibrates then."""
 
@@ -77,7 +80,7 @@ def _run(spec: Spec, data: Data, budget: float, settings: Settings) -> _Run:
     snapshot = Snapshot(budget, seconds, cpu, result.steps, final=True)
     if not failed:
         before = time.perf_counter()
-        if isinstance(model, NNGP):
+        if data.num_classes:
             snapshot.metrics = evaluate_classes(model, data)
         else:
             mean, variance = map(np.asarray, model.predict_y(data.X_test))
@@ -93,18 +96,29 @@ def _inside(model: Standardized | NNGP) -> NNGP:
 
 def _of_classes(
     spec: Spec, data: Data, settings: Settings, seconds: float | None
-) -> tuple[NNGP, str]:
-    """A model of labels with sites, whose kernel nobody chooses."""
+) -> tuple[Standardized | NNGP, str]:
+    """A model of labels with sites, and the name of its kernel where that was chosen."""
     kernel, likelihood = kernel_and_likelihood(data, settings)
-    model = NNGP(
-        (data.X_train, data.Y_train),
-        kernel,
-        likelihood,
-        num_neighbours=spec.num_beta,
-        prediction_neighbours="auto",
-        seed=settings.seed,
-    )
-    return model, ""
+
+    def inside(X: np.ndarray, Y: np.ndarray) -> NNGP:
+        return NNGP(
+            (X, Y),
+            kernel,
+            likelihood,
+            num_neighbours=spec.num_beta,
+            prediction_neighbours="auto",
+            seed=settings.seed,
+        )
+
+    X, Y = data.X_train, data.Y_train
+    if not spec.auto:
+        return inside(X, Y), ""
+    limit = seconds and seconds * _OF_LABELS
+    choice = choose_label_kernel(X, Y, likelihood, seed=settings.seed, seconds=limit)
+    kernel, name = choice.kernel, choice.name
+    if not choice.normal_scores:
+        return inside(X, Y), name
+    return Standardized(inside, (X, Y), normal_scores=True), f"{name} of ranks"
 
 
 def _build(

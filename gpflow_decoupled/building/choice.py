@@ -6,7 +6,7 @@ __all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from ..training import Standardized
 from ..training.stages.sites_climb import has_best_sites
 from ..training.tables import Table, periods
 from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
-from .kernels import choose_kernel
+from .kernels import KernelChoice, choose_kernel, choose_label_kernel
 from .likelihoods import (
     has_scale_by_name,
     own_number,
@@ -95,9 +95,9 @@ def build(
         "beta_binomial", "tobit", "weibull", "log_normal", "quantile", "tweedie",
         "gamma", "exponential", "beta", or a GPflow likelihood (copied) of standardised Y.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
-        default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto", for Gaussian noise,
+        default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto"
         compares nearest-neighbour GPs of four smoothnesses, and ranks of X
-        (`training.NormalScores`).
+        (`training.NormalScores`), by left-out rows; for labels and counts by least squares.
     :param scale: the data to standardise: "X", "Y", "both", "neither". By default X unless a kernel
         is given, and Y if it is f plus noise.
     :param sample_weight: factor of each row's log density, [N]; this and the next ones may be names
@@ -148,7 +148,7 @@ def build(
     of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
     scaling = _scaling(scale, kernel, likelihood)
-    search = partial(choose_kernel, seed=seed, seconds=seconds, progress=verbose)
+    search = partial(_choose, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
         likelihood,
         kernel,
@@ -171,6 +171,14 @@ def build(
     if verbose:
         print(report(model, chosen_points, choices))
     return model
+
+
+def _choose(
+    X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | None, **options: Any
+) -> KernelChoice:
+    if likelihood is None:
+        return choose_kernel(X, Y, **options)
+    return choose_label_kernel(X, Y, likelihood, **options)
 
 
 def _scaling(

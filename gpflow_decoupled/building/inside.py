@@ -59,7 +59,7 @@ class Inside:
     likelihood: str | Likelihood
     kernel: Kernel | Callable[[int], Kernel] | str | None
     search: Callable[..., KernelChoice]
-    """Finds the kernel of "auto" for X and Y."""
+    """Finds the kernel of "auto" for X, Y and a likelihood other than Gaussian noise."""
     columns: tuple[Column, ...]
     """Of the data frame that X was; none for an array."""
     scaled: bool
@@ -149,10 +149,13 @@ class Inside:
     def _kernel(self, X: np.ndarray, y: np.ndarray, density: Likelihood) -> Kernel:
         given = self.kernel
         if isinstance(given, str) and given == AUTO:
-            _check_auto(density)
-            self.choices[:] = self.choices or [self.search(X, y)]
+            gaussian = type(density) is Gaussian
+            if not gaussian:
+                _check_auto(density, y, self.numbers)
+            self.choices[:] = self.choices or [self.search(X, y, None if gaussian else density)]
             given = self.choices[0].kernel
-            _start_noise(density, self.choices[0].noise_variance)
+            if gaussian:
+                _start_noise(density, self.choices[0].noise_variance)
         part = _kernel(given, X, self.columns, self.scaled)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
@@ -198,13 +201,21 @@ def _without_points(
     return model
 
 
-def _check_auto(likelihood: Likelihood) -> None:
-    if type(likelihood) is not Gaussian:
-        raise DataError(
-            f'kernel="auto" compares nearest-neighbour GPs with Gaussian noise, and the likelihood'
-            f" is {type(likelihood).__name__}: pass a kernel, for example"
-            " kernel=gpflow.kernels.Matern52."
-        )
+def _check_auto(likelihood: Likelihood, y: np.ndarray, numbers: RowNumbers | None) -> None:
+    several = isinstance(likelihood, SwitchedLikelihood) or not isinstance(
+        likelihood, (ScalarLikelihood, CategoricalLogit)
+    )
+    why = {
+        f"the likelihood {type(likelihood).__name__} has several latent functions": several,
+        "rows have weights, offsets or other numbers": numbers is not None,
+        "entries of Y are missing": bool(np.isnan(y.astype(np.float64)).any()),
+    }
+    for reason, there in why.items():
+        if there:
+            raise DataError(
+                f'kernel="auto" compares kernels by least squares, and {reason}: pass a kernel,'
+                " for example kernel=gpflow.kernels.Matern52."
+            )
 
 
 def _start_noise(likelihood: Gaussian, variance: float) -> None:

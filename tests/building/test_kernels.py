@@ -203,11 +203,6 @@ def test_a_likelihood_of_ones_own_keeps_its_form_of_noise(no_search, likelihood,
     np.testing.assert_allclose(np.squeeze(value), kept, rtol=1e-6)
 
 
-def test_other_noise_is_refused(no_search):
-    with pytest.raises(DataError, match='kernel="auto" compares .* StudentT'):
-        gd.build(X, SMOOTH, "student_t", kernel="auto", verbose=False)
-
-
 class _NoNoise:
     """Rounds that end with the noise variance at its lower bound, as on data without noise."""
 
