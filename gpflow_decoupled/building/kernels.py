@@ -142,7 +142,7 @@ def choose_label_kernel(
     found, kept, best = _compared(runs.run, X, seconds, fixed, progress)
     scores = {name: run.best for name, run in found.items()}
     # least squares calls inputs irrelevant that tell classes apart, and from far away no climb
-    # leads back: on letter its lengthscales ended at 0.178, the usual ones at 0.103
+    # leads back: on letter its lengthscales led to a log loss of 0.178, the usual ones to 0.121
     kernel = CANDIDATES[kept](lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
     return KernelChoice(kept, kernel, _NO_NOISE, scores, best == NORMAL_SCORES)
 
