@@ -2,8 +2,8 @@
 
 `choice` has `build`; read it first, then `inside`, which decides by the number of rows.
 `likelihoods` has the names of likelihoods, `rows` weights and other numbers of rows, `outputs`
-shared latents, `seasons` the kernel of dates, `sparse` chooses inducing points, `kernels` a kernel;
-`report` prints the choice.
+shared latents, `seasons` the kernel of dates, `sparse` chooses inducing points, `kernels` a kernel,
+of labels by `label_runs`; `report` prints the choice.
 """
 
 from .choice import NUM_INDUCING, NUM_MEAN_POINTS, build
