@@ -31,6 +31,10 @@ finite: between it and the last point a line search takes a step of round-off, a
 _FLAT = 1e-8
 """At a maximum, where line searches fail, a Newton step gains at most this share of the value."""
 
+_TRIALS = 4
+"""Of a line search before it may be flat; most end after one or two, and one in round-off takes 20.
+"""
+
 
 class LBFGSRun(NamedTuple):
     """The end of a run."""
@@ -72,6 +76,7 @@ def lbfgs_ascent(
     matrix: str = "",
     value_tolerance: float = 0.0,
     gradient_tolerance: float = 0.0,
+    flat: float = 0.0,
 ) -> LBFGSRun:
     """Find the best point by L-BFGS-B from `start` [n].
 
@@ -84,10 +89,12 @@ def lbfgs_ascent(
     :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
+    :param flat: a gain that is not worth a step. A line search has converged where its trials
+        promise less, or where it fails and a Newton step gains less.
     """
     # At a value or gradient that is not finite the line search shortens its step.
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
-    watched = _Watched(function, start, stop, record, unusable)
+    watched = _Watched(function, start, stop, record, unusable, flat)
     sides = [
         np.full(start.shape, end) if side is None else side
         for side, end in ((low, -np.inf), (high, np.inf))
@@ -108,6 +115,8 @@ def lbfgs_ascent(
         if not (keep and watched.values):
             raise
         reason = INTERRUPTED
+    except _FlatError:
+        reason = CONVERGED
     watched.report(only_new=True)
     if ended is not None and watched.total >= max_evaluations:
         reason = "evaluations done"
@@ -117,11 +126,15 @@ def lbfgs_ascent(
         success = (
             ended.success and value_tolerance > 0.0 or np.max(np.abs(free)) <= gradient_tolerance
         )
-        flat = _newton_gain(ended, free) <= _FLAT * (1.0 + abs(watched.value))
-        reason = CONVERGED if watched.stopped or success or flat else FAILED
+        is_flat = _newton_gain(ended, free) <= max(flat, _FLAT * (1.0 + abs(watched.value)))
+        reason = CONVERGED if watched.stopped or success or is_flat else FAILED
     return LBFGSRun(
         watched.x, watched.value, watched.values[0], watched.total, reason == CONVERGED, reason
     )
+
+
+class _FlatError(Exception):
+    """A line search is within round-off of the best point."""
 
 
 class _Watched:
@@ -132,8 +145,10 @@ class _Watched:
         stop: Callable[[list[float]], bool],
         record: Callable[[float, int], None] | None,
         unusable: NumericalError,
+        flat: float,
     ) -> None:
         self.function, self.stop, self.record, self.unusable = function, stop, record, unusable
+        self.flat, self.trials = flat, 0
         self.x, self.value, self.gradient = start, -np.inf, np.zeros_like(start)
         self.values: list[float] = []
         self.total, self.unreported, self.stopped = 0, 0, False
@@ -141,7 +156,11 @@ class _Watched:
     def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.function(x)
         self.total, self.unreported = self.total + 1, self.unreported + 1
+        self.trials += 1
         good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))
+        promised = abs(float(self.gradient @ (x - self.x)))
+        if good and self.trials > _TRIALS and max(promised, abs(self.value - value)) < self.flat:
+            raise _FlatError
         if not good and not self.values:
             raise self.unusable
         if good and value >= self.value:
@@ -151,11 +170,11 @@ class _Watched:
             self.report()
         if not good or self.value - value > _ABSURD * (1.0 + abs(self.value)):
             # as much worse as the slope promised better: the next trial is a ninth of the step
-            promised = abs(float(self.gradient @ (x - self.x)))
             return promised - self.value, np.zeros_like(x)
         return -value, -gradient
 
     def after_iteration(self, _: np.ndarray) -> None:
+        self.trials = 0
         self.values.append(self.value)
         self.report()
         raise_swallowed()

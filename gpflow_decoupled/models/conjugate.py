@@ -59,8 +59,34 @@ class CVIGP(FullGP):
     def elbo(self) -> tf.Tensor:
         """The ELBO in nats, a scalar: sum_n E_n - KL; 4/3 N^3 per latent."""
         state = self.basis.factor(self.kernel)
-        expected = self.variational_expectations(state.mean, state.variance, self.data)
-        return tf.reduce_sum(expected) - self.basis.prior_kl(state)  # (C14)
+        expected = self.expected_of_sites(state.mean, state.variance)
+        return expected - self.basis.prior_kl(state)  # (C14)
+
+    @property
+    def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """nu and tau [N, L] of the sites exp(nu f - tau f^2 / 2), f less the mean function."""
+        return tf.convert_to_tensor(self.basis.nu), tf.convert_to_tensor(self.basis.tau)
+
+    def assign_sites(self, nu: np.ndarray, tau: np.ndarray, mean: np.ndarray) -> None:
+        """Make q(f) the prior times sites nu and tau [N, L].
+
+        :param mean: [N, L] of that q at the data, less the mean function; not needed here.
+        """
+        self.basis.nu.assign(nu)
+        self.basis.tau.assign(tau)
+
+    @property
+    def site_variables(self) -> tuple[tf.Variable, tf.Variable]:
+        """The variables that `assign_sites` writes."""
+        return self.basis.nu.unconstrained_variable, self.basis.tau.unconstrained_variable
+
+    def expected_of_sites(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+        """The sum of the sites' expected log densities in nats, a scalar.
+
+        :param mean: of f less the mean function [N, L].
+        :param variance: of f [N, L].
+        """
+        return tf.reduce_sum(self.variational_expectations(mean, variance, self.data))
 
     def moments(self, data: RegressionData | None = None) -> Moments:
         return moments_of_sites(self) if data is None else super().moments(data)
@@ -68,10 +94,7 @@ class CVIGP(FullGP):
     def elbo_of_sites(self) -> tf.Tensor:
         """The ELBO in nats, a scalar, from the log evidence of the sites."""
         state = self.basis.factor(self.kernel)
-        # (C15)
-        expected = tf.reduce_sum(
-            self.variational_expectations(state.mean, state.variance, self.data)
-        )
+        expected = self.expected_of_sites(state.mean, state.variance)
         sites = state.nu * state.mean - 0.5 * state.tau * (tf.square(state.mean) + state.variance)
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 

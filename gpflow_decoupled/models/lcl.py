@@ -6,6 +6,7 @@ __all__ = ["LCLGP"]
 
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
@@ -107,6 +108,36 @@ class LCLGP(FullGP):
         """Losses of all sites: of data [N, L], and of non-Gaussian priors of weights."""
         return self.observation_loss()
 
+    @property
+    def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """nu and tau [N, L] of the Gaussian sites of q: tau = lambda, nu = lambda u - alpha with
+        u = -K alpha.
+        """
+        geometry, (alpha, lam) = self.basis.geometry, (self.basis.alpha, self.basis.lam)
+        alpha, lam = tf.convert_to_tensor(alpha), tf.convert_to_tensor(lam)
+        return -lam * geometry.product(geometry.prior(self.kernel), alpha) - alpha, lam  # (V22)
+
+    def assign_sites(self, nu: np.ndarray, tau: np.ndarray, mean: np.ndarray) -> None:
+        """Make q(f) the prior times sites nu and tau [N, L].
+
+        :param mean: u [N, L] of that q, less the mean function.
+        """
+        self.basis.alpha.assign(tau * mean - nu)  # (V22)
+        self.basis.lam.assign(tau)
+
+    @property
+    def site_variables(self) -> tuple[tf.Variable, tf.Variable]:
+        """The variables that `assign_sites` writes."""
+        return self.basis.alpha.unconstrained_variable, self.basis.lam.unconstrained_variable
+
+    def expected_of_sites(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+        """The sum of the sites' expected log densities in nats, a scalar.
+
+        :param mean: of f less the mean function [N, L].
+        :param variance: of f [N, L].
+        """
+        return -tf.reduce_sum(self.site_loss().value(self.prior_mean() + mean, tf.sqrt(variance)))
+
     def _make_basis(self, form: str) -> DualBasis:
         return DualBasis(self.data[0].numpy(), self.num_latent_gps, form)
 
@@ -120,8 +151,8 @@ class LCLGP(FullGP):
     def elbo(self) -> tf.Tensor:
         """The ELBO in nats, a scalar, with the site loss's expectations."""
         state = self.basis.factor(self.kernel)
-        losses = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))
-        return -tf.reduce_sum(losses) - self.basis.prior_kl(state)  # (V10), (V24)
+        expected = self.expected_of_sites(state.mean, state.variance)
+        return expected - self.basis.prior_kl(state)  # (V10), (V24)
 
 
 def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:

@@ -15,7 +15,14 @@ from gpflow.likelihoods import Gaussian
 from ..covariances.array_grams import ArrayGram, array_gram
 from ..linalg.normal_density import normal_density
 from ..models import CVIGP
+from .log_climb import FAR
 from .log_coordinates import LogCoordinates
+
+_DIGITS = 1e10
+"""Largest prior variance in variances of the noise, in double precision: round-off of the evidence
+stays below the nats at which a climb ends."""
+_NO_SHARE = 1e-9
+"""Of the prior variance: coordinates below, such as lengthscales, do not change it."""
 
 
 class ArrayEvidence:
@@ -62,6 +69,32 @@ class ArrayEvidence:
         if self.mean is not None:
             gradients.append((self.mean, _like(of_mean, np.asarray(mean))))
         return total, self.coordinates.gradient_by_parameters(x, gradients)
+
+    @property
+    def fall(self) -> np.ndarray:
+        """How far each logarithm may fall [n], a noise with a least value as good as to it."""
+        return np.where(self.coordinates.has_least, 2.0 * FAR, FAR)
+
+    def rise(self) -> np.ndarray:
+        """How far each coordinate may rise from here [n], prior variances to `_DIGITS` noises.
+
+        Data without noise have ever more evidence for a larger variance and longer lengthscales.
+        Beyond, the evidence is off by nats and variances of predictions turn negative, and a climb
+        that starts where another one ended would go there.
+        """
+        x = self.coordinates.pack()
+        K, back = self.gram(self.values_at(x))
+        if K.dtype != np.float64:
+            return np.full(x.shape, np.inf)
+        # the noise may fall in the same climb
+        lowest = x - np.where(self.coordinates.is_log, self.fall, 0.0)
+        least = self.values_at(lowest)(self.noise)
+        largest, noise = float(np.max(np.diag(K))), float(np.min(least))
+        noise = noise**2 if self.by_scale else noise
+        # of log trace K by each coordinate
+        share = self.coordinates.gradient_by_parameters(x, back(np.eye(len(K)))) / np.trace(K)
+        room = max(0.0, float(np.log(_DIGITS * noise / largest)))
+        return np.where(share > _NO_SHARE, room / max(1.0, float(np.sum(share))), np.inf)
 
 
 def array_evidence(model: CVIGP, coordinates: LogCoordinates) -> ArrayEvidence | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SETTLED", "climb_logarithms"]
+__all__ = ["FAR", "SETTLED", "climb_logarithms"]
 
 import itertools
 import time
@@ -14,7 +14,7 @@ from ..lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
 from ..replicas import Group
 from .log_coordinates import LogCoordinates
 
-_FAR = 12.0
+FAR = 12.0
 """Most that a logarithm moves in a climb: what is irrelevant goes far, and not to overflow."""
 SETTLED = 1e-5
 """Nats per row of data that are worth three more iterations where rows are sampled."""
@@ -27,6 +27,7 @@ def climb_logarithms(
     *,
     evaluations: int,
     rise: np.ndarray | float = np.inf,
+    fall: np.ndarray | float = FAR,
     deadline: float = float("inf"),
     show: Callable[[str], object] | None = None,
     name: str = "L-BFGS",
@@ -44,6 +45,7 @@ def climb_logarithms(
     :param num_data: N: L-BFGS sees nats per row.
     :param evaluations: approximate limit.
     :param rise: most that entries of the vector rise, one number or [n].
+    :param fall: most that logarithms fall, one number or [n].
     :param deadline: a value of `time.perf_counter`: no iteration begins that would end later.
     :param show: shows a line after each iteration, with `name`.
     :param tolerance: ends the climb where `window` iterations gained less, in nats per row of data.
@@ -55,7 +57,7 @@ def climb_logarithms(
     :raises NumericalError: if the objective is not finite at the start.
     """
     workers = group or Group()
-    start, reach = coordinates.pack(), np.where(coordinates.is_log, _FAR, np.inf)
+    start, reach = coordinates.pack(), np.where(coordinates.is_log, FAR, np.inf)
     has_settled, total = settled(tolerance, window), itertools.count()
 
     last = [0.0]  # seconds of the last evaluation
@@ -75,12 +77,13 @@ def climb_logarithms(
         start,
         lambda values: has_settled(values) or workers.is_over(deadline - last[0]),
         evaluations,
-        low=start - reach,
+        low=start - np.where(coordinates.is_log, fall, np.inf),
         high=start + np.minimum(reach, rise),
         record=report,
         keep=keep,
         advice="standardise X and Y, or start from a larger noise variance.",
         matrix=matrix,
+        flat=tolerance,
     )
     coordinates.assign(run.x)
     return run._replace(value=run.value * num_data, start=run.start * num_data)

@@ -47,6 +47,8 @@ class LogCoordinates:
         self._ends = np.cumsum(sizes)[:-1]
         self.is_log = np.repeat(self._logarithmic, sizes).astype(bool)
         """[n]: which entries are logarithms."""
+        self.has_least = np.repeat([least > 0.0 for least in self._least], sizes).astype(bool)
+        """[n]: which entries are logarithms of a Parameter above its least value, if not zero."""
 
     def pack(self) -> np.ndarray:
         """The vector [n] of the present values."""

@@ -260,6 +260,9 @@ class Run:
         return self.group.all(found)
 
     def _exact_bound(self) -> float | None:
+        """The bound on all data in nats; None where they are not in memory."""
+        if self._report is not None and self._report.is_exact and self._restored_step is None:
+            return float(self._report.output.elbo)
         whole = self.plan.whole
         return None if whole is None else exact_bound(lambda: self.plan.bound(*whole))
 

@@ -9,8 +9,10 @@ from gpflow import kernels as gk
 from gpflow.likelihoods import Gaussian
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.models.neighbours.evidence import log_evidence_of
 from gpflow_decoupled.optimizers.array_evidence import array_evidence
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_objective import LogObjective
 from gpflow_decoupled.training.stages.evidence_climb import EvidenceClimb
 
 RNG = np.random.default_rng(0)
@@ -45,8 +47,9 @@ def test_the_evidence_on_arrays(case: str) -> None:
     model = gd.models.CVIGP((X, Y), kernel, likelihood, mean_function=mean)
     climb = EvidenceClimb(model, 10, compile=False)
     assert climb.on_arrays is not None
-    x = climb.objective.coordinates.pack() + 0.1
-    value, gradient = climb.objective(x)
+    x = climb.coordinates.pack() + 0.1
+    density = log_evidence_of(model, model.data)
+    value, gradient = LogObjective.of_model(model, climb.coordinates.variables, density)(x)
     ours = climb.on_arrays(x)
     assert ours[0] == pytest.approx(value, rel=1e-11)
     np.testing.assert_allclose(ours[1], gradient, rtol=1e-8, atol=1e-8)
@@ -65,3 +68,33 @@ def test_the_evidence_on_arrays(case: str) -> None:
 def test_other_parts_stay_with_tensorflow(kernel, mean, noise) -> None:
     model = gd.models.CVIGP((X, Y), kernel, noise, mean_function=mean)
     assert array_evidence(model, LogCoordinates(model.trainable_parameters)) is None
+
+
+def test_the_prior_variance_keeps_its_digits_beside_the_noise() -> None:
+    """Coordinates that change the prior variance may rise, together, to 1e10 of the noise."""
+    kernel = gk.Matern52(2.0) * gk.Matern32(3.0)
+    model = gd.models.CVIGP((X, Y), kernel, Gaussian(0.1))
+    climb = EvidenceClimb(model, 10, compile=False)
+    assert climb.on_arrays is not None
+    x = climb.coordinates.pack()
+    rise = climb.on_arrays.rise()
+    variances = np.isfinite(rise)
+    assert np.sum(variances) == 2  # of five coordinates
+    climb.coordinates.assign(x + np.where(variances, rise, 0.0))
+    noise = 1e-6 + (0.1 - 1e-6) * np.exp(-24.0)  # the least that a climb reaches
+    assert np.max(kernel(X, full_cov=False)) == pytest.approx(1e10 * noise, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*has a range of")
+def test_a_second_climb_goes_no_further_where_there_is_no_noise() -> None:
+    """It ended nats higher, with an evidence of round-off and variances of f below zero."""
+    rng = np.random.default_rng(3)
+    few = rng.uniform(size=(90, 2))
+    smooth = few[:, :1] ** 3 - few[:, 1:] ** 2 + few[:, :1] * few[:, 1:]
+    model = gd.build(few, smooth, verbose=False)
+    first, second = (gd.fit(model, progress=False) for _ in range(2))
+    assert first.reason == second.reason == "converged"
+    assert second.elbo == pytest.approx(first.elbo, abs=1e-2)
+    assert second.elbo == pytest.approx(float(model.elbo()), abs=1e-2)
+    mean, variance = model.predict_f(rng.uniform(size=(500, 2)))
+    assert np.min(variance) > 0.0

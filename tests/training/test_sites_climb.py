@@ -168,3 +168,41 @@ def test_a_climb_goes_on_after_a_trial_far_too_long() -> None:
     assert 7.0 < float(model.likelihood.shape.numpy()) < 14.0
     again = gd.fit(model, progress=False)
     assert again.elbo - first.elbo < 0.1
+
+
+@pytest.mark.parametrize("kind", ["labels", "multipliers", "chain"])
+def test_sites_that_are_written_come_back(kind: str) -> None:
+    model, rng = _model(kind), np.random.default_rng(0)
+    nu, tau = rng.normal(size=(30, 1)), rng.uniform(0.1, 1.0, size=(30, 1))
+    twin = gd.models.CVIGP(model.data, model.kernel, model.likelihood)
+    twin.assign_sites(nu, tau, np.zeros_like(nu))
+    mean = twin.basis.factor(twin.kernel).mean.numpy()
+    model.assign_sites(nu, tau, mean)
+    for ours, theirs in zip(model.sites, (nu, tau)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    f = np.concatenate(model.predict_f(X)) - np.concatenate([mean, 0.0 * mean])
+    shift = model.mean_function(X)
+    np.testing.assert_allclose(f[:30], np.zeros_like(mean) + shift, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["labels", "multipliers"])
+def test_a_climb_starts_from_zeros_and_from_the_sites_of_the_model(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At zeros a likelihood that is narrow by now may have no slope."""
+    model = _model(kind)
+    nu, tau = np.full((30, 1), 0.2), np.full((30, 1), 0.3)
+    model.assign_sites(nu, tau, np.zeros_like(nu))
+    nu = model.sites[0].numpy()
+    climb, starts = SitesClimb(model, 10, compile=False), list[np.ndarray]()
+    found = climb._found
+
+    def recorded(*arguments: object) -> object:
+        starts.append(climb._start[0])
+        return found(*arguments)
+
+    monkeypatch.setattr(climb, "_found", recorded)
+    assert climb._first() is not None
+    assert np.any(nu) and len(starts) == 2
+    np.testing.assert_array_equal(starts[0], np.zeros_like(nu))
+    np.testing.assert_allclose(starts[1], nu)

@@ -91,7 +91,8 @@ class AffineClimb(Stage):
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
         output = StepOutput.sound(self.model.elbo())
-        return Report(output, reason, reason == CONVERGED, is_long=True, before=first.before)
+        converged = reason == CONVERGED
+        return Report(output, reason, converged, is_long=True, before=first.before, is_exact=True)
 
     def _together(self, budget: Budget, deadline: float) -> LBFGSRun:
         """Climb over A, b, shapes and hyperparameters, and leave the model at the best point."""

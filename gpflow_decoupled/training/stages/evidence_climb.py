@@ -6,6 +6,7 @@ __all__ = ["EvidenceClimb", "has_evidence"]
 
 import time
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian
@@ -18,7 +19,8 @@ from ...models import CVIGP, StateSpaceGP
 from ...models.neighbours.evidence import log_evidence_of
 from ...optimizers.array_evidence import array_evidence
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.log_climb import climb_logarithms
+from ...optimizers.log_climb import FAR, climb_logarithms
+from ...optimizers.log_coordinates import coordinates_of
 from ...optimizers.log_objective import LogObjective
 from ..keras import hyperparameters_of
 from .stage import Budget, Report, Stage, StepOutput
@@ -43,20 +45,22 @@ class EvidenceClimb(Stage):
 
     def __init__(self, model: CVIGP, evaluations: int, compile: bool = True) -> None:
         self.model, self.evaluations = model, evaluations
+        self.coordinates = coordinates_of(model, hyperparameters_of(model))
         chain = isinstance(model, StateSpaceGP)
-        density = model.log_evidence if chain else log_evidence_of(model, model.data)
-        self.objective = LogObjective.of_model(model, hyperparameters_of(model), density, compile)
-        self.on_arrays = None if chain else array_evidence(model, self.objective.coordinates)
+        self.on_arrays = None if chain else array_evidence(model, self.coordinates)
+        self.in_graph: LogObjective | None = None
+        if self.on_arrays is None:
+            density = model.log_evidence if chain else log_evidence_of(model, model.data)
+            moved = self.coordinates.variables
+            self.in_graph = LogObjective.of_model(model, moved, density, compile)
 
     @property
     def variables(self) -> list[tf.Variable]:
-        sites = self.model.basis.nu, self.model.basis.tau
-        moved = self.objective.coordinates.variables
-        return [*moved, *(site.unconstrained_variable for site in sites)]
+        return [*self.coordinates.variables, *self.model.site_variables]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        if self.on_arrays is None and self.objective.coordinates.variables:
-            list(self.objective.terms())
+        if self.in_graph is not None and self.coordinates.variables:
+            list(self.in_graph.terms())
 
     def run(self, budget: Budget) -> Report:
         """Climb until evaluations, time or gains end; an interrupt keeps the best values.
@@ -68,10 +72,12 @@ class EvidenceClimb(Stage):
         before: tuple[float, ...] = ()
         bound: float | None = None
         try:
-            if self.objective.coordinates.variables:
+            objective = self.on_arrays or self.in_graph
+            if objective is not None and self.coordinates.variables:
+                arrays = self.on_arrays
                 found = climb_logarithms(
-                    self.on_arrays or self.objective,
-                    self.objective.coordinates,
+                    objective,
+                    self.coordinates,
                     self.model.basis.num_data,
                     evaluations=self.evaluations,
                     deadline=deadline,
@@ -79,6 +85,8 @@ class EvidenceClimb(Stage):
                     name="L-BFGS on the evidence",
                     tolerance=_SETTLED,
                     window=_WINDOW,
+                    rise=np.inf if arrays is None else arrays.rise(),
+                    fall=FAR if arrays is None else arrays.fall,
                     matrix="k(X, X) + noise",
                     shift=budget.clock.shift,
                 )
@@ -94,7 +102,8 @@ class EvidenceClimb(Stage):
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
         output = StepOutput.sound(self.model.elbo() if bound is None else bound)
-        return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
+        converged = reason == CONVERGED
+        return Report(output, reason, converged, is_long=True, before=before, is_exact=True)
 
     def _set_sites(self) -> None:
         X, Y = self.model.data

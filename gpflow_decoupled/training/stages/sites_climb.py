@@ -66,9 +66,7 @@ class SitesClimb(Stage):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        basis = self.model.basis
-        own = (basis.nu, basis.tau) if isinstance(self.model, CVIGP) else (basis.alpha, basis.lam)
-        return [*self.coordinates.variables, *(one.unconstrained_variable for one in own)]
+        return [*self.coordinates.variables, *self.model.site_variables]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         self._expected(self._start[0], np.ones_like(self._start[1]))
@@ -108,19 +106,18 @@ class SitesClimb(Stage):
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
         output = StepOutput.sound(self.model.elbo())
-        return Report(output, reason, reason == CONVERGED, is_long=True, before=before)
+        converged = reason == CONVERGED
+        return Report(output, reason, converged, is_long=True, before=before, is_exact=True)
 
     def _first(self) -> BestSites | None:
         """The better optimum of the sites, started from zeros and from the model's sites."""
         # a likelihood that is narrow by now may have no slope at the prior mean, where zeros are
         prior, found = self.prior.at(self.coordinates.pack()), list[BestSites | None]()
         found.append(self._found(prior, _SITES))
-        if isinstance(self.model, CVIGP):
-            basis = self.model.basis
-            nu, tau = (site.numpy().astype(np.float64) for site in (basis.nu, basis.tau))
-            if np.any(nu):
-                self._start = nu, tau
-                found.append(self._found(prior, _SITES))
+        nu, tau = (site.numpy().astype(np.float64) for site in self.model.sites)
+        if np.any(nu):
+            self._start = nu, tau
+            found.append(self._found(prior, _SITES))
         sound = [one for one in found if one is not None]
         return max(sound, key=lambda one: one.elbo, default=None)
 
@@ -155,16 +152,10 @@ class SitesClimb(Stage):
     def _tensor(self, array: np.ndarray) -> tf.Tensor:
         return tf.constant(array, self.model.data[0].dtype)
 
-    def _log_density(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        model = self.model
-        if isinstance(model, LCLGP):
-            return -tf.reduce_sum(model.site_loss().value(model.prior_mean() + mean, variance**0.5))
-        return tf.reduce_sum(model.variational_expectations(mean, variance, model.data))
-
     def _sums(self, mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([mean, variance])
-            value = self._log_density(mean, variance)
+            value = self.model.expected_of_sites(mean, variance)
         return value, *tape.gradient(value, [mean, variance])
 
     def _pulled(
@@ -172,7 +163,7 @@ class SitesClimb(Stage):
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.coordinates.variables)
-            values = [self._log_density(mean, variance), self.model.log_prior_density()]
+            values = [self.model.expected_of_sites(mean, variance), self.model.log_prior_density()]
             log_prior = values[1]
             if not self.prior.is_closed:
                 values.append(self.prior.term(*weights))
@@ -185,16 +176,8 @@ class SitesClimb(Stage):
         return log_prior, gradients
 
     def _write(self, found: BestSites | None) -> None:
-        if found is None:
-            return
-        basis = self.model.basis
-        if isinstance(self.model, CVIGP):
-            basis.nu.assign(found.nu)
-            basis.tau.assign(found.tau)
-        else:
-            latents = found.at.latents or ()
-            basis.alpha.assign(-np.stack([one.alpha for one in latents], axis=1))
-            basis.lam.assign(found.tau)
+        if found is not None:
+            self.model.assign_sites(found.nu, found.tau, found.at.mean)
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:

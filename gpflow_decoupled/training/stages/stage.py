@@ -118,6 +118,8 @@ class Report(NamedTuple):
     """Further entries of the history, by name, the same names in each turn of a stage."""
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step of a run whose steps report the bound after them."""
+    is_exact: bool = False
+    """True if the last bound of `output` is that of all data at the Parameters as they are left."""
 
 
 class Stage(abc.ABC):
