@@ -35,12 +35,17 @@ from ..errors import DataError
 from ..expectations.projections import Projections
 from ..expectations.site_integrals import SiteGroup
 from ..inducing.variables import as_inducing, count_points
+from ..inducing.weights import Weights
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.whitening import whiten, whitener
 from ..probability import tfp
 from ..summaries import short_repr
 from .affine_map import AffineMap, affine_map
 from .base import Basis, Features
+
+_ALL, _FEW = 100, 20
+"""Most v_d that all have the base distribution, and how many have it where there are more: gains of
+rotated directions fall fast, and seconds are proportional to their number."""
 
 
 class AffineState(NamedTuple):
@@ -70,8 +75,9 @@ class AffineIndependentBasis(Basis):
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k, the number of v_d with the base distribution, by default D; the others are
-        normal. Only for "full"; a site costs k T frequencies, not D T.
+    :param non_normal: k, the number of v_d with the base distribution; the others are normal. By
+        default D, and 20 for "full" and more than 100 points. Only for "full"; a site costs k T
+        frequencies, not D T.
     :param A: [D, D], not singular; by default the identity.
     :param b: [D]; by default zeros.
     :param theta: shapes [k, P]; by default the base distribution's.
@@ -120,7 +126,11 @@ class AffineIndependentBasis(Basis):
                 f"b has shape {b.shape}; it must have the shape [D] = [{D}], and finite numbers."
             )
         self.b = Parameter(b, dtype=default_float())
-        self.non_normal = _checked_count(non_normal, D, structure)
+        if non_normal is None and structure == "full" and not isinstance(inducing, Weights):
+            non_normal = D if D <= _ALL else _FEW
+        elif non_normal is not None:
+            _check_count(non_normal, D, structure)
+        self.non_normal = D if non_normal is None else int(non_normal)
         self._gaussian = np.ones(D) if gaussian is None else np.asarray(gaussian, default_float())
         self.assign_base(base, theta)
 
@@ -232,9 +242,7 @@ class AffineIndependentBasis(Basis):
         return state.divergence
 
 
-def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
-    if non_normal is None:
-        return D
+def _check_count(non_normal: int, D: int, structure: str) -> None:
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:
         raise DataError(
             f"non_normal={short_repr(non_normal)}: it must be a whole number from 1 to D = {D}."
@@ -244,4 +252,3 @@ def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
             f"non_normal={non_normal} with structure='{structure}': only structure='full' can"
             " represent every choice of directions. Use it, or leave out non_normal."
         )
-    return int(non_normal)

@@ -170,3 +170,16 @@ def test_a_state_for_predictions_has_no_divergence():
     basis = AffineIndependentBasis(Z)
     with pytest.raises(ValueError, match="with_kl"):
         basis.prior_kl(basis.factor(KERNEL, with_kl=False))
+
+
+@pytest.mark.parametrize(
+    "points, structure, count", [(100, "full", 100), (101, "full", 20), (101, "lower", 101)]
+)
+def test_many_points_have_few_variables_that_are_not_normal(
+    points: int, structure: str, count: int
+) -> None:
+    Z = np.arange(float(points))[:, None]
+    basis = AffineIndependentBasis(Z, structure=structure)
+    assert basis.non_normal == count
+    assert basis.theta.shape == (count, 1)
+    assert AffineIndependentBasis(Z, non_normal=100).non_normal == 100

@@ -25,6 +25,7 @@ from ...distributions import Base
 from ...expectations.site_integrals import SiteGroup
 
 _SWEEPS = 30  # of singular value decompositions from one start
+_SAME = 1e-6  # share by which a sweep that is not the last one raises the gain
 _ROTATIONS = 4  # starts, because of local maxima
 _NODES = 1001  # of a trapezoid rule over 9 deviations on either side
 _LARGEST_SKEW, _LEAST_SKEW = 0.9, 0.02  # skew normals end at 0.995, and at 0 no gradient leads on
@@ -159,12 +160,14 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
     best, best_value = np.eye(D), -np.inf
     for start in range(_ROTATIONS):
         Q = _sorted(expansion) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
+        last = -np.inf
         for _ in range(_SWEEPS):
-            slope = (
-                weights
-                * (alpha @ Q[:, :k]) ** (orders - 1)
-                * (orders * worth * expansion.slopes(Q[:, :k]))
-            )
+            s = expansion.slopes(Q[:, :k])
+            gain = float(np.sum(worth * s**2))
+            if gain - last <= _SAME * gain:
+                break
+            last = gain
+            slope = weights * (alpha @ Q[:, :k]) ** (orders - 1) * (orders * worth * s)
             left, _, right = np.linalg.svd(alpha.T @ slope)
             Q = np.concatenate([left[:, :k] @ right, left[:, k:]], axis=1)
         value = float(np.sum(worth * expansion.slopes(Q[:, :k]) ** 2))

@@ -81,7 +81,7 @@ class AffineClimb(Stage):
             with warnings.catch_warnings():
                 # the loop says so, once
                 warnings.filterwarnings("ignore", "The bound of .* is not accurate")
-                AffineIndependentAscent().run(self.model)
+                self._ascent().run(self.model)
         except BaseException:  # the ascent tries a normal base, and may break off at it
             basis.base, basis.theta = base, theta
             raise
@@ -93,6 +93,10 @@ class AffineClimb(Stage):
         output = StepOutput.sound(self.model.elbo())
         converged = reason == CONVERGED
         return Report(output, reason, converged, is_long=True, before=first.before, is_exact=True)
+
+    def _ascent(self) -> AffineIndependentAscent:
+        more = hyperparameters_of(self.model)
+        return AffineIndependentAscent(_SETTLED) if more else AffineIndependentAscent()
 
     def _together(self, budget: Budget, deadline: float) -> LBFGSRun:
         """Climb over A, b, shapes and hyperparameters, and leave the model at the best point."""
