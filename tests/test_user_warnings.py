@@ -28,7 +28,7 @@ from gpflow_decoupled.certificates import pac_bayes_certificate
 from gpflow_decoupled.diagnostics import warn_of_fall, warn_of_rise
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
-from gpflow_decoupled.optimizers.lagrangian import linearly_constrained
+from gpflow_decoupled.optimizers.lagrangian import outer_iterations
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
 from gpflow_decoupled.pathwise import pathwise_samples
 from gpflow_decoupled.saving import model_file
@@ -80,7 +80,7 @@ def passes_used_up(_: Patch) -> None:
 
 def stalled_run(patch: Patch) -> None:
     """No step is found although the subproblem is not solved."""
-    patch.setattr(linearly_constrained, "newton_solve", lambda *args: (args[2], args[3], 0))
+    patch.setattr(outer_iterations, "newton_solve", lambda *args: (args[2], args[3], 0))
     model = models.LCLGP(DATA, kernel(), likelihoods.Laplace(0.4))
     optimizers.LinearlyConstrainedLagrangian(accelerate=False, compile=False).run(model)
 

@@ -12,7 +12,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
-import gpflow_decoupled.optimizers.lagrangian.linearly_constrained as lcl_optimizer
+import gpflow_decoupled.optimizers.lagrangian.outer_iterations as lcl_iterations
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.expectations.piecewise import softplus_pieces
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
@@ -403,7 +403,7 @@ def test_singular_subproblems_are_solved():
 def test_a_run_that_stalls_says_so(monkeypatch):
     """No step is found although the subproblem is not solved: the gap is in the warning."""
     monkeypatch.setattr(
-        lcl_optimizer, "newton_solve", lambda problem, sub, at, point, *_: (at, point, 0)
+        lcl_iterations, "newton_solve", lambda problem, sub, at, point, *_: (at, point, 0)
     )
     with pytest.warns(UserWarning, match=r"is not the best one: .* a duality gap of .* nats"):
         result = lagrangian(accelerate=False).run(model("Laplace", 12))
