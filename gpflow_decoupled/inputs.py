@@ -11,6 +11,7 @@ __all__ = [
 ]  # fmt: skip
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TypeAlias, TypeGuard
 
@@ -68,6 +69,10 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
     if array.dtype == object:
         _refuse_text(array, name)
     _refuse_kind(array.dtype, name, wanted)
+    columns = getattr(value, "columns", None)
+    # now, while the names are known; gaps in outputs may be allowed
+    if columns is not None and name.startswith("X") and array.dtype.kind == "f":
+        check_finite_entries(array, name, list(columns))
     return (
         array.astype(wanted)
         if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf"
@@ -116,16 +121,20 @@ def check_type(
         raise DataError(f"{name} is {kind.name} and the model {wanted.name}; use {fix}{where}.")
 
 
-def check_finite_entries(array: Array, name: str) -> None:
-    """Raise `DataError` for NaN or infinite entries [..., N, D], if the values are known."""
+def check_finite_entries(array: Array, name: str, columns: Sequence[object] | None = None) -> None:
+    """Raise `DataError` for NaN or infinite entries [..., N, D], if the values are known.
+
+    :param columns: names [D] of the columns, of a data frame.
+    """
     values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
     if values is None:
         return
     bad = ~np.isfinite(values)
     if np.any(bad):
         place = tuple(int(index) for index in np.argwhere(bad)[0])
+        where = "" if columns is None else f", in the column {columns[place[-1]]!r},"
         raise DataError(
-            f"{name}{list(place)} is {values[place]}; remove or impute the"
+            f"{name}{list(place)}{where} is {values[place]}; remove or impute the"
             f" {int(np.sum(np.any(bad, axis=-1)))} rows with entries that are not finite."
         )
 

@@ -59,7 +59,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
 
     Attributes after `fit`: `model_`, the GPflow model of standardised data; `standardized_`, which
     predicts in the units of the data; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames.
+    `feature_names_in_` for data frames. `set_output` is for transformers alone, in scikit-learn.
 
     Example::
 

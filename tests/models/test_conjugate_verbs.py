@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
@@ -291,3 +292,17 @@ def test_what_conditions_a_step():
     tau = np.maximum(model.basis.tau.numpy()[:, 0], 0.0)
     (found,) = model.basis.matrices(model.kernel).values()
     assert_allclose(found[0], np.eye(9) + np.sqrt(np.outer(tau, tau)) * gram(model), rtol=1e-11)
+
+
+def test_a_gap_in_a_data_frame_is_named_by_its_column() -> None:
+    frame = pd.DataFrame({"area": [1.0, 2.0, 3.0], "age": [1.0, np.nan, 2.0]})
+    Y, message = np.ones((3, 1)), r"X\w*\[1, 1\], in the column 'age', is nan"
+    with pytest.raises(DataError, match=message):
+        CVIGP((frame, Y), gpflow.kernels.Matern52(), gl.Gaussian())
+    model = CVIGP(
+        (frame.fillna(0.0), Y * np.array([[1.0], [2.0], [3.0]])),
+        gpflow.kernels.Matern52(),
+        gl.Gaussian(),
+    )
+    with pytest.raises(DataError, match=message):
+        model.predict_f(frame)
