@@ -72,8 +72,8 @@ ENTRIES: dict[str, Entry] = {
             "seed": "whole number",
         },
         {
-            "X": ("integers", "booleans", "float32", "a float32 tensor"),
-            "Y": ("a series", "twice the columns", "float32", "a float32 tensor"),
+            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text"),
+            "Y": (*OTHER_FLOATS, "a series", "rank 1", "twice the columns"),
             "seed": ("0",),
         },
     ),

@@ -91,9 +91,10 @@ def _distribution(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     narrow, sigma = deviation < _STEP, tf.maximum(deviation, _STEP)
     z = ((t - mean)[..., None] - _GUMBEL) / sigma[..., None]
-    many = tf.linalg.matvec(0.5 * tf.math.erfc(-z / math.sqrt(2.0)), _WEIGHTS)
+    # not `matvec`: products of rank 4 are unsound in float32, see `tests/test_traced_products.py`
+    many = tf.tensordot(0.5 * tf.math.erfc(-z / math.sqrt(2.0)), _WEIGHTS, axes=1)
     density = tf.exp(-0.5 * tf.square(z)) / math.sqrt(2.0 * math.pi)
-    many_slope = tf.linalg.matvec(density, _WEIGHTS) / sigma
+    many_slope = tf.tensordot(density, _WEIGHTS, axes=1) / sigma
     few, few_slope = tf.zeros_like(many), tf.zeros_like(many)
     for node, share in zip(_NODES, _SHARES / _SHARES.sum()):
         # The minimum is of the width too: the branch that is not taken must have finite gradients.

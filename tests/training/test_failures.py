@@ -29,7 +29,7 @@ def test_huge_steps_fail_with_a_name_and_a_sound_model(name: str) -> None:
             sine(),
             steps=60,
             learning_rate=1e3,
-            natural_gradient=1.0,
+            natural_gradient=None if name == "DVGP inverse" else 1.0,
             progress=False,
             compile=False,
         )

@@ -41,7 +41,8 @@ def _fit(model, **options):
 def test_every_solver_of_the_mean_raises_the_bound(solver: str, name: str) -> None:
     model = MODELS[name]()
     before = values(model)
-    trace = _fit(model, steps=15, mean_solver=solver, natural_gradient=0.5, ramp_steps=5).history
+    natural = {} if name == "DVGP inverse" else {"natural_gradient": 0.5, "ramp_steps": 5}
+    trace = _fit(model, steps=15, mean_solver=solver, **natural).history
     assert trace["elbo"][-1] > trace["elbo"][0] + 50
     after = values(model)
     assert all(not np.array_equal(before[path], after[path]) for path in before)
@@ -70,7 +71,7 @@ def test_mean_learning_rate_scales_the_step_of_the_mean() -> None:
 
 def _student() -> tuple[gd.models.ODVGP, tuple]:
     X, Y = sine()
-    Y[:5] += 30.0
+    Y[::2] += 3.0
     likelihood = gpflow.likelihoods.StudentT(scale=0.1)
     return gd.models.ODVGP(gpflow.kernels.SquaredExponential(), likelihood, GAMMA, BETA), (X, Y)
 

@@ -106,9 +106,9 @@ class SiteNNGP(MeanOfRows, NNGP):
         :param precision: lambda [B, L], non-negative; raised to 1e-8 of the prior precision.
         """
         precision = tf.maximum(precision, self._least_precision(rows))
-        places = rows[:, None]
-        self.gaussian.data[1].scatter_nd_update(places, nu / precision)
-        self.gaussian.likelihood.variance.scatter_nd_update(places, 1.0 / precision)
+        # not `scatter_nd_update`, which variables of a strategy lack
+        self.gaussian.data[1].scatter_update(tf.IndexedSlices(nu / precision, rows))
+        self.gaussian.likelihood.variance.scatter_update(tf.IndexedSlices(1.0 / precision, rows))
 
     def neighbours_of(self, rows: np.ndarray) -> tf.Tensor:
         """Find the nearest other rows of some rows: see `GaussianNNGP.neighbours_of`."""

@@ -141,6 +141,8 @@ def test_fixed_point_is_the_optimum_of_gpflow(name):
     result = ConjugateComputation(0.7).run(model, tolerance=1e-22)
     assert result.reason == "converged"
     vgp = _vgp(model)
+    if name == "Student-t":  # GPflow's 20 points are 5e-6 nats off
+        vgp.likelihood.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 100)
     assert_allclose(vgp.elbo(), model.elbo(), rtol=1e-9)
     variables = [vgp.q_mu.unconstrained_variable, vgp.q_sqrt.unconstrained_variable]
     with tf.GradientTape() as tape:
