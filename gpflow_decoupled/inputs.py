@@ -39,6 +39,19 @@ _DENSE = {
 }
 
 
+def stacked(value: object, name: str) -> np.ndarray:
+    """Return NumPy's array of a value, of any kind; ragged lists are refused by name."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        fix = (
+            "is ragged: give all rows the same length"
+            if "inhomogeneous" in str(error)
+            else "is not an array of numbers"
+        )
+        raise DataError(f"{name} {fix}; pass a matrix.") from error
+
+
 def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Array:
     """Return a dense array of numbers; tensors, in a graph too, stay tensors.
 
@@ -53,15 +66,7 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
         tensor = tf.convert_to_tensor(value)
         _refuse_kind(tensor.dtype, name, wanted)
         return tensor
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        fix = (
-            "is ragged: give all rows the same length"
-            if "inhomogeneous" in str(error)
-            else "is not an array of numbers"
-        )
-        raise DataError(f"{name} {fix}; pass a matrix.") from error
+    array = stacked(value, name)
     if array.dtype == object and array.ndim == 0:
         raise DataError(
             f"{name} is a {type(value).__name__} and not an array of numbers; pass a matrix."

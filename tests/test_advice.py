@@ -15,6 +15,7 @@ from gpflow_decoupled import models, wrappers
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.optimizers import ConjugateComputation
 from gpflow_decoupled.training import Standardization, fit
+from gpflow_decoupled.training.batches.datasets import DatasetBatches
 
 X = np.linspace(-1.0, 1.0, 40)[:, None]
 Y = np.sin(3.0 * X)
@@ -208,3 +209,11 @@ def test_a_dataset_of_other_rows_is_refused_before_the_first_step(num_data, data
     with pytest.raises(DataError, match=f"The dataset has .* rows and num_data={num_data}"):
         fit(model, dataset(), steps=2, progress=False, compile=False)
     assert model.kernel.variance.numpy() == before
+
+
+def test_rows_of_all_workers_are_counted() -> None:
+    shard = batches().shard(3, 0).batch(4)  # 14 of 40 rows
+    DatasetBatches(shard, 40, gpflow.likelihoods.Gaussian(), shards=3)(0)
+    with pytest.raises(DataError, match="has 14 rows and num_data=40"):
+        DatasetBatches(shard, 40, gpflow.likelihoods.Gaussian())(0)
+

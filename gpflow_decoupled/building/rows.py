@@ -11,6 +11,7 @@ import numpy as np
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
+from ..inputs import stacked
 from ..likelihoods import NumberedLikelihood, RowLikelihood
 from ..likelihoods.row_likelihood import NEUTRAL
 from ..training.row_numbers import RowNumbers, number_columns
@@ -41,7 +42,8 @@ def take_rows(
         given.setdefault(own, np.full(len(X), NEUTRAL[own]))
     if "offset" in given and "exposure" in given:
         raise DataError("offset and exposure are both given, and exposure is exp(offset): pass one")
-    outputs = np.shape(Y)[1] if np.ndim(Y) > 1 else 1
+    shape = stacked(Y, "Y").shape
+    outputs = shape[1] if len(shape) > 1 else 1
     blocks, names, columns = [], list[str](), list[tuple[str, Hashable]]()
     for argument, value in given.items():
         if isinstance(value, str):

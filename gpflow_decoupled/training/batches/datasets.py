@@ -19,6 +19,8 @@ from .base import Batch, Batches, Trackable
 class DatasetBatches(Batches):
     """The batches of a `tf.data.Dataset` of (X [B, D], Y [B, P]), in its order, repeated.
 
+    :param shards: the number of workers, each of which has a dataset of its share of the rows.
+
     :raises DataError: when called, for a dataset without batches, with another number of rows, or
         with an unusable first batch. Later batches that are not finite make the step fail.
     """
@@ -26,10 +28,12 @@ class DatasetBatches(Batches):
     # Shuffling and batching are left to the dataset. It is iterated once only: a second iterator
     # would change the order of a shuffled dataset.
 
-    def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
+    def __init__(
+        self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood, shards: int = 1
+    ) -> None:
         self.num_data, self.likelihood = num_data, likelihood
         self.iterator = iter(dataset.repeat())
-        self._dataset = dataset
+        self._dataset, self._shards = dataset, shards
         self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
         """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
         self._is_first = True
@@ -55,7 +59,7 @@ class DatasetBatches(Batches):
             )
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
-            _check_rows(self._dataset, self.num_data, len(labels))
+            _check_rows(self._dataset, self.num_data, len(labels), self._shards)
             self.look(X.numpy(), labels)
         elif np.all(np.isfinite(labels)):
             check_labels(self.likelihood, labels)
@@ -63,16 +67,17 @@ class DatasetBatches(Batches):
         return X, Y
 
 
-def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int) -> None:
+def _check_rows(dataset: tf.data.Dataset, num_data: int, batch_size: int, shards: int) -> None:
     # The number of batches, if known, and the first batch's size decide; if they do not fit, all
     # batches are read once and counted. A last batch may be left out or not full, and
-    # `dataset.repeat(k)` has k passes. Datasets of unknown length are not checked.
+    # `dataset.repeat(k)` has k passes. Datasets of unknown length are not checked. The shards of
+    # other workers have as many rows, up to a batch.
     batches = int(dataset.cardinality())
-    if batches <= 0 or _fits(batches * batch_size, num_data, batch_size):
+    if batches <= 0 or _fits(batches * batch_size * shards, num_data, batch_size * shards):
         return
     sizes = [len(labels) for _, labels in dataset]
-    rows = sum(sizes)
-    if _fits(rows, num_data, max(sizes)):
+    rows = sum(sizes) * shards
+    if _fits(rows, num_data, max(sizes) * shards):
         return
     raise DataError(
         f"The dataset has {rows} rows and num_data={num_data}: the data of each step would count"

@@ -33,14 +33,16 @@ def make_batches(
     data: Sequence[npt.ArrayLike] | tf.data.Dataset | Passes | None,
     batch_size: int | None | str,
     seed: int,
+    shards: int = 1,
 ) -> ArrayBatches | DiskBatches | DatasetBatches | FunctionBatches:
     """Check the data and wrap them: arrays in full now, streams by value in training.
 
     :param data: arrays (X [N, D], Y [N, P]), a dataset or a function, as for `fit`.
     :param batch_size: of arrays, see `RowOrder`.
+    :param shards: see `DatasetBatches`.
     """
     if isinstance(data, tf.data.Dataset):
-        return _dataset_batches(model, data, batch_size)
+        return _dataset_batches(model, data, batch_size, shards)
     if callable(data):
         _refuse_size(batch_size, "a function brings its own: let it return batches of as many rows")
         return FunctionBatches(model, data)
@@ -95,7 +97,7 @@ def _refuse_size(batch_size: int | None | str, instead: str) -> None:
 
 
 def _dataset_batches(
-    model: BasisGP, dataset: tf.data.Dataset, batch_size: int | None | str
+    model: BasisGP, dataset: tf.data.Dataset, batch_size: int | None | str, shards: int
 ) -> DatasetBatches:
     if model.num_data is None:
         raise DataError("A dataset does not tell its size in rows: pass num_data=N to the model.")
@@ -116,4 +118,4 @@ def _dataset_batches(
     check_shapes_of_data(
         *spec, model.likelihood, model.num_outputs, model.num_dims, model.float_type
     )
-    return DatasetBatches(dataset, int(model.num_data), model.likelihood)
+    return DatasetBatches(dataset, int(model.num_data), model.likelihood, shards)

@@ -142,7 +142,9 @@ def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
             ' mean_solver="adam" or "newton".'
         )
     check_roles(model, options.natural_gradient is not None, solver.method)
-    batches = make_batches(model, dataset_of(data, group), options.batch_size, options.seed)
+    batches = make_batches(
+        model, dataset_of(data, group), options.batch_size, options.seed, group.workers
+    )
     warn_of_sizes(model, batches.num_data)
     rho, rate = _natural_step(model, options, batches), _mean_rate(model, solver)
     natural, policy = None, options.negative_precision
