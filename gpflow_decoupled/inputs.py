@@ -7,7 +7,7 @@ from __future__ import annotations
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
     "check_type", "check_whole", "float_type", "is_number", "is_whole", "of_known_rank",
-    "stays_on_disk", "use_column",
+    "stacked", "stays_on_disk", "use_column",
 ]  # fmt: skip
 
 import math

@@ -216,4 +216,3 @@ def test_rows_of_all_workers_are_counted() -> None:
     DatasetBatches(shard, 40, gpflow.likelihoods.Gaussian(), shards=3)(0)
     with pytest.raises(DataError, match="has 14 rows and num_data=40"):
         DatasetBatches(shard, 40, gpflow.likelihoods.Gaussian())(0)
-
