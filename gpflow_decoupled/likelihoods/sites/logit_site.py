@@ -122,7 +122,7 @@ class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
 
 
 def inner_log_odds(p: tf.Tensor) -> tf.Tensor:
-    """log p / (1 - p) of shares p, with 0 and 1 and what is beyond moved just inside."""
+    """log p / (1 - p) of shares p [N], those at or beyond 0 and 1 moved just inside."""
     tiny = 1e-12 if p.dtype == tf.float64 else 1e-6
     p = tf.clip_by_value(p, tiny, 1.0 - tiny)
     return tf.math.log(p / (1.0 - p))
