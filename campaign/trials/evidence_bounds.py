@@ -57,8 +57,10 @@ class Observations(NamedTuple):
         """
         if not self.sharp:
             return math.inf
-        prior = max(float(np.max(np.diagonal(K))) for K in self.grams())
-        jitter = max(gpflow.config.default_jitter(), 1e3 * digits(self.X.dtype.type) * prior)
+        priors = [np.diagonal(K) for K in self.grams()]
+        rounding = 1e3 * digits(self.X.dtype.type) * max(float(np.max(one)) for one in priors)
+        uneven = max(float(np.ptp(one)) for one in priors)  # see `_digits`
+        jitter = max(gpflow.config.default_jitter(), rounding, uneven)
         misfit = [
             y @ np.linalg.solve(K + np.diag(noise), y)
             for K, y, noise in zip(self.grams(), self.Y.T, self.noise.T, strict=True)
