@@ -2,8 +2,9 @@
 whatever they do.
 
 `python -m campaign` runs it. `trials` has one module for each kind of attempt, `problems` the
-random models and data, `evidence.py` and `checks.py` what must hold, `runner.py` spreads the cases
-over processes, and `report.py` writes the table. Every case is a function of its part, the seed and
-its number alone, so that one can be run again: `python -m campaign --part problems --case 137`. The
-cases are drawn by NumPy's generators and not by Hypothesis, which does not fix what case 137 is;
+random models and data, `evidence.py` and `checks.py` what must hold, `turns.py` parts with several
+checks, `runner.py` spreads the cases over processes, and `report.py` writes the table. Every case
+is a function of its part, the seed and its number alone, so that one can be run again: `python -m
+campaign --part problems --case 137`. The cases are drawn by NumPy's generators and not by
+Hypothesis, which does not fix what case 137 is;
 the tests of the campaign use Hypothesis where one function is tried with many small arguments."""

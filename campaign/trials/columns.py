@@ -20,8 +20,8 @@ from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstraine
 
 from ..outcome import Case, Outcome, Part
 from ..refusals import complaint_about
+from ..turns import Check, by_turns
 
-Check = Callable[[np.random.Generator], Outcome]
 SEEN = ("kernel", "kernel", "mean", "noise")
 """Which part of a model reads the index; kernels twice as often as the others."""
 WRONG = (-1.0, -0.5, 0.5, 1e-9, 1.5, 1e9)
@@ -207,12 +207,7 @@ CHECKS: tuple[Check, ...] = (_read_as_they_are, _no_index, _units)
 
 def run(case: Case) -> Outcome:
     """One of the checks, by turns."""
-    check = CHECKS[case.number % len(CHECKS)]
-    try:
-        return check(case.generator())
-    except Exception as error:
-        complaint = complaint_about(error) or "was not computed"
-        return Outcome(f"{check.__name__} (case {case.number})", [complaint], f"{error}")
+    return by_turns(CHECKS, case, may_refuse=False)
 
 
 PART = Part("columns", "columns of indices, and kernels in units of X", 100, run)

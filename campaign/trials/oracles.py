@@ -5,13 +5,9 @@ from __future__ import annotations
 __all__ = ["PART"]
 
 import tempfile
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
-import gpflow
 import numpy as np
-import tensorflow as tf
 from gpflow.models import GPModel
 
 import gpflow_decoupled as gd
@@ -23,9 +19,8 @@ from ..problems import Problem, draw_problem
 from ..problems.kernels import draw_kernel
 from ..problems.likelihoods import LIKELIHOODS
 from ..references import DENSITIES, expected_log_density, log_expected_density
-from ..refusals import complaint_about
+from ..turns import Check, by_turns
 
-Check = Callable[[np.random.Generator], Outcome]
 _FAR = 2.0**24
 """Of the origin; X are multiples of 2^-10, so that differences are exact there."""
 _ROUND_OFF, _JITTER = 1e-6, 1e-3
@@ -170,16 +165,7 @@ CHECKS: tuple[Check, ...] = (_integrals, _state_space, _integrals, _neighbours)
 
 def run(case: Case) -> Outcome:
     """One of the checks, by turns."""
-    check = CHECKS[case.number % len(CHECKS)]
-    tf.random.set_seed(case.number)
-    try:
-        with warnings.catch_warnings(), gpflow.config.as_context():
-            warnings.simplefilter("ignore")
-            return check(case.generator())
-    except Exception as error:
-        complaint = complaint_about(error)
-        title = f"{(check.__doc__ or '').strip()} (case {case.number})"
-        return Outcome(title, [complaint] if complaint else [], f"{type(error).__name__}: {error}")
+    return by_turns(CHECKS, case, may_refuse=True)
 
 
 PART = Part(

@@ -17,9 +17,8 @@ from gpflow_decoupled.likelihoods import observation_moments
 from ..outcome import Case, Outcome, Part
 from ..problems.likelihoods import LIKELIHOODS as CHOICES
 from ..references import DENSITIES
-from ..refusals import complaint_about
+from ..turns import Check, by_turns
 
-Check = Callable[[np.random.Generator], Outcome]
 LIKELIHOODS: dict[str, Callable[[], gpflow.likelihoods.Likelihood]] = {
     "CategoricalLogit": lambda: gd.likelihoods.CategoricalLogit(3),
     "BernoulliLogit": gd.likelihoods.BernoulliLogit,
@@ -123,12 +122,7 @@ CHECKS: tuple[Check, ...] = (_companions, _offsets, _far_inputs)
 
 def run(case: Case) -> Outcome:
     """One of the checks, by turns."""
-    check = CHECKS[case.number % len(CHECKS)]
-    try:
-        return check(case.generator())
-    except Exception as error:
-        complaint = complaint_about(error) or "was not computed"
-        return Outcome(f"{check.__name__} (case {case.number})", [complaint], f"{error}")
+    return by_turns(CHECKS, case, may_refuse=False)
 
 
 PART = Part("rows", "companions in a call, and inputs far from the origin", 100, run)
