@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
-from ...lbfgs import CONVERGED, LBFGSRun, lbfgs_ascent, settled
+from ...lbfgs import LBFGSRun, lbfgs_ascent, settled
 from ...models import CVIGP, AffineIndependentGP
 from ...optimizers import AffineIndependentAscent
 from ...optimizers.affine_independent.affine_objective import (
@@ -20,10 +20,9 @@ from ...optimizers.affine_independent.affine_objective import (
     compiled_objective,
 )
 from ...optimizers.affine_independent.climb_coordinates import ClimbCoordinates
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ..keras import hyperparameters_of
 from .sites_climb import SitesClimb, has_best_sites
-from .stage import Budget, Report, Stage, StepOutput
+from .stage import Budget, Report, Stage
 
 _SETTLED = 1e-3
 """Nats that six iterations of the joint climb gain at its end, far less than a standard error of
@@ -88,11 +87,7 @@ class AffineClimb(Stage):
         reason = first.reason
         if hyperparameters_of(self.model) and time.perf_counter() < deadline:
             reason = self._together(budget, deadline).reason
-        if reason == CONVERGED and time.perf_counter() >= deadline:
-            reason = TIME_IS_UP
-        output = StepOutput.sound(self.model.elbo())
-        converged = reason == CONVERGED
-        return Report(output, reason, converged, is_long=True, before=first.before, is_exact=True)
+        return Report.of_climb(self.model.elbo(), reason, deadline, first.before)
 
     def _ascent(self) -> AffineIndependentAscent:
         more = hyperparameters_of(self.model)

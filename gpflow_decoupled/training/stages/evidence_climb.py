@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["EvidenceClimb", "has_evidence"]
 
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -18,12 +17,11 @@ from ...linalg.cholesky import unsound
 from ...models import CVIGP, StateSpaceGP
 from ...models.neighbours.evidence import log_evidence_of
 from ...optimizers.array_evidence import array_evidence
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.log_climb import FAR, climb_logarithms
 from ...optimizers.log_coordinates import coordinates_of
 from ...optimizers.log_objective import LogObjective
 from ..keras import hyperparameters_of
-from .stage import Budget, Report, Stage, StepOutput
+from .stage import Budget, Report, Stage
 
 _SETTLED, _WINDOW = 1e-6, 3
 """The climb ends if this number of iterations gained less than this many nats per row."""
@@ -99,11 +97,8 @@ class EvidenceClimb(Stage):
             raise
         finally:
             self._set_sites()
-        if reason == CONVERGED and time.perf_counter() >= deadline:
-            reason = TIME_IS_UP
-        output = StepOutput.sound(self.model.elbo() if bound is None else bound)
-        converged = reason == CONVERGED
-        return Report(output, reason, converged, is_long=True, before=before, is_exact=True)
+        bound = self.model.elbo() if bound is None else bound
+        return Report.of_climb(bound, reason, deadline, before)
 
     def _set_sites(self) -> None:
         X, Y = self.model.data

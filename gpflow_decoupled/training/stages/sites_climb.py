@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["SitesClimb", "has_best_sites"]
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,11 @@ from ...errors import NumericalError
 from ...lbfgs import CONVERGED
 from ...models import CVIGP, LCLGP
 from ...optimizers.best_sites import BestSites, best_sites
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.log_climb import climb_logarithms
 from ...optimizers.log_coordinates import LogCoordinates
 from ..keras import hyperparameters_of
 from .site_priors import PriorAt, prior_of_sites
-from .stage import Budget, Report, Stage, StepOutput
+from .stage import Budget, Report, Stage
 
 _SETTLED, _WINDOW = 1e-6, 3
 """The climb ends if this number of iterations gained less than this many nats per row."""
@@ -103,11 +101,7 @@ class SitesClimb(Stage):
                 reason, before = climbed.reason, (climbed.start,)
         finally:
             self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
-        if reason == CONVERGED and time.perf_counter() >= deadline:
-            reason = TIME_IS_UP
-        output = StepOutput.sound(self.model.elbo())
-        converged = reason == CONVERGED
-        return Report(output, reason, converged, is_long=True, before=before, is_exact=True)
+        return Report.of_climb(self.model.elbo(), reason, deadline, before)
 
     def _first(self) -> BestSites | None:
         """The better optimum of the sites, started from zeros and from the model's sites."""

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ...lbfgs import CONVERGED
+from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ..batches.base import Batch, Trackable
 from ..schedules import Limits, StepSizes
 
@@ -41,7 +43,9 @@ class StepOutput(NamedTuple):
         shortened: tf.Tensor | int = 0,
     ) -> StepOutput:
         """Return the output of a step that clips nothing."""
-        elbo, ok, shortened = map(tf.convert_to_tensor, (elbo, ok, shortened))
+        # TensorFlow would make a Python number single precision
+        elbo = elbo if tf.is_tensor(elbo) else tf.constant(elbo, tf.float64)
+        ok, shortened = tf.convert_to_tensor(ok), tf.convert_to_tensor(shortened)
         return cls(elbo, ok, shortened, tf.constant(0))
 
 
@@ -119,7 +123,28 @@ class Report(NamedTuple):
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step of a run whose steps report the bound after them."""
     is_exact: bool = False
-    """True if the last bound of `output` is that of all data at the Parameters as they are left."""
+    """True if the last bound in `output` counts all data and belongs to the final Parameters."""
+
+    @classmethod
+    def of_climb(
+        cls, bound: tf.Tensor | float, reason: str, deadline: float, before: tuple[float, ...]
+    ) -> Report:
+        """The report of a climb on all data, in one turn.
+
+        :param bound: in nats, at the final Parameters.
+        :param reason: why the climb ended; convergence does not count after the deadline.
+        :param before: see the field.
+        """
+        if reason == CONVERGED and time.perf_counter() >= deadline:
+            reason = TIME_IS_UP
+        return cls(
+            StepOutput.sound(bound),
+            reason,
+            reason == CONVERGED,
+            is_long=True,
+            before=before,
+            is_exact=True,
+        )
 
 
 class Stage(abc.ABC):
