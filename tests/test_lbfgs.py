@@ -126,3 +126,18 @@ def test_a_window_of_iterations_has_to_gain_less():
         and rule([0.0, 0.05, 0.06])
         and not rule([0.0, 0.05, 0.16])
     )
+
+
+def test_a_line_search_within_round_off_has_converged() -> None:
+    """Where trials promise less than `flat`, five of them end it, and not twenty."""
+
+    def coarse(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = parabola(x)
+        return float(np.float32(1e3 + value)), gradient
+
+    start = CENTRE + [1e-3, -2e-3, 1e-3]
+    long, short = (
+        lbfgs_ascent(coarse, start, lambda _: False, 200, flat=flat) for flat in (0.0, 1e-3)
+    )
+    assert short.converged and short.value == long.value
+    assert short.evaluations + 10 < long.evaluations

@@ -13,6 +13,8 @@ from gpflow_decoupled.building.kernels import CANDIDATES, KernelChoice, choose_l
 from gpflow_decoupled.building.label_runs import LabelRuns
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
+from gpflow_decoupled.models import LeaveOneOut
+from gpflow_decoupled.models.neighbours import GaussianNNGP
 
 RNG = np.random.default_rng(3)
 X = np.sort(RNG.uniform(-2.0, 2.0, (400, 1)), axis=0)
@@ -53,6 +55,20 @@ def test_the_scores_are_log_densities_of_labels_left_out(short):
     best = max(mean_density(*point) for point in grid.reshape(3, -1).T)
     assert best - 0.003 < run.best < best + 0.02
     assert run.best > np.mean(np.log(0.5)) + 0.1
+
+
+def test_a_wrong_scale_of_the_variances_is_found(short, monkeypatch):
+    runs, exact = LabelRuns(labels(), BernoulliLogit()), GaussianNNGP.leave_one_out
+    plain = runs.run(gpflow.kernels.Matern12, X).best
+
+    def wide(self: GaussianNNGP, rows: np.ndarray, **of_rounds: object) -> LeaveOneOut:
+        found, noise = exact(self, rows, **of_rounds), self.likelihood.variance.numpy()
+        if of_rounds:
+            return found
+        return found._replace(variance=noise + 100.0 * (found.variance - noise))
+
+    monkeypatch.setattr(GaussianNNGP, "leave_one_out", wide)
+    assert runs.run(gpflow.kernels.Matern12, X).best == pytest.approx(plain, abs=0.01)
 
 
 @pytest.mark.parametrize("likelihood", [CategoricalLogit(3), gpflow.likelihoods.Poisson()])
