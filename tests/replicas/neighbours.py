@@ -107,7 +107,7 @@ def neighbours_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 def site_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
     """The same in rounds of sites."""
-    faults = {"log_likelihood": GaussianNNGP, "moved_sites": SiteNNGP, "leave_one_out": SiteNNGP}
+    faults = {"log_likelihood": GaussianNNGP, "moved_sites": SiteNNGP, "left_out": SiteNNGP}
     return _faults(strategy, sites_model, faults, seconds=1.5)
 
 

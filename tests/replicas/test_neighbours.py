@@ -43,7 +43,7 @@ def test_what_is_wrong_on_one_worker_ends_the_climb_on_all(
     workers: list[Arrays], probe: str
 ) -> None:
     first, second = (part(found, probe) for found in workers)
-    failed = {"neighbours_of", "log_likelihood", "moved_sites", "leave_one_out"} & set(first)
+    failed = {"neighbours_of", "log_likelihood", "moved_sites", "left_out"} & set(first)
     assert len(failed) >= 2
     for name in failed:
         assert str(second[name]) == "MemoryError: none left in the third call"
