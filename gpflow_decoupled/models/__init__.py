@@ -21,8 +21,8 @@ Models on inducing points take data in their methods, as `SVGP`; those on all da
 `sparse_conjugate`, `dtc`, `streams`. All data: `state_space`, `lcl`, `affine_independent`,
 `neighbours`. Others: `linear` (with `linear_parts`), `gmrf`, `factor_graph` (with `factors`).
 Shared: `checks` of data, the data term by `expectations` or `monte_carlo`, a tighter one by
-`residual_bound`, `basis_predictions`, the interval `evidence`, `signatures` of constructors, and
-`families`, errors for the wrong model.
+`residual_bound`, `basis_predictions`, the interval `evidence`, and `families`, errors for the wrong
+model.
 """
 
 from .affine_independent.gp import AffineIndependentGP

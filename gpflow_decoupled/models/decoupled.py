@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["DVGP", "HDVGP", "ODVGP", "SOLVEGP"]
 
-from typing import TYPE_CHECKING, TypedDict
-
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
@@ -18,19 +16,6 @@ from ..inducing.variables import as_inducing
 from .basis_gp import BasisGP
 from .checks import infer_num_latent_gps
 from .monte_carlo import MonteCarlo
-from .signatures import shows_options_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack  # of Python 3.11
-
-
-class _Options(TypedDict, total=False):
-    """The options that all models here hand on to `BasisGP`, which checks them."""
-
-    mean_function: MeanFunction | None
-    num_data: int | None
-    expectations: MonteCarlo | None
-    bound: str
 
 
 class ODVGP(BasisGP):
@@ -61,7 +46,6 @@ class ODVGP(BasisGP):
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    @shows_options_of(BasisGP)
     def __init__(
         self,
         kernel: Kernel,
@@ -69,11 +53,14 @@ class ODVGP(BasisGP):
         gamma: InducingVariables | TensorType | str,
         beta: InducingVariables | TensorType,
         *,
+        mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
-        **options: Unpack[_Options],
+        expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = orthogonal_basis(
             gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
@@ -83,7 +70,15 @@ class ODVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, **options)
+        super().__init__(
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
+            bound=bound,
+        )
 
 
 class HDVGP(BasisGP):
@@ -101,7 +96,6 @@ class HDVGP(BasisGP):
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    @shows_options_of(BasisGP)
     def __init__(
         self,
         kernel: Kernel,
@@ -109,11 +103,14 @@ class HDVGP(BasisGP):
         gamma: InducingVariables | TensorType,
         beta: InducingVariables | TensorType,
         *,
+        mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
-        **options: Unpack[_Options],
+        expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = HybridBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -123,7 +120,15 @@ class HDVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, **options)
+        super().__init__(
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
+            bound=bound,
+        )
 
 
 class DVGP(BasisGP):
@@ -142,7 +147,6 @@ class DVGP(BasisGP):
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    @shows_options_of(BasisGP)
     def __init__(
         self,
         kernel: Kernel,
@@ -150,12 +154,15 @@ class DVGP(BasisGP):
         alpha: InducingVariables | TensorType,
         beta: InducingVariables | TensorType,
         *,
+        mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        num_data: int | None = None,
         covariance: str = "inverse",
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
-        **options: Unpack[_Options],
+        expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = DecoupledBasis(
             as_inducing(alpha, "alpha", kernel),
@@ -166,7 +173,15 @@ class DVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, **options)
+        super().__init__(
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
+            bound=bound,
+        )
 
 
 class SOLVEGP(BasisGP):
@@ -185,7 +200,6 @@ class SOLVEGP(BasisGP):
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    @shows_options_of(BasisGP)
     def __init__(
         self,
         kernel: Kernel,
@@ -193,9 +207,12 @@ class SOLVEGP(BasisGP):
         gamma: InducingVariables | TensorType,
         beta: InducingVariables | TensorType,
         *,
+        mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
-        **options: Unpack[_Options],
+        expectations: MonteCarlo | None = None,
+        bound: str = "classical",
     ) -> None:
         basis = SolveBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -203,4 +220,12 @@ class SOLVEGP(BasisGP):
             infer_num_latent_gps(kernel, likelihood, num_latent_gps),
             whiten=whiten,
         )
-        super().__init__(kernel, likelihood, basis, **options)
+        super().__init__(
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
+            bound=bound,
+        )
