@@ -1,11 +1,10 @@
 """Variational inference for latent Gaussian models on GPflow, with a modular posterior.
 
-A model joins a kernel, a likelihood and an approximate posterior q(f). Read `bases`
-(parametrisations of q(f)), `models` (GPflow models of a basis), `optimizers` (updates of q(f)) and
-`training` (`fit`, and `Standardized` for data in their units). `build` makes a model of arrays in
-one line; `save` and `load` keep it in a file. `inducing` chooses inducing points; `likelihoods` and
-`distributions` add what GPflow and TFP lack; `pathwise`, `certificates` and `topics` use
-posteriors; `wrappers` connects to scikit-learn and other libraries.
+Read `bases` (parametrisations of q(f)), `models` (GPflow models of a basis), `optimizers` (updates
+of q(f)) and `training` (`fit` ). `build` makes a model of arrays in one line; `save` and `load`
+keep it in a file. `inducing` chooses inducing points; `likelihoods` and `distributions` add what
+GPflow and TFP lack; `pathwise`, `certificates` and `topics` use posteriors; `wrappers` connects to
+scikit-learn and other libraries.
 """
 
 from . import (

@@ -20,8 +20,8 @@ Outcome = TypeVar("Outcome")
 class Compiled(Generic[Arguments, Result]):
     """A `tf.function` that uses AutoGraph only if kernel, likelihood or mean function need it.
 
-    :param function: of tensors, without side effects, because it may be traced twice.
-    :param options: of `tf.function`, for example `reduce_retracing` or `input_signature`.
+    :param function: of tensors, without side effects: it may be traced twice.
+    :param options: of `tf.function`.
     """
 
     # AutoGraph takes five of the six seconds of a first training step, and matters only where

@@ -1,4 +1,4 @@
-"""Exceptions; each message names the array, parameter or matrix, and the fix."""
+"""Exceptions; messages name the array, parameter or matrix, and the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of compiled functions: a graph goes when the function that was traced goes."""
+"""Memory of compiled functions: graphs go with their function."""
 
 # Two tables keep every graph for the life of the process, without a public way to remove an entry:
 #

@@ -1,4 +1,4 @@
-"""A Ctrl-C that nobody hears: Python drops exceptions of finalizers."""
+"""Ctrl-C in finalizers: Python drops exceptions of finalizers."""
 
 # Ctrl-C raises `KeyboardInterrupt` in whatever function runs. In a `__del__` method, a callback of
 # `weakref` or `gc`, or a callback of a library in C, Python prints "Exception ignored in" and goes

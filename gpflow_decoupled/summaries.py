@@ -1,4 +1,4 @@
-"""One-line and tabular summaries of objects, with arrays by their shape."""
+"""Summaries of objects, with arrays by their shape."""
 
 from __future__ import annotations
 

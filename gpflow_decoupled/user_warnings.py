@@ -1,4 +1,4 @@
-"""Warnings that point to the user's line, and messages that name the user's columns."""
+"""Warnings at the user's line, by the user's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The affine-independent basis (Challis & Barber 2012): an affine map of independent variables."""
+"""The affine-independent basis."""
 
 # With whitened w, L = chol k(Z, Z), and independent v_d of entropy H_d, (A1), (A2)
 #
@@ -73,8 +73,8 @@ class AffineIndependentBasis(Basis):
     :param inducing: points [D, columns of X], or a GPflow inducing variable.
     :param base: base distribution of the v_d: a name of `distributions.BASES`, a
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
-    :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
-    :param rank: the rank of structure "low_rank".
+    :param structure: "full", "lower", "lu" or "low_rank", see `affine_map`.
+    :param rank: of "low_rank".
     :param non_normal: k, the number of v_d with the base distribution; the others are normal. By
         default D, and 20 for "full" and more than 100 points. Only for "full"; a site costs k T
         frequencies, not D T.
@@ -83,9 +83,9 @@ class AffineIndependentBasis(Basis):
     :param theta: shapes [k, P]; by default the base distribution's.
     :param gaussian: [D], False for coordinates whose priors are sites and not part of the KL.
     :param distinct: check that the points are distinct.
-    :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without
-        finite variance, or blocks that do not add up to k.
-    :raises UnknownOptionError: for an unknown base distribution or structure.
+    :raises DataError: for unusable arrays, a singular A, shapes without finite variance, or blocks
+        that do not add up to k.
+    :raises UnknownOptionError: for an unknown base or structure.
 
     Example::
 

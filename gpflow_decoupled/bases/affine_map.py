@@ -1,4 +1,4 @@
-"""The matrix A of w = A v + b: parameters, determinant, products with features."""
+"""The matrix A of w = A v + b."""
 
 # | structure | A | numbers |
 # |---|---|---|
@@ -117,7 +117,6 @@ class LUMap(AffineMap):
         return tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U)))
 
     def matrix(self) -> tf.Tensor:
-        """The matrix A [D, D]; cost D^3."""
         return tf.matmul(self.L, self._upper())
 
     def log_det(self) -> tf.Tensor:

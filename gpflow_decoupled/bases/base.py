@@ -1,4 +1,4 @@
-"""The contract of a basis: a state, moments of q(f), and the divergence from the prior."""
+"""The contract of a basis."""
 
 # | symbol | code | shape |
 # |---|---|---|

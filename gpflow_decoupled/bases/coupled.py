@@ -1,4 +1,4 @@
-"""The coupled basis: one set of points for mean and covariance, as in `gpflow.models.SVGP`."""
+"""The coupled basis: one set of points."""
 
 # Titsias 2009; Hensman, Fusi & Lawrence 2013. With K_beta = L_b L_b^T, q(f(beta)) = N(L_b m~, L_b
 # S~ L_b^T) and A_x = L_b^-1 k_bx, (D3), (D4):
@@ -45,12 +45,12 @@ class CoupledBasis(InducingBasis):
 
     Cost per step on N inputs: M^3 + N M^2.
 
-    :param beta: inducing points [M, D], or any GPflow inducing variable.
+    :param beta: inducing points [M, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean [M, L]; by default zeros. A `gpflow.Parameter` is shared.
     :param q_sqrt: lower triangular root of the covariance [L, M, M]; by default identities.
-    :raises DataError: for arrays of a wrong shape, or points that are not finite and distinct.
+    :raises DataError: for wrong shapes, and points that coincide or are not finite.
 
     Example::
 
@@ -102,12 +102,10 @@ class CoupledBasis(InducingBasis):
         return kl_from_whitened(state.mean, state.root)  # (D4)
 
     def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
-        """q(u), whitened."""
         return (Gaussian(state.mean, state.root),)
 
     @property
     def holds_sites(self) -> bool:
-        """True where the Parameters are whitened."""
         return self.whiten
 
     @property
@@ -115,7 +113,6 @@ class CoupledBasis(InducingBasis):
         return True
 
     def whiteners(self, state: CoupledState) -> tuple[Whitener, ...]:
-        """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def weights_of_rows(self, state: CoupledState) -> tf.Tensor:
@@ -133,7 +130,6 @@ class CoupledBasis(InducingBasis):
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """beta."""
         return (self.beta,)
 
     def moved_to(self, *points: InducingVariables) -> CoupledBasis:

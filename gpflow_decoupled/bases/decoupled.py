@@ -1,4 +1,4 @@
-"""The decoupled basis: one set of points for the mean, another for the covariance."""
+"""The decoupled basis: two sets of points."""
 
 # Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); Salimbeni et al. 2018
 # (arXiv:1809.08820). The mean is a sum of kernels at points alpha with coefficients a; the
@@ -83,7 +83,7 @@ class DecoupledBasis(InducingBasis):
     :param whiten: whiten `q_sqrt`; not used by "inverse".
     :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
-    :raises DataError: for points that are not finite and distinct.
+    :raises DataError: for points that coincide or are not finite.
     :raises UnknownOptionError: for unknown options.
 
     Example::
@@ -198,7 +198,6 @@ class DecoupledBasis(InducingBasis):
         return 0.5 * (norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)
 
     def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
-        """The raw coefficients a [M_alpha, L] of equation (8)."""
         return state.a
 
     def mean_operator(
@@ -221,7 +220,6 @@ class DecoupledBasis(InducingBasis):
         return self.whiten and self.covariance == "coupled"
 
     def whiteners(self, state: DecoupledState) -> tuple[Whitener, ...]:
-        """The factor of K_beta, under "coupled"."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def with_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> DecoupledState:
@@ -253,7 +251,6 @@ class DecoupledBasis(InducingBasis):
         return OptimalParameters(elbo, fit.coefficients, (), root)
 
     def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write the coefficients, and the covariance in its form."""
         super().write_optimum(kernel, optimum)
         if optimum.chol_B is not None:
             self.chol_B.assign(optimum.chol_B)

@@ -1,4 +1,4 @@
-"""The hybrid basis: extra mean points gamma, not orthogonal to beta."""
+"""The hybrid basis: mean points not orthogonal to beta."""
 
 # Cheng & Boots 2017 (arXiv:1711.10127), appendix. With t = L_b^-1 K_bg a and the coupled part of
 # the mean a_b = K_b^-1 m_h, (D10), (D11):
@@ -55,8 +55,8 @@ class HybridState(NamedTuple):
 class HybridBasis(InducingBasis):
     """q(f) with mean points gamma beside the inducing points beta (Cheng & Boots 2017).
 
-    As `OrthogonalBasis`, with the same q(f) in better coordinates, except that E_q f(beta) = m_h +
-    K_bg a_gamma for `q_mu` = m_h.
+    As `OrthogonalBasis`, which has the same q(f) in better coordinates, except that E_q f(beta) =
+    m_h + K_bg a_gamma for `q_mu` = m_h.
 
     Example::
 
@@ -133,7 +133,6 @@ class HybridBasis(InducingBasis):
         return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
 
     def mean_coefficients(self, state: HybridState) -> tf.Tensor:
-        """The raw coefficients a_gamma [M_gamma, L] of equation (10)."""
         return state.a
 
     @property
@@ -151,7 +150,6 @@ class HybridBasis(InducingBasis):
         return (Gaussian(state.mean + state.t, state.root),)
 
     def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
-        """The state with another q(f(beta)), at the present a_gamma."""
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
@@ -164,7 +162,6 @@ class HybridBasis(InducingBasis):
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """beta and gamma."""
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> HybridBasis:

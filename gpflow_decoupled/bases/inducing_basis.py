@@ -1,4 +1,4 @@
-"""The contract of bases on inducing variables: natural parameters, mean points, closed forms."""
+"""The contract of bases on inducing variables."""
 
 # Optimizers ask a basis for its properties, never for its class.
 #
@@ -44,7 +44,7 @@ class InducingBasis(Basis):
     * streams: also `frame_points` and `moved_to`;
     * the best q in closed form for Gaussian noise: `optimal_parameters`.
 
-    "A basis of your own" in the documentation writes one. Example::
+    See "A basis of your own" in the documentation. Example::
 
         class DiagonalBasis(InducingBasis):
             state_type = DiagonalState
@@ -67,7 +67,6 @@ class InducingBasis(Basis):
     """True if the Parameters of `gaussians` are whitened, and so independent of the kernel."""
 
     def __init_subclass__(cls) -> None:
-        """Drop the inherited shortcut in a class with another mean or variance of q(f)."""
         super().__init_subclass__()
         own = vars(cls).keys()
         if "weights_of_rows" not in own and not own.isdisjoint(("features", "variance")):
@@ -75,7 +74,6 @@ class InducingBasis(Basis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The numbers of points beta and mean points gamma."""
         mean = {} if self.kernel_mean is None else {"gamma": self.kernel_mean.size}
         return {"beta": count_points(self.beta), **mean}
 

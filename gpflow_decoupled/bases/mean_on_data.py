@@ -1,4 +1,4 @@
-"""A mean on all training inputs, orthogonal to the inducing points beta."""
+"""A mean on all training inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
-    :raises DataError: for points that are not finite and distinct, or not in the space of inputs.
+    :raises DataError: for points that coincide, are not finite, or not in the space of inputs.
 
     Training refuses kernels with a `White` part. The bound on N rows costs N (N + M_beta^2) +
     M_beta^3. Example::
@@ -67,7 +67,6 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
 
     @property
     def mean_sum(self) -> DataMean:
-        """The mean on the data."""
         return self.data_mean
 
     @property

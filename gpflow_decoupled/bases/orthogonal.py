@@ -1,4 +1,4 @@
-"""Mean points gamma, orthogonal to the inducing points beta; see `orthogonal_mean` for q(f)."""
+"""Mean points orthogonal to the inducing points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
-    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
+    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
     :raises UnknownOptionError: for an unknown `mean_scaling`.
 
     E_q f(beta) = m for any `a_gamma`. A step on N inputs costs N (M_gamma + M_beta^2) + M_beta^3 +
@@ -67,18 +67,15 @@ class OrthogonalBasis(OrthogonalMeanBasis):
 
     @property
     def mean_sum(self) -> KernelMean:
-        """The mean on gamma."""
         return self.kernel_mean
 
     @property
     def solves_mean(self) -> bool:
-        """True: a joint Newton system of the means exists."""
         return True
 
     def mean_operator(
         self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features
     ) -> MeanOperator:
-        """Maps between mean coefficients and the mean at X [N, D]; stores K_gamma."""
         projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))
         cross = gram_to_data(kernel, self.gamma, X)
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
@@ -86,9 +83,8 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; same q(f).
 
-        Adam steps equally far in every coordinate: where C is near zero a random walk without
-        effect on q(f), until points or kernel move and the bound falls by thousands of nats. A
-        floor prevents this.
+        Where C is near zero Adam's steps have no effect on q(f), until points or kernel move and
+        the bound falls by thousands of nats. A floor prevents this.
 
         :param floor: scale by C + floor * K_gamma instead of C, plus floor times the diagonal of
             K_gamma where gamma moves.
@@ -116,7 +112,6 @@ class OrthogonalBasis(OrthogonalMeanBasis):
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """beta and gamma."""
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> OrthogonalBasis:

@@ -1,4 +1,4 @@
-"""A coupled Gaussian on beta plus a mean orthogonal to it, for two bases."""
+"""The q(f) of two bases with a mean orthogonal to beta."""
 
 # Salimbeni et al. 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x,
 # gamma_i) a_i to the mean, C the residual prior covariance given beta. K_b^-1 K_bg is never formed:
@@ -57,7 +57,7 @@ class OrthogonalMeanBasis(InducingBasis):
     """Base class of bases with a mean orthogonal to beta.
 
     Subclasses define the sum of kernels (`mean_sum`) and its norm (`_norm`). Parameters as in
-    `MeanOnDataBasis`; beta is [M_beta, D].
+    `MeanOnDataBasis`, beta [M_beta, D].
     """
 
     state_type = OrthogonalState
@@ -128,18 +128,15 @@ class OrthogonalMeanBasis(InducingBasis):
         return 0.5 * norm_of(state) + kl_from_whitened(state.mean, state.root)  # (D21)
 
     def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
-        """The raw coefficients a_gamma [M_gamma, L] of equation (11)."""
         return state.a
 
     def without_mean_points(self) -> CoupledBasis:
-        """The coupled basis with the same q(f(beta)), sharing its Parameters."""
         return CoupledBasis(
             self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt
         )
 
     @property
     def holds_sites(self) -> bool:
-        """True where the Parameters are whitened."""
         return self.whiten
 
     @property
@@ -148,7 +145,6 @@ class OrthogonalMeanBasis(InducingBasis):
         return True
 
     def whiteners(self, state: OrthogonalState) -> tuple[Whitener, ...]:
-        """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
     def weights_of_rows(self, state: OrthogonalState) -> tf.Tensor:
@@ -156,7 +152,6 @@ class OrthogonalMeanBasis(InducingBasis):
         return state.mean - state.t
 
     def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
-        """q(f(beta)), whitened."""
         return (Gaussian(state.mean, state.root),)
 
     def with_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> OrthogonalState:

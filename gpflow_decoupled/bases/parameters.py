@@ -215,7 +215,7 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
 
     Cost: L M_beta^3.
 
-    :param basis: a `DecoupledBasis`; its points are shared, its coefficients copied.
+    :param basis: shares its points; coefficients are copied.
     :param covariance: "inverse" or "coupled".
     :raises ModelError: for another basis.
     :raises UnknownOptionError: for another covariance.

@@ -1,4 +1,4 @@
-"""The site basis: the prior times a Gaussian site per observation."""
+"""The site basis."""
 
 # Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. With f = m_0 + u, site n is exp(nu_n
 # u_n - tau_n u_n^2 / 2), q(u) = N(K alpha, (K^-1 + W)^-1) and W = diag(tau), (C10), (C11), (C14):
@@ -56,7 +56,7 @@ class SiteBasis(OnObservations, Basis):
     :param nu: site precisions times site means [N, L]; by default zeros.
     :param tau: site precisions [N, L], of any sign while K^-1 + W is positive definite; by default
         zeros. If both are zero, q is the prior.
-    :raises DataError: for arrays of a wrong shape or not finite.
+    :raises DataError: for unusable arrays.
 
     Example, the exact posterior for Gaussian noise of variance s2::
 

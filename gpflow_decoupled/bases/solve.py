@@ -1,4 +1,4 @@
-"""The SOLVE-GP basis: a second Gaussian on the orthogonal part."""
+"""The SOLVE-GP basis."""
 
 # Shi, Titsias & Mnih 2020 (arXiv:1910.10596): f = f_par + f_perp, f_perp ~ GP(0, C), v =
 # f_perp(gamma); (D16), (D17), (D18):
@@ -68,7 +68,7 @@ class SolveBasis(InducingBasis):
     :param q_sqrt: root of its covariance [L, M_beta, M_beta]; by default identities.
     :param v_mu: mean of q(v) [M_gamma, L]; by default zeros.
     :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; by default identities.
-    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
+    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
 
     Example::
 

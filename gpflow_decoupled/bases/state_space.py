@@ -1,4 +1,4 @@
-"""Sites on a line: the prior is a chain of states, and filter and smoother give the posterior."""
+"""Sites on a line, by filter and smoother."""
 
 # Hartikainen & Sarkka 2010; Chang et al. 2020 for sites. The same q(f) as a `SiteBasis`'s:
 #
@@ -83,11 +83,10 @@ class StateSpaceBasis(OnObservations, Basis):
 
     :param points: the inputs X [N, 1] in any order, perhaps duplicated; they stay fixed.
     :param num_latent_gps: L; latents are independent under q.
-    :param harmonics: terms of the cosine series of a periodic kernel.
+    :param harmonics: terms of a periodic kernel's cosine series.
     :param nu: site precisions times site means [N, L]; by default zeros.
     :param tau: site precisions [N, L]; by default zeros. If both are zero, q is the prior.
-    :raises DataError: for inputs of more than one column, and arrays of a wrong shape or not
-        finite.
+    :raises DataError: for inputs of several columns, and unusable arrays.
 
     Example::
 

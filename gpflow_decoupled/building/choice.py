@@ -1,4 +1,4 @@
-"""A model of arrays by the rules of docs/choosing.md."""
+"""`build`, by the rules of docs/choosing.md."""
 
 from __future__ import annotations
 
@@ -80,28 +80,28 @@ def build(
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
     | any, `num_neighbours` given | `NNGP`, for labels and counts too |
 
-    The page "What to use when" of the documentation has the rules. Predictions are in the units of
-    X and Y; `model.model` is the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
+    The page "What to use when" has the rules. Predictions are in units of X and Y; `model.model` is
+    the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
-    :param X: inputs [N, D] in their units; or a data frame, whose columns are encoded by the rules
-        of `training.tables.Column`, printed, and remembered by name.
+    :param X: inputs [N, D] in their units; or a data frame, encoded by `training.tables.Column`,
+        printed, and remembered by name.
     :param Y: observations [N, P] or [N] in their units, or names of columns of a data frame X.
-        Labels are 0 and 1, or 0, ..., C - 1 for "multiclass"; words are numbered in order, see
-        `model.table.classes`. Rows of a frame without Y are left out, and counted; an entry of
-        several outputs that is NaN is in no sum.
+        Labels are 0 and 1, or 0, ..., C - 1 for "multiclass"; words are numbered in order,
+        `model.table.classes`. Rows of a frame without Y are left out; NaN among several outputs is
+        in no sum.
     :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic", "bernoulli"
         (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
         "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
         "beta_binomial", "tobit", "weibull", "log_normal", "quantile", "tweedie",
         "gamma", "exponential", "beta", or a GPflow likelihood (copied) of standardised Y.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
-        default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto"
-        compares nearest-neighbour GPs of four smoothnesses, and ranks of X
-        (`training.NormalScores`), by left-out rows; for labels and counts by least squares.
+        default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto" compares four
+        smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
+        nearest-neighbour GPs; labels and counts by least squares.
     :param scale: the data to standardise: "X", "Y", "both", "neither". By default X unless a kernel
         is given, and Y if it is f plus noise.
-    :param sample_weight: factor of each row's log density, [N]; this and the next ones may be names
-        of columns of a data frame. See `likelihoods.RowLikelihood`.
+    :param sample_weight: factor of each row's log density, [N]; this and the next ones may be
+        columns of a frame. See `likelihoods.RowLikelihood`.
     :param offset: added to f in each row.
     :param exposure: exp(offset) of each row, above 0, for rates.
     :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
@@ -109,25 +109,23 @@ def build(
     :param trials: of each row, where Y counts successes; 1 where not given.
     :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
         above y, -1 below; 0 where not given.
-    :param quantile: level of "quantile", of which `predict_f` is then; by default 0.5, the median.
-    :param season: of the dates of a data frame: "day", "week", "year", a number of days, or several
-        of them. The default kernel has a trend and a part that returns after each, and changes
-        slowly.
-    :param outputs: "coregionalised" lets outputs share `rank` latent GPs, beside one of each output
-        alone, and so fill each other's gaps; None learns each by itself with one kernel.
-    :param rank: number of shared latent GPs; by default 1 for two outputs, else 2.
+    :param quantile: level of "quantile", which `predict_f` predicts; by default 0.5.
+    :param season: of a frame's dates: "day", "week", "year", a number of days, or several. The
+        default kernel has a trend, and a slowly changing part that returns after each.
+    :param outputs: "coregionalised" lets outputs share `rank` latent GPs, beside one each, and fill
+        each other's gaps; None learns each alone, with one kernel.
+    :param rank: shared latent GPs; by default 1 for two outputs, else 2.
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
-    :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
-        all rows of X.
-    :param num_neighbours: m of an `NNGP`, which this selects for any likelihood: 40 is usual for
-        two or three classes and counts, 20 for more classes, 30 for Gaussian noise. Better where
-        labels have local structure; compare held-out rows.
-    :param seed: of the choice of points, rows of X of greatest conditional variance.
-    :param seconds: of `kernel="auto"`, after which it tries no other candidate.
+    :param num_mean_points: M_gamma, further points of the mean; 0 for none, "data" for all rows of
+        X.
+    :param num_neighbours: m of an `NNGP`, for any likelihood: 40 is usual for up to three classes
+        and counts, 20 for more classes, 30 for Gaussian noise. Compare held-out rows.
+    :param seed: of the choice of points.
+    :param seconds: limit of `kernel="auto"`.
     :param verbose: False prints nothing.
     :return: the model, for `gpflow_decoupled.fit`.
-    :raises DataError: for unusable data, labels outside of the support, and invalid counts.
-    :raises UnknownOptionError: for an unknown likelihood, with the known names.
+    :raises DataError: for unusable data, labels or numbers.
+    :raises UnknownOptionError: for an unknown likelihood.
 
     Example::
 

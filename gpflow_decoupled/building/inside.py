@@ -1,4 +1,4 @@
-"""The model inside: of standardised data, chosen by the number of rows."""
+"""The model of standardised data that `build` chooses."""
 
 from __future__ import annotations
 
@@ -241,10 +241,7 @@ def _kernel(
     columns: Sequence[Column],
     scaled: bool,
 ) -> Kernel:
-    """Return a copied or default kernel that fits X [N, D], of the `columns` of a frame.
-
-    The default one has lengthscales in units of X where that is not standardised.
-    """
+    """Return a copied or default kernel that fits X [N, D], of the `columns` of a frame."""
     num_dims = X.shape[1]
     if kernel is None:
         dates = date_places(columns)

@@ -1,4 +1,4 @@
-"""The choice of a kernel by leave-one-out scores of nearest-neighbour GPs."""
+"""The choice of a kernel by leave-one-out scores."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def choose_kernel(
     :param Y: standardised observations [N, P].
     :param seconds: limit, after which no candidate and no iteration begins.
     :param fixed: [D], true for columns that normal scores leave alone.
-    :raises DataError: for seconds that are no positive number.
+    :raises DataError: for seconds not above 0.
     :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N.
     """
     found, kept, best = _compared(

@@ -129,7 +129,7 @@ def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Li
     """The likelihood of a quantile of Y where its level is given, else `likelihood`.
 
     :param quantile: above 0 and below 1.
-    :raises DataError: for a level out of range, and with another name than "quantile".
+    :raises DataError: for a level out of range, or another name.
     """
     if quantile is None:
         return likelihood
@@ -151,8 +151,7 @@ def likelihood_for(
     :param each: give "gaussian" a noise variance for each output.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     :raises UnknownOptionError: for another name.
-    :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
-        1, ..., C - 1.
+    :raises DataError: for labels outside of the support.
     """
     if not isinstance(likelihood, str):
         check_likelihood(likelihood)

@@ -26,8 +26,8 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> Sh
     variances of g's are fixed.
 
     :param Y: standardised outputs [N, P], NaN where they are missing.
-    :param rank: number of shared latents, at most P; by default 1 for two outputs, else 2.
-    :raises DataError: for a single output, a rank above P, and a kernel of several outputs.
+    :param rank: shared latents, at most P; by default 1 for two outputs, else 2.
+    :raises DataError: for one output, a rank above P, or a multi-output kernel.
     """
     outputs = Y.shape[1]
     if isinstance(kernel, MultioutputKernel):

@@ -1,4 +1,4 @@
-"""Arguments of `build` with a number for each row: weights, exposure, noise, trials, codes."""
+"""Arguments of `build` with a number for each row."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def take_rows(
     :param X: a data frame, or a matrix.
     :param arguments: None where nothing is given; arrays [N] or [N, P], or names of columns of X.
     :param Y: observations [N, P] or [N].
-    :param own: the argument that the likelihood needs; without it rows are like any other.
-    :raises DataError: for names that are no columns, other lengths, and exposures that are not
-        positive.
+    :param own: the argument that the likelihood needs.
+    :raises DataError: for unknown columns, other lengths, exposures not above 0.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     if own is not None:

@@ -1,4 +1,4 @@
-"""The default kernel of a table whose dates have seasons."""
+"""The default kernel of dates with seasons."""
 
 from __future__ import annotations
 

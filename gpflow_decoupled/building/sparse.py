@@ -35,14 +35,13 @@ def sparse_model(
 ) -> BasisGP:
     """An untrained `ODVGP`, or `BasisGP` with a `CoupledBasis` if no rows are left for the mean.
 
-    The points are rows of X of greatest conditional variance. Cost: N (M_beta + M_gamma)^2, once.
+    Points are rows of greatest conditional variance. Cost: N (M_beta + M_gamma)^2, once.
 
     :param X: standardised inputs [N, D].
     :param kernel: copied; by default Matern 5/2 with a lengthscale of sqrt(D) per column.
     :param num_latent_gps: L; None takes the likelihood's or the kernel's, else 1.
     :param num_inducing: M_beta, at most the number of distinct rows of X.
-    :param num_mean_points: M_gamma, at most the remaining distinct rows; or "data", a mean on all
-        rows.
+    :param num_mean_points: M_gamma, at most the remaining distinct rows; or "data".
     """
     kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
     distinct = len(np.unique(X, axis=0))

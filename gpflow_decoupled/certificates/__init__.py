@@ -1,4 +1,4 @@
-"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data.
+"""PAC-Bayes certificates: bounds of error rates on new data.
 
 Read `certificate` first: it evaluates the `bounds`, inverses of `binary_kl`, at the error rates of
 `classifiers` and the KL of `divergence`. `conditions` checks that the prior does not depend on the

@@ -1,4 +1,4 @@
-"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class."""
+"""PAC-Bayes bounds on the risk e_G of the Gibbs classifier."""
 
 # Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size
 # n [...] and the failure probability `delta` [...]; each holds with probability 1 - delta over

@@ -1,4 +1,4 @@
-"""A bound on the error rate of a GP classifier on new data."""
+"""Certificates of GP classifiers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .divergence import divergence
 class PacBayesCertificate:
     """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier.
 
-    Each holds with probability 1 - delta over samples if the prior is independent of the sample;
-    Seeger's, Maurer's and Pinsker's hold together.
+    Each holds with probability 1 - delta if the prior is independent of the sample; the first three
+    hold together.
 
     Example::
 
@@ -111,7 +111,7 @@ def pac_bayes_certificate(
     learned_on: RegressionData | None = None,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bound the error rate of a binary classifier on new data, from its training data.
+    """Bound the error rate of a binary classifier on new data.
 
     P has the model's kernel and mean function; Q may depend on the sample. Useful if KL[Q || P] is
     small beside N. Cost: prediction at N points and one `prior_kl`.
@@ -120,13 +120,13 @@ def pac_bayes_certificate(
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
     :param data: X [N, D], labels Y [N, 1], 0 or 1: independent draws.
     :param delta: failure probability of the bounds over samples, in (0, 1).
-    :param hyperparameters: "fixed" before the sample, learned on another part of a "split", or on
-        the "same-data", without bounds. None: fixed if nothing is trainable, else unknown, with a
+    :param hyperparameters: "fixed" before the sample, learned on another part of a "split", or
+        "same-data", without bounds. None: fixed if nothing is trainable, else unknown, with a
         warning.
     :param learned_on: X [N', D], Y [N', 1] of a split, searched for rows of `data`.
-    :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
+    :param settings: J, if these are the best of J settings fixed beforehand.
     :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
-    :raises ModelError: for a posterior that is no Gaussian process with a known KL[Q || P].
+    :raises ModelError: for a posterior without a known KL.
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
     Example::

@@ -1,4 +1,4 @@
-"""The Gibbs, Bayes and voting classifiers of a posterior q over latent functions."""
+"""The Gibbs, Bayes and voting classifiers."""
 
 # With mean mu(x) and variance v(x) of q(f(x)), label y in {0, 1}, sign t = 2 y - 1, and the normal
 # cdf Phi:
@@ -83,11 +83,10 @@ class ClassifierErrors(NamedTuple):
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
     """Return the error rates of the Gibbs, Bayes and voting classifiers of a model.
 
-    :param model: with one latent function, Gaussian marginals and a symmetric likelihood of two
-        classes.
+    :param model: see `pac_bayes_certificate`.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
     :raises DataError: for unusable data, and another likelihood.
-    :raises ModelError: for anything but a GP model with Gaussian marginals.
+    :raises ModelError: for marginals that are not Gaussian.
 
     Example::
 
@@ -156,11 +155,7 @@ def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def check_classifier(model: GPModel) -> None:
-    """Refuse a model without the three classifiers.
-
-    They need one latent function with Gaussian marginals and p(1 | f) = p(0 | -f), increasing in f.
-    Raises `ModelError` or `DataError`.
-    """
+    """Refuse a model without the three classifiers."""
     if not isinstance(model, GPModel):
         raise ModelError(
             f"Certificates and classifiers take {CERTIFIED}, and got {type(model).__name__}, which"

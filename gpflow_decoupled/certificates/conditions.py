@@ -1,4 +1,4 @@
-"""The assumption of a certificate: the prior is independent of the sample."""
+"""The condition: the prior is independent of the sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact KL[Q || P] of a model with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`."""
+"""The exact KL[Q || P] of a model."""
 
 # Q keeps P's conditional of f given finitely many values, so the KL of the processes is the KL of
 # these values, `prior_kl`, with jitter as noise of the inducing values under both.

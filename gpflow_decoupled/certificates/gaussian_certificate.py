@@ -1,4 +1,4 @@
-"""Certificates of a Gaussian posterior of weights, for example of a last layer."""
+"""Certificates of Gaussian weights, say of a last layer."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def certify_gaussian(
     :param data: features X [N, p] and labels Y [N, 1], 0 or 1, independent draws.
     :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
     :param prior: mean [p] and covariance [p, p] of P, which must not.
-    :param delta: failure probability of the bounds over samples, in (0, 1).
-    :param hyperparameters: of the prior, see `pac_bayes_certificate`.
+    :param delta: see `pac_bayes_certificate`.
+    :param hyperparameters: see `pac_bayes_certificate`.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
-    :raises DataError: for unusable arrays, asymmetric covariances, and a delta outside (0, 1).
+    :raises DataError: for unusable arrays, asymmetric covariances, and an unusable delta.
     :raises NumericalError: for a covariance that is not positive definite.
     :raises UnknownOptionError: for another value of `hyperparameters`.
 

@@ -23,7 +23,7 @@ Setting = TypeVar("Setting")
 class CertifiedSelection(Generic[Setting]):
     """The certificates of all settings of the hyperparameters, and the best model.
 
-    All certificates hold together with probability 1 - delta, the best one included.
+    All certificates hold together with probability 1 - delta.
 
     Example::
 
@@ -97,8 +97,8 @@ def select_by_certificate(
     :param build: setting -> a model with this prior, trained on `data` with the prior fixed.
     :param settings: J settings, fixed before the data.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
-    :param delta: failure probability of the bounds together, in (0, 1).
-    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported only.
+    :param delta: failure probability of all bounds.
+    :param test: held-out X [N', D], Y [N', 1], for error rates alone.
     :raises DataError: for no settings; other errors as for `pac_bayes_certificate`.
 
     Example::

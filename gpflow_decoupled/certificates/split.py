@@ -1,4 +1,4 @@
-"""A random split of a sample for a certificate."""
+"""A random split of a sample."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def split_for_certificate(
     Learn hyperparameters on the first, posterior and certificate on the second.
 
     :param data: X [N, D] and Y [N, 1].
-    :param fraction: the share of the rows in the first part, in (0, 1).
+    :param fraction: share of the first part, in (0, 1).
     :param seed: of the split.
-    :param stratify: equal class shares; the second part is then not quite an independent sample.
+    :param stratify: equal class shares; not quite independent samples.
     :return: the first part (X, Y) and the second part (X, Y).
     :raises DataError: for unusable arrays, a fraction outside (0, 1), or an empty part.
 

@@ -1,4 +1,4 @@
-"""Gram matrices of arrays with gradients, without a graph that has to be traced."""
+"""Gram matrices of arrays with gradients, without a graph."""
 
 # For few rows a compiled graph costs more to trace than all its calls; and operations on Parameters
 # one by one cost more than those on matrices.
@@ -28,9 +28,8 @@ ArrayGram: TypeAlias = Callable[[Values], tuple[np.ndarray, Back]]
 
 
 def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
-    """Return k(X, X) as a function of the Parameters' values; None for kernels that are not known.
-
-    Known: `profiles`, `Constant`, `White`, `Linear`, their sums and products.
+    """Return k(X, X) as a function of the Parameters' values; None for unknown kernels. Known:
+    `profiles`, `Constant`, `White`, `Linear`, sums and products.
 
     :param kernel: its Parameters are keys, their values are not read.
     :param X: inputs [N, D].

@@ -1,4 +1,4 @@
-"""Columns of inputs that are indices: neither scaled nor rounded."""
+"""Columns that are indices: neither scaled nor rounded."""
 
 from __future__ import annotations
 

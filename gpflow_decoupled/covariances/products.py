@@ -1,4 +1,4 @@
-"""Products K(X, Z) V with a kernel matrix that is never stored."""
+"""Products with a kernel matrix that is never stored."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def kernel_product(
     N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, for about 2.5 times the
     cost.
 
-    :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks; others go by strips
-        of rows.
+    :param kernel: SquaredExponential, Matern32 and Matern52 have fused blocks, others strips of
+        rows.
     :param X: [N, D].
     :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
@@ -64,8 +64,8 @@ def kernel_product(
     :param block: rows and columns of a block (rows only if Z is None).
     :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
     :param xla: compile the blocks with XLA; by default if eager and XLA works.
-    :param group: if eager, replicas that share the matrix and its gradient, with bitwise equal
-        results. A product sends 8 N R bytes, its gradient 8 N (D + R).
+    :param group: if eager, replicas that share the matrix, with bitwise equal results; 8 N R bytes
+        a product, 8 N (D + R) its gradient.
     :raises WorkerError: if another worker of the group fails or is gone.
     :raises UnknownOptionError: for a dtype other than float32 and float64.
     """

@@ -1,4 +1,4 @@
-"""Linear coregionalisation in which each output also has one latent function alone."""
+"""Coregionalisation with a latent function of each output alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from gpflow.kernels import Combination, Kernel, LinearCoregionalization
 class SharedAndOwn(LinearCoregionalization):
     """Outputs f_p = sum_r W_pr g_r + h_p, of R shared and P own latents (Nguyen & Bonilla 2014).
 
-    Without h, W W^T of R < P latents is singular: what an output does alone would count as noise.
+    Without h, W W^T of R < P latents is singular.
 
-    :param kernels: of g_1, ..., g_R, h_1, ..., h_P. The kernels of g need a fixed variance, since W
-        has their size.
+    :param kernels: of g_1, ..., g_R, h_1, ..., h_P; those of g have a fixed variance.
     :param shared: mixture of the shared latents, [P, R].
 
     Example::

@@ -1,7 +1,7 @@
 """Gram matrices of GPflow's smooth stationary kernels with a hand-written gradient.
 
-TensorFlow's gradient passes over the matrix some thirty times; this one needs k and dk/dr2 of
-`profiles`, and two products with D columns.
+TensorFlow's passes over the matrix some thirty times; this one needs k and dk/dr2, and two products
+with D columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Fused blocks for products with the matrix of a smooth stationary kernel.
 
-`_block` is the share of one block in product and gradient; `_sums` runs the loop of `blocks`:
-XLA-compiled in chunks and threads if eager, else in the graph.
+`_sums` runs `blocks`' loop over `_block`: by XLA in chunks and threads if eager, else in the graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products with the matrix of any kernel, by strips of its rows."""
+"""Products with any kernel, by strips of rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Diagnostics of data, model and bound, before, in and after a run.
-
-Before: `scales` compares Y with prior and noise, `lengthscales` X with the kernel. During:
-`failure` explains a failed step, `unusable_observation` finds the row that makes a bound infinite.
-After: `trend` warns of a bound that fell or still rises, `accuracy` of inaccurate expectations, by
-`integrals`; `final_evidence` is the log evidence where cheap.
+"""Before a run: `scales` compares Y with prior and noise, `lengthscales` X with the kernel. During:
+`failure` explains a failed step, `unusable_observation` finds the row. After: `trend` warns of a
+bound that fell or still rises, `accuracy` of inaccurate expectations, by `integrals`;
+`final_evidence` is the log evidence where cheap.
 """
 
 from .accuracy import warn_of_quadrature

@@ -1,4 +1,4 @@
-"""A check of the expected log densities in a bound, at the end of a run."""
+"""A check of expected log densities after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log evidence at the end of a run."""
+"""The log evidence after a run."""
 
 from __future__ import annotations
 

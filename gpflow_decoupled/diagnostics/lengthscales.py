@@ -1,4 +1,4 @@
-"""The spacing and the range of X against the lengthscales of stationary kernels."""
+"""Lengthscales against spacing and range of X."""
 
 from __future__ import annotations
 

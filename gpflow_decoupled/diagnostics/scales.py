@@ -1,4 +1,4 @@
-"""Compare the scales of data and model, before training."""
+"""The scales of data and model."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) 
 def check_digits(model: GPModel, X: tf.Tensor) -> None:
     """Refuse a noise variance below the round-off of the prior variance.
 
-    Then a bound may lie above the evidence. Only a single noise variance of a `Gaussian` is
-    checked, at inputs X [n, D].
+    A bound may then exceed the evidence. For a `Gaussian` with one noise variance, at X [n, D].
     """
     variance = single_noise_variance(model.likelihood)
     beta = getattr(getattr(model, "basis", None), "beta", None)

@@ -1,4 +1,4 @@
-"""Warnings of a run's bound: that it fell, or that it still rises at the end."""
+"""Warnings of a bound that fell, or still rises."""
 
 from __future__ import annotations
 

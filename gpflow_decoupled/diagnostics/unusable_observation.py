@@ -1,4 +1,4 @@
-"""Name the observation that makes a bound infinite or NaN, with a remedy."""
+"""The observation that makes a bound infinite or NaN."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def unusable_observation(
     :param data: X [N, D] and Y [N, P], or None for a model that owns them.
     :param moments: mean and variance of f at the data, [N, P] each.
     :param rows: their numbers in the whole data set [N].
-    :return: None if all expectations are finite, the moments are not, or the model has no
-        `moments`.
+    :return: None if none is found.
     """
     # Tries the given moments, the model's q(f), and for some models the prior.
     if not isinstance(model, CheckedPredictions):

@@ -1,4 +1,4 @@
-"""The contract of base distributions: standardised scalar densities with learnable shapes."""
+"""The contract of base distributions."""
 
 # In w = A v + b the v_d are independent with mean 0 and variance 1, and theta_d only shapes the
 # density.
@@ -43,9 +43,9 @@ Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
 class Base(ABC):
     """A family of densities with finite variance, the base of affine-independent inference.
 
-    A subclass writes the `raw_...` methods and `tail` for a raw variable r, elementwise in theta
-    [..., P], and sets `name`, `num_shapes` and `default`; users see v = (r - mean) / sd. Only the
-    route "lattice" needs `raw_cdf`; only exponential or heavier tails need `exponent`.
+    A subclass writes `raw_...` methods and `tail` of a raw r, elementwise in theta [..., P], and
+    sets `name`, `num_shapes`, `default`; users see v = (r - mean) / sd. Only the route "lattice"
+    needs `raw_cdf`; only exponential or heavier tails need `exponent`.
 
     Example::
 

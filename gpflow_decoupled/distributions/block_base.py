@@ -26,14 +26,11 @@ _COPIES = 3
 class BlockBase(Base):
     """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
 
-    The number of variables is fixed, k = n_1 + n_2 + ...: theta is [k, P], P the largest number of
-    shapes, unused columns zero. With A of structure "lu" the pivots assign columns to blocks; with
-    "full", predicted gains.
+    k = n_1 + n_2 + ... is fixed: theta is [k, P], P the largest number of shapes, unused ones zero.
+    With A of structure "lu" the pivots assign columns to blocks; with "full", predicted gains.
 
-    :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
-        than `BlockBase`, or a scalar TFP distribution.
-    :raises DataError: for no, malformed, empty or nested blocks, and later for another number of
-        variables.
+    :param blocks: pairs (base, number of variables), see `base_variable`.
+    :raises DataError: for unusable blocks, and another number of variables.
     :raises UnknownOptionError: for an unknown name.
 
     Example::
@@ -57,7 +54,6 @@ class BlockBase(Base):
         return f"BlockBase({[(part.name, size) for part, size in self.blocks]})"
 
     def parts(self, D: int) -> list[tuple[Base, int]]:
-        """Pairs of a family and its number of variables; `DataError` for D other than k."""
         if D != self.num_variables:
             raise DataError(
                 f"The blocks of the base distribution '{self.name}' have {self.num_variables}"
@@ -103,7 +99,6 @@ class BlockBase(Base):
         return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part (None if symmetric) of E exp(i omega r), omega [..., k, ...]."""
         found = self._each(lambda part, own, omega: part.raw_transform(omega, own), theta, omega)
         real = tf.concat([real for real, _ in found], _axis(theta))
         if self.symmetric:
@@ -119,7 +114,6 @@ class BlockBase(Base):
         )
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of shape [..., k, ...], with a seed per block."""
         place = shape.shape[0] + _axis(theta)
         seeds = iter(tf.unstack(tfp.random.split_seed(seed, n=len(self.blocks), salt="BlockBase")))
 

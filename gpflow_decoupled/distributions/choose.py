@@ -40,7 +40,7 @@ def base_variable(base: BaseLike) -> Base:
     """Return the base distribution for a name, an object or a scalar TFP distribution.
 
     :param base: a name of `BASES`; a `Base`, returned unchanged; or a scalar TFP distribution of
-        finite variance, which is tabulated without shapes to learn.
+        finite variance, which is tabulated.
     :raises DataError: for an infinite variance, or a distribution that is not scalar.
     :raises UnknownOptionError: for an unknown name.
 

@@ -33,7 +33,6 @@ class NormalBase(Base):
     name = "normal"
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """0 and 1, [...] each."""
         return _constant(theta, 0.0), _constant(theta, 1.0)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
@@ -66,7 +65,6 @@ class LaplaceBase(Base):
     name = "laplace"
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """0 and sqrt(2), [...] each."""
         return _constant(theta, 0.0), _constant(theta, math.sqrt(2.0))
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
@@ -106,7 +104,6 @@ class LogisticBase(Base):
     name = "logistic"
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """0 and pi / sqrt(3), [...] each."""
         return _constant(theta, 0.0), _constant(theta, math.pi / math.sqrt(3.0))
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:

@@ -21,8 +21,8 @@ _REACH, _NODES = 8.5, 241  # of each component, in its deviations: the entropy t
 class NormalMixtureBase(Base):
     """A mixture of J normals; theta [..., 3 J] has log weights, means, log standard deviations.
 
-    All are unconstrained; weights need not be normalised. The entropy is exact to 1e-10 unless a
-    standard deviation is below a fifteenth of an overlapping component's.
+    Unconstrained. The entropy is exact to 1e-10 unless a standard deviation is below a fifteenth of
+    an overlapping component's.
 
     :param components: J.
     :raises DataError: for fewer than one component.

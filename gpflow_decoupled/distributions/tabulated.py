@@ -1,4 +1,4 @@
-"""Any smooth TFP distribution as a base distribution."""
+"""A TFP distribution as base distribution."""
 
 from __future__ import annotations
 
@@ -83,7 +83,6 @@ class TabulatedBase(Base):
             raise DataError(problem)
 
     def problem(self, theta: np.ndarray) -> str:
-        """Describe shapes theta [..., P] whose mass on the grid is not 1."""
         with tf.init_scope():  # theta is known here, also while a function is traced
             mass = tf.reduce_sum(self._masses(tf.constant(theta)), axis=-1).numpy()
         limit = 1e-6 if theta.dtype == np.float64 else 1e-4
@@ -151,7 +150,6 @@ class TabulatedBase(Base):
         return cos * real - sin * imaginary, cos * imaginary + sin * real
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...], by the distribution's sampler."""
         n = tf.reduce_prod(shape) // tf.reduce_prod(tf.shape(theta)[:-1])
         return tf.reshape(self.make(theta).sample(n, seed=seed), shape)
 

@@ -39,7 +39,6 @@ class VarianceGammaBase(Base):
     has_cdf = False
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """A logistic function in log k, from 0.26 to 99."""
         low, high = (tf.constant(math.log(k), dtype) for k in (0.26, 99.0))
         return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])
 
@@ -52,7 +51,6 @@ class VarianceGammaBase(Base):
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """0 and 1, [...] each."""
         return tf.zeros_like(theta[..., 0]), tf.ones_like(theta[..., 0])
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
@@ -63,7 +61,7 @@ class VarianceGammaBase(Base):
         return front + (k - 0.5) * tf.math.log(0.5 * z) + log_bessel_k(k - 0.5, z)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """Entropy of r in nats, [...], from a table in log k; absolute error 1e-9."""
+        """See `Base`; absolute error 1e-9, [...]."""
         k = theta[..., 0]
         tables = [tf.constant(table, k.dtype) for table in _entropies()]
         return hermite_lookup(tables, _STEP, tf.math.log(k) - _LOW)

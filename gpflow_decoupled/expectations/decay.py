@@ -1,4 +1,4 @@
-"""Grid sums whose terms have not decayed at the ends of the grid."""
+"""Grid sums that end too early."""
 
 from __future__ import annotations
 

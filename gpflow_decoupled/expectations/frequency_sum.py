@@ -1,4 +1,4 @@
-"""The route "frequency_sum": a Gaussian expectation plus a sum over frequencies."""
+"""The route "frequency_sum": a Gaussian expectation plus a sum."""
 
 # With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', (A11)
 #

@@ -1,4 +1,4 @@
-"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, corrected)."""
+"""The route "lattice": masses, convolved by FFT (Challis & Barber 2012, corrected)."""
 
 # 1. Masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
 # 2. Their convolution, by FFT on a ring of 2 K places, has the masses of y.

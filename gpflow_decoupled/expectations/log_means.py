@@ -1,4 +1,4 @@
-"""The logarithm of the Gaussian mean of a density, log E p(y | f)."""
+"""The logarithm of a density's Gaussian mean."""
 
 # A predictive density is the integral of a product of two peaks, of the likelihood and of the
 # Gaussian, either of which may be much the narrower, and which may lie far apart. So the place of

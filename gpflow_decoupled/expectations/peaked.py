@@ -1,4 +1,4 @@
-"""Quadrature for the Gaussian mean of a function that bends near one place."""
+"""Quadrature for a function that bends near one place."""
 
 # A Gaussian narrow beside the bend gets Gauss-Hermite nodes; a wide one Gauss-Legendre nodes in t,
 # y = centre + width sinh t, dense over the bend.

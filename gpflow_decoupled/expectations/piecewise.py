@@ -1,4 +1,4 @@
-"""Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations."""
+"""Bounds of log(1 + e^x) by R quadratic pieces."""
 
 # Marlin, Khan & Murphy 2011. All pieces have the same gap above the function. The best bound, by
 # Remez' algorithm, jumps at the knots, so its expectation (V5) is not convex. In the convex bound,

@@ -1,4 +1,4 @@
-"""The projections y, the sites g and the memory limit of the three routes to E g(y)."""
+"""Projections y, sites g and the limit of memory."""
 
 # | symbol | code | shape |
 # |---|---|---|

@@ -1,4 +1,4 @@
-"""E g_n(y_n) for a model's sites and base distribution."""
+"""E g_n(y_n) for a model's sites."""
 
 from __future__ import annotations
 

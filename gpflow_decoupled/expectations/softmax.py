@@ -1,4 +1,4 @@
-"""E softmax(f) for independent Gaussian f_k, by one-dimensional sums."""
+"""E softmax(f) by one-dimensional sums."""
 
 # softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, for independent
 # Gumbel e_k with cdf G(z) = exp(-e^-z). With F_k the cdf of f_k + e_k, (V34):

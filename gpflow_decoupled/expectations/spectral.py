@@ -1,4 +1,4 @@
-"""The route "spectral": the density of y on a grid, by one inverse FFT per site (A10)."""
+"""The route "spectral": the density of y by inverse FFT (A10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expectation of a softmax for very wide Gaussians, by sums whose steps grow."""
+"""E softmax(f) for very wide Gaussians."""
 
 # (V34) of `softmax` for one row at a time; the integrand is zero below t_0, the largest of
 # m_k - 8 sigma_k, less 3.5, and its scale grows with the distance above t_0. So t = t_0 +

@@ -1,4 +1,4 @@
-"""Checks of inducing points when a model is built."""
+"""Checks of inducing points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of a linear function whose weights have a Gaussian prior."""
+"""The kernel of a linear function of Gaussian weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Choice of inducing points: random, k-means, or greedy conditional variance.
-
-Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR 2020) is a pivoted Cholesky.
+"""Choice of inducing points. Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR
+2020) is a pivoted Cholesky.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPflow's inducing variables from arrays, checked and counted."""
+"""Inducing variables from arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights of a linear function as inducing variables."""
+"""Weights as inducing variables."""
 
 # f(x) = x^T w with w ~ N(0, S) is a GP with k(x, x') = x^T S x'. With u = w nothing is
 # approximated, because f(x) is a function of u:

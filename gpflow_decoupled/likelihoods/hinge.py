@@ -1,4 +1,4 @@
-"""The hinge loss of support vector machines as a log likelihood."""
+"""The hinge loss of support vector machines."""
 
 from __future__ import annotations
 

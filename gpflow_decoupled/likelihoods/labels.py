@@ -1,4 +1,4 @@
-"""Checks of labels against the support of a likelihood."""
+"""Checks of labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sites of a likelihood and its labels."""
+"""The sites of a likelihood."""
 
 from __future__ import annotations
 

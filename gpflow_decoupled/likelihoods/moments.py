@@ -1,4 +1,4 @@
-"""Mean and variance of observations under a Gaussian q(f)."""
+"""Mean and variance of observations."""
 
 from __future__ import annotations
 

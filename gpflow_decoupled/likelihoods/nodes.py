@@ -1,4 +1,4 @@
-"""The number of Gauss-Hermite nodes of a likelihood, and copies with another number."""
+"""The number of Gauss-Hermite nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Likelihoods of observations that have a known number beside them, such as trials."""
+"""Likelihoods of observations with a known number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ordered classes, such as one to five stars."""
+"""Ordered classes, such as stars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of likelihoods: positive ones, and constant ones for sites."""
+"""Parameters of likelihoods."""
 
 from __future__ import annotations
 

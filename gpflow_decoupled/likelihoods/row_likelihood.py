@@ -1,4 +1,4 @@
-"""A likelihood whose rows differ by known numbers: weights, offsets, noise, trials, codes."""
+"""A likelihood whose rows differ by known numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts that are exactly zero in some rows, such as rain or claims: Tweedie."""
+"""Amounts with exact zeros, such as rain or claims."""
 
 from __future__ import annotations
 

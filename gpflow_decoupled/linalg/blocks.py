@@ -1,4 +1,4 @@
-"""Functions of rows, evaluated by blocks of rows."""
+"""Functions of rows, by blocks."""
 
 from __future__ import annotations
 

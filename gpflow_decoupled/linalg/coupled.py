@@ -1,4 +1,4 @@
-"""Newton systems of two dense diagonal blocks coupled by a diagonal, by block elimination."""
+"""Newton systems of two diagonal blocks, by elimination."""
 
 #   [ P + diag a   diag c     ] [x]   [r]
 #   [ diag c       Q + diag b ] [y] = [s]

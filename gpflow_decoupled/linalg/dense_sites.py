@@ -1,4 +1,4 @@
-"""A zero-mean Gaussian prior times Gaussian sites, by LAPACK: `sites` without a graph."""
+"""`sites` by LAPACK, without a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Divergences and parametrisations of Gaussians, from factors of the covariance."""
+"""Divergences and parametrisations of Gaussians."""
 
 # For N(m, S) per latent function, with L latents of M variables:
 #

@@ -1,4 +1,4 @@
-"""A Gaussian variable given its neighbours, for many small problems at once."""
+"""Gaussian variables given neighbours: many small problems."""
 
 # In a joint covariance matrix the variable comes last, so the last row of the Cholesky factor gives
 # beta = (-b, 1) and (N1),

@@ -1,4 +1,4 @@
-"""Sparse precision matrices: factors, determinants, and marginal variances."""
+"""Sparse precision matrices."""
 
 # SciPy's SuperLU factorises, in an order that is chosen once for a pattern:
 #

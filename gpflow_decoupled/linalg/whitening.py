@@ -1,4 +1,4 @@
-"""Whitening by a Cholesky factor K = L L^T, with a gradient cheaper than through the factor."""
+"""Whitening by a Cholesky factor, with a cheap gradient."""
 
 # A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) its lower
 # triangle with half of the diagonal:

@@ -1,4 +1,4 @@
-"""Solves with a low-rank matrix plus a diagonal, by Woodbury's identity."""
+"""Solves by Woodbury's identity."""
 
 #   (R R^T + D)^-1 = D^-1 - D^-1 R (I + R^T D^-1 R)^-1 R^T D^-1
 #

@@ -1,4 +1,4 @@
-"""A GPflow model whose approximate posterior is a basis."""
+"""A GPflow model of a basis."""
 
 from __future__ import annotations
 
@@ -187,7 +187,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def num_dims(self) -> int | None:
-        """D of the inducing points; None for others, such as `inducing.Weights`."""
         return input_dims(self.basis.beta)
 
     def prior_kl(self) -> tf.Tensor:
@@ -335,7 +334,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return X, as_observations(Y, self.likelihood, X.dtype)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P]; raises `DataError` for unusable values."""
         X, Y = self.as_tensors(data)
         if tf.executing_eagerly():
             check_values(X.numpy(), Y.numpy(), self.likelihood, self.kernel, self.mean_function)

@@ -1,4 +1,4 @@
-"""Predictions of models whose q(f) is a basis."""
+"""Predictions of a basis."""
 
 from __future__ import annotations
 

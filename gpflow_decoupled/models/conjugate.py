@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is the prior times a Gaussian site per observation."""
+"""A full GP of Gaussian sites."""
 
 from __future__ import annotations
 

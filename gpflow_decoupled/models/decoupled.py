@@ -1,4 +1,4 @@
-"""Constructors of `BasisGP` with one of the decoupled bases."""
+"""Constructors of decoupled models."""
 
 from __future__ import annotations
 

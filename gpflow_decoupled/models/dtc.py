@@ -90,11 +90,9 @@ class DTC(CheckedPredictions, SGPR):
 
     @property
     def num_dims(self) -> int:
-        """D of the data."""
         return int(self.data[0].shape[1])
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors; `DataError` for unusable data."""
         dtype = self.float_type
         X, Y = (as_array(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, self.num_dims, dtype)

@@ -1,4 +1,4 @@
-"""The data term of the bound, by the likelihood's integrals or from draws."""
+"""The data term of the bound."""
 
 from __future__ import annotations
 

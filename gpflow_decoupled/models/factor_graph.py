@@ -1,4 +1,4 @@
-"""Mean-field posteriors on factor graphs (Khan & Lin 2017, arXiv:1703.04265, section 5)."""
+"""Factor graphs (Khan & Lin 2017, arXiv:1703.04265, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factors of a joint density: functions of beliefs."""
+"""Factors of a joint density."""
 
 from __future__ import annotations
 

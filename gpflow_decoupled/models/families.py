@@ -1,4 +1,4 @@
-"""Errors of methods called with a model of another family."""
+"""Errors for models of another family."""
 
 from __future__ import annotations
 

@@ -99,7 +99,6 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
 
     @property
     def num_dims(self) -> int:
-        """D of the data."""
         return int(self.data[0].shape[1])
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:

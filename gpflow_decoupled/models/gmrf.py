@@ -1,4 +1,4 @@
-"""Gaussian Markov random fields: priors with a sparse precision."""
+"""Gaussian Markov random fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is given by multipliers."""
+"""A full GP of multipliers."""
 
 from __future__ import annotations
 
@@ -94,13 +94,11 @@ class LCLGP(FullGP):
     def expected_log_densities(
         self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
     ) -> tf.Tensor:
-        """See `BasisGP.expected_log_densities`; [N] in nats by the site losses."""
         loss = site_loss(finer(self.likelihood, doublings), self._observations(data)[1])
         return -tf.reduce_sum(loss.value(moments.mean, tf.sqrt(moments.variance)), axis=1)
 
     @property
     def resolution(self) -> Resolution | None:
-        """See `CheckedPredictions.resolution`; None for a site loss in closed form."""
         by_nodes = isinstance(self.observation_loss(), QuadratureLoss)
         return super().resolution if by_nodes else None
 
@@ -149,7 +147,6 @@ class LCLGP(FullGP):
         )
 
     def elbo(self) -> tf.Tensor:
-        """The ELBO in nats, a scalar, with the site loss's expectations."""
         state = self.basis.factor(self.kernel)
         expected = self.expected_of_sites(state.mean, state.variance)
         return expected - self.basis.prior_kl(state)  # (V10), (V24)

@@ -1,4 +1,4 @@
-"""The prior of a linear model as mean function and kernel, and validation."""
+"""The prior of a linear model, and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers of a data term estimated from draws."""
+"""Draws for the data term."""
 
 from __future__ import annotations
 

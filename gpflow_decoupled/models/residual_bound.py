@@ -1,4 +1,4 @@
-"""The tighter bound: the variance of f given u shrinks where data are."""
+"""The tighter bound."""
 
 # In the classical bound q(f | u) is the prior, whose variance d_n = (K - Q)_nn costs a row w d_n /
 # 2, w = 1 / s2, for Gaussian noise. A variance v_n d_n, v_n = 1 / (1 + w d_n), costs log(1 + w d_n)

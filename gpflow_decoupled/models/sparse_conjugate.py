@@ -1,4 +1,4 @@
-"""Conjugate-computation VI on inducing variables: all sites tied into one of q(u)."""
+"""Conjugate computation on inducing variables."""
 
 from __future__ import annotations
 

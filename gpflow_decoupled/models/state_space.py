@@ -1,4 +1,4 @@
-"""A full GP on one input whose posterior is computed by Kalman filter and smoother."""
+"""A full GP on one input, by Kalman filter and smoother."""
 
 from __future__ import annotations
 
@@ -108,11 +108,7 @@ class StateSpaceGP(CVIGP):
         probes: int = 0,
         seed: int = 0,
     ) -> Evidence:
-        """The log evidence log p(Y) at the present kernel, noise and mean function; exact.
-
-        :raises ModelError: for another likelihood, and for mixed outputs.
-        :raises DataError: for settings out of range.
-        """
+        """The log evidence, exact; errors as in `CVIGP.evidence`."""
         EvidenceSettings(num_neighbours, tolerance, probes, seed)
         nats = float(self.log_evidence())
         return Evidence(nats, nats, "exact", "exact", int(self.data[0].shape[0]), 0)

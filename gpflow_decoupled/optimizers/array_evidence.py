@@ -1,4 +1,4 @@
-"""The log evidence of an exact GP on arrays, with its gradient, without a graph."""
+"""The log evidence on arrays, without a graph."""
 
 from __future__ import annotations
 

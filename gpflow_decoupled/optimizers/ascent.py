@@ -1,4 +1,4 @@
-"""The loop of optimizers that watch the bound: halve failing steps, let later ones regrow."""
+"""The loop of optimizers that watch the bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best sites of a full GP at a given prior."""
+"""The best sites at a given prior."""
 
 from __future__ import annotations
 

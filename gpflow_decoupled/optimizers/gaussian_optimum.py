@@ -1,4 +1,4 @@
-"""The best q in closed form for Gaussian noise."""
+"""The best q for Gaussian noise."""
 
 from __future__ import annotations
 

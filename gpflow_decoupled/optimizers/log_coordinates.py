@@ -1,4 +1,4 @@
-"""Parameters as a flat vector for L-BFGS: positive ones by their logarithms."""
+"""Parameters as a vector for L-BFGS."""
 
 from __future__ import annotations
 

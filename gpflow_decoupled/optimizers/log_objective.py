@@ -1,4 +1,4 @@
-"""Nats as a function of the logarithms of hyperparameters, with the gradient."""
+"""Nats as a function of log hyperparameters."""
 
 from __future__ import annotations
 

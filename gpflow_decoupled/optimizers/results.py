@@ -1,4 +1,4 @@
-"""The result of an optimizer's run, and the record of its steps."""
+"""Results and records of optimizers."""
 
 from __future__ import annotations
 

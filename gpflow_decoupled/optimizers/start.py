@@ -1,4 +1,4 @@
-"""Find hyperparameters from the data, before the first step."""
+"""Hyperparameters from the data."""
 
 # Adam moves a hyperparameter by its learning rate per step, too slowly from 1 to 80. An exact GP on
 # some hundred random rows finds it in a second:

@@ -1,4 +1,4 @@
-"""Step sizes, policies for negative precisions, and the report of a step."""
+"""Step sizes, negative precisions, reports of steps."""
 
 # Where a log likelihood is not concave a full step may not end at a covariance. Policies:
 #

@@ -1,4 +1,4 @@
-"""The correction from prior draws to draws of q(f)."""
+"""The correction to draws of q(f)."""
 
 from __future__ import annotations
 

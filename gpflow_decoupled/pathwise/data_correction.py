@@ -1,4 +1,4 @@
-"""The correction from prior draws to draws of f given all data, a kernel sum over the inputs."""
+"""The correction to draws of f given all data."""
 
 # For a prior draw g and noise eps ~ N(0, D) at the N inputs (D = s^2 I, or the reciprocal
 # precisions of q(f)'s sites, with means y~),

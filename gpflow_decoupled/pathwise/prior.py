@@ -1,4 +1,4 @@
-"""Draws from a GP prior: g(x) = phi(x)^T w, features phi of the kernel, w ~ N(0, I)."""
+"""Draws from a GP prior."""
 
 # F draws of omega from a stationary kernel's spectral density give 2 F random features (Rahimi &
 # Recht 2007)

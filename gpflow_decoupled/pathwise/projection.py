@@ -1,4 +1,4 @@
-"""The whitened values at a basis's conditioning points that prior draws imply."""
+"""Whitened values of prior draws at conditioning points."""
 
 # A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2. For eta ~ N(0, I),
 # a function of a prior draw g and fresh noise with cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta

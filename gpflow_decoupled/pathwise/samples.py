@@ -1,4 +1,4 @@
-"""Draws from a posterior: prior draws with a correction (Matheron's rule)."""
+"""Draws from a posterior."""
 
 from __future__ import annotations
 

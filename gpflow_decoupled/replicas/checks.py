@@ -1,4 +1,4 @@
-"""Refusals of strategies and variables that would fail silently on several replicas."""
+"""Refusals of silent failures on several replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over the rows of data of any size, shared among replicas."""
+"""Sums over rows, shared among replicas."""
 
 from __future__ import annotations
 

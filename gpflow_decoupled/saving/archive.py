@@ -1,4 +1,4 @@
-"""The zip archive of a model: JSON and plain arrays, of checked sizes."""
+"""The zip archive of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes and functions that a file of a model may name."""
+"""The classes and functions that a file may name."""
 
 from __future__ import annotations
 

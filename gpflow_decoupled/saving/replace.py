@@ -1,4 +1,4 @@
-"""Writing a file that is complete at every moment."""
+"""Files that are complete at every moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logarithm of the modified Bessel function of the second kind."""
+"""The modified Bessel function of the second kind."""
 
 from __future__ import annotations
 

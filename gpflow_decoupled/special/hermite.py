@@ -1,4 +1,4 @@
-"""Cubic and quintic Hermite interpolation on a regular grid."""
+"""Hermite interpolation on a regular grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""x / sinh x, the characteristic function of the logistic distribution."""
+"""x / sinh x, the logistic's characteristic function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normal distribution function, accurate in its tails."""
+"""The normal cdf, accurate in its tails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owen's T function, which enters the distribution function of the skew normal."""
+"""Owen's T function, for skew normals."""
 
 from __future__ import annotations
 

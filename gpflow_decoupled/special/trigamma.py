@@ -1,4 +1,4 @@
-"""Functions of psi' for the gamma and Dirichlet families, without cancellation."""
+"""Functions of psi' without cancellation."""
 
 from __future__ import annotations
 

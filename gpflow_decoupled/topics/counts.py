@@ -1,4 +1,4 @@
-"""Word counts: checks, and splits of documents for held-out scores."""
+"""Word counts: checks and splits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The correlated topic model (Blei & Lafferty 2007) by conjugate computation (Khan & Lin 2017)."""
+"""The correlated topic model."""
 
 # Latent Dirichlet allocation with topic proportions that are a softmax of correlated Gaussians:
 #

@@ -1,4 +1,4 @@
-"""Dirichlet distributions in NumPy, one per row of parameters."""
+"""Dirichlet distributions in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best Dirichlet prior of many Dirichlet posteriors, by Newton's method."""
+"""The best Dirichlet prior of many posteriors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents in blocks that fit the cache, padded to rectangles for BLAS."""
+"""Documents in blocks that fit the cache."""
 
 from __future__ import annotations
 

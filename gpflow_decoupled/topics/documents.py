@@ -1,4 +1,4 @@
-"""Operations on NamedTuples of arrays with one row per document."""
+"""Arrays with one row per document."""
 
 from __future__ import annotations
 

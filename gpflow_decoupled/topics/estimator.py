@@ -1,4 +1,4 @@
-"""The scikit-learn interface of topic models, without importing scikit-learn."""
+"""scikit-learn's interface, without importing scikit-learn."""
 
 from __future__ import annotations
 

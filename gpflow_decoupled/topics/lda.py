@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003), batch or stochastic."""
+"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003)."""
 
 # Document d has proportions theta_d of K topics, topic k probabilities beta_k of V words, and each
 # word w_dn a topic z_dn, (T1)-(T4):

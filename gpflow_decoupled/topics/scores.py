@@ -1,4 +1,4 @@
-"""The score of topics and proportions on held-out words."""
+"""Scores on held-out words."""
 
 from __future__ import annotations
 

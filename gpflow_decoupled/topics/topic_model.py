@@ -1,4 +1,4 @@
-"""The methods of topic models: scikit-learn's, and held-out scores."""
+"""The methods of topic models."""
 
 from __future__ import annotations
 

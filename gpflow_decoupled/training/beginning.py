@@ -1,4 +1,4 @@
-"""Checks and initial values before a run's first step."""
+"""Checks and start of a run."""
 
 from __future__ import annotations
 

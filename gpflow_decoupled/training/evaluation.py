@@ -1,4 +1,4 @@
-"""Held-out quality of a model while it trains."""
+"""Held-out scores of a run."""
 
 from __future__ import annotations
 

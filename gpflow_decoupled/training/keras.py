@@ -1,4 +1,4 @@
-"""Gradient ascent on some variables of a model by an optimizer of Keras."""
+"""Gradient ascent by a Keras optimizer."""
 
 from __future__ import annotations
 

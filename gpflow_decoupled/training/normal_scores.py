@@ -1,4 +1,4 @@
-"""Columns by their ranks, as inputs of a kernel."""
+"""Columns by their ranks."""
 
 from __future__ import annotations
 

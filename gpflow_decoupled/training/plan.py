@@ -1,4 +1,4 @@
-"""The plan of a run, made by a route and carried out by `Run`."""
+"""The plan of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of each row beside the outputs, such as weights, in and out of standardised data."""
+"""Numbers of each row beside the outputs, such as weights."""
 
 from __future__ import annotations
 

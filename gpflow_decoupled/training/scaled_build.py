@@ -1,4 +1,4 @@
-"""A model built on scaled data, except for columns that it reads as indices."""
+"""A model of scaled data; indices are not scaled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run ends, its step sizes, and what moves the coefficients of the mean."""
+"""Limits and step sizes of a run, and the mean's solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held-out scores of a run while it trains, and patience."""
+"""Held-out scores, and patience."""
 
 from __future__ import annotations
 

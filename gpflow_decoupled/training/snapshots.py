@@ -1,4 +1,4 @@
-"""Copies of variables to return to, and checks that the present ones are sound."""
+"""Copies of variables to return to."""
 
 from __future__ import annotations
 

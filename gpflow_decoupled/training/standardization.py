@@ -1,4 +1,4 @@
-"""Shift and scale of the columns of an array."""
+"""Shift and scale of columns."""
 
 from __future__ import annotations
 

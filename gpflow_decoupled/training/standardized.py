@@ -1,4 +1,4 @@
-"""A model of standardised data, trained and used in the units of the data."""
+"""Models of standardised data."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Standardized(PredictionsInUnits):
         return X, self.outputs.inverse_transform(Y)
 
     def encoded(self, Xnew: object) -> tf.Tensor:
-        """Inputs [..., N, D], a data frame or an array, as the model inside sees them.
+        """Inputs [..., N, D], a frame or an array, as the model inside sees them.
 
         :raises DataError: for a frame that lacks a column, by its name, and other numbers of
             columns.

@@ -1,4 +1,4 @@
-"""The axes of a plot; the only module that imports Matplotlib, which is optional."""
+"""Axes; the only module that imports Matplotlib."""
 
 from __future__ import annotations
 

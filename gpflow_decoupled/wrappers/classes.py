@@ -1,4 +1,4 @@
-"""Class probabilities from predictions of one latent (two classes) or K latents."""
+"""Class probabilities from predictions."""
 
 from __future__ import annotations
 

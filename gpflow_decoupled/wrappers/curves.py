@@ -1,4 +1,4 @@
-"""The contents of a posterior's plot: curve, data and inducing points."""
+"""The contents of a plot."""
 
 from __future__ import annotations
 

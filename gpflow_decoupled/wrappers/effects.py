@@ -1,4 +1,4 @@
-"""How f goes along one input, and which parts of a sum it is made of."""
+"""Effects of inputs, and shares of a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part that the estimators of scikit-learn share."""
+"""The shared part of the estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of marginals: densities of a non-Gaussian f, and weights of linear models."""
+"""Plots of marginals."""
 
 from __future__ import annotations
 

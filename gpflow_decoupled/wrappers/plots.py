@@ -1,4 +1,4 @@
-"""Plots of a run, and of a posterior over one input."""
+"""Plots of a run, and of one input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plot of any model's posterior: a curve, contours or slices, by its input columns."""
+"""A plot of any model's posterior."""
 
 from __future__ import annotations
 

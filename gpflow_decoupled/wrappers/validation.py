@@ -1,4 +1,4 @@
-"""Held-out rows of an estimator, numbers of its rows, and gaps."""
+"""Held-out rows, numbers of rows, and gaps."""
 
 from __future__ import annotations
 

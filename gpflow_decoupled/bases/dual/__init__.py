@@ -1,4 +1,4 @@
-"""The dual basis: q(f) by multipliers alpha and lambda per observation and latent.
+"""The dual basis.
 
 Read `geometry` first (contract and state), then `basis`. `function_space` serves any kernel by K
 [N, N], `weight_space` linear kernels K = A A^T, A [N, p].

@@ -1,4 +1,4 @@
-"""The dual basis: q(f) by multipliers alpha and lambda per observation and latent."""
+"""The dual basis: q(f) by multipliers."""
 
 # Khan 2014, Theorem 4.1. With u = f - m_0 at the observations, Lambda = diag(lambda), and v the
 # diagonal of V, (V7), (V10):
@@ -33,11 +33,11 @@ class DualBasis(OnObservations, Basis):
     :param num_latent_gps: L, independent under q.
     :param form: "function" computes with K [N, N], for any kernel; "weight" with p x p and N x p
         matrices, for linear kernels of p weights.
-    :param weight_sites: number of first weights whose prior is a site, for "weight"; their
-        multipliers follow the N of the observations.
+    :param weight_sites: first weights whose prior is a site, for "weight"; their multipliers follow
+        the observations'.
     :param alpha: [N, L]; by default zeros.
     :param lam: lambda [N, L]; by default zeros. If both are zero, q is the prior.
-    :raises DataError: for arrays of a wrong shape or not finite.
+    :raises DataError: for unusable arrays.
     :raises UnknownOptionError: for another form.
 
     Example::

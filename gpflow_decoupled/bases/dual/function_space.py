@@ -1,4 +1,4 @@
-"""The dual basis in function space, by the kernel matrix K [N, N]."""
+"""The dual basis in function space."""
 
 #   V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
 #
@@ -72,7 +72,6 @@ class FunctionSpace(Geometry):
         return (-tf.transpose(solve(root, tf.transpose(white)[..., None], adjoint=True)[..., 0]),)
 
     def diagnosis(self, prior: tf.Tensor) -> NumericalError:
-        """The condition of K, and its remedies."""
         return diagnose(_NAME, prior.numpy(), _FIXES)
 
     def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:

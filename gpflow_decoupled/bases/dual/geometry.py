@@ -1,4 +1,4 @@
-"""The contract of the linear algebra behind a `DualBasis`."""
+"""The contract of a `DualBasis`'s linear algebra."""
 
 # | symbol | code | shape |
 # |---|---|---|
@@ -30,7 +30,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DualState(NamedTuple):
     """q(f) at given multipliers.
 
-    A cached state for predictions has the fields up to `ok` only.
+    For predictions up to `ok` only.
     """
 
     chol: tf.Tensor

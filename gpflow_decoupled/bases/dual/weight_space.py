@@ -1,4 +1,4 @@
-"""The dual basis in weight space: linear kernels, by p x p and N x p matrices."""
+"""The dual basis in weight space."""
 
 # With p features phi(x) = R^T x, prior covariance R R^T of the weights, A = X R [N, p] and K = A
 # A^T,

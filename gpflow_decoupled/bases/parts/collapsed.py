@@ -1,4 +1,4 @@
-"""The collapsed bound of a basis without mean points, with a closed gradient."""
+"""The collapsed bound, with a closed gradient."""
 
 # Automatic differentiation of `optimum`'s takes 2.6 times as long. With K = K_bb = L L^T, A = L^-1
 # K_bx, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent,

@@ -1,4 +1,4 @@
-"""A mean function sum_n k(x, x_n) a_n whose points are all training inputs."""
+"""A mean whose points are all training inputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from ...inputs import check_whole
 class DataMean(Module):
     """The mean sum_n k(x, x_n) a_n on all training inputs, zero until `set_data`.
 
-    Solvers set the coefficients, which are not trainable. Products with the kernel matrix are in
-    blocks.
+    Solvers set the coefficients, which are not trainable.
 
     :param shared: the latents of a multi-output kernel share the inputs.
     """

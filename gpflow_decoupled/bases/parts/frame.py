@@ -1,4 +1,4 @@
-"""Joint whitened coordinates of all points, in which contributions of data sets add."""
+"""Joint whitened coordinates of all points."""
 
 # With points z = (beta, gamma), or beta alone, jitter n, and u = f(z),
 #

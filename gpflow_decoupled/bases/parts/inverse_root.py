@@ -1,4 +1,4 @@
-"""A root C of B = C C^T of the inverse form, from the coupled form."""
+"""The root of B in the inverse form."""
 
 # With K_b = L L^T and S~^-1 = I + E, (D8) is B = L^-T E L^-1, which may lose positivity to
 # round-off. So E = R R^T by its eigenvalues, and the triangular factor of (L^-T R)^T is C^T.

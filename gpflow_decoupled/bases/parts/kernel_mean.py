@@ -1,4 +1,4 @@
-"""A mean function sum_i k(x, z_i) a_i: its points, coefficients and norm."""
+"""A mean sum_i k(x, z_i) a_i."""
 
 # An unbiased estimate of the squared norm a^T C a from m of M rows is (M / m) sum_i a_i (C a)_i
 # (D25). With coefficients whitened by a frozen C_0, a^T C_0 a = |a~|^2 is exact and only the rest

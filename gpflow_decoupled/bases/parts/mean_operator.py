@@ -1,4 +1,4 @@
-"""Linear maps between mean coefficients and the mean at data."""
+"""From mean coefficients to the mean at data, and back."""
 
 from __future__ import annotations
 

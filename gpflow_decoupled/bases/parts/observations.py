@@ -1,4 +1,4 @@
-"""Fixed inputs, and Parameters with one number per observation."""
+"""Fixed inputs, and a number per observation."""
 
 from __future__ import annotations
 

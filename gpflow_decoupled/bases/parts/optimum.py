@@ -1,4 +1,4 @@
-"""The best q for Gaussian noise in closed form, and its bound."""
+"""The best q for Gaussian noise, and its bound."""
 
 # With A = L_b^-1 K_bx, Q_beta = A^T A, W = Q_beta + s2 I, and y the data less the mean function:
 #

@@ -1,4 +1,4 @@
-"""Coordinates of the coefficients of a kernel sum."""
+"""Coordinates of mean coefficients."""
 
 # m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a. The Parameter is a~ with a = T a~; the
 # preconditioner T is frozen between calls of `refresh`, and has no gradient.

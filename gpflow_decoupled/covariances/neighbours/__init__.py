@@ -1,4 +1,4 @@
-"""Nearest neighbours among the rows of data, and the small covariance matrices between them.
+"""Nearest neighbours among the rows of data.
 
 Read `index` first: which rows are near. `earlier` searches only rows before a given one in an
 ordering. `grams` has the covariances of many neighbourhoods at once, `conditioned` the variances

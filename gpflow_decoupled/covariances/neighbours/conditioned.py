@@ -1,4 +1,4 @@
-"""Observations given their nearest earlier ones in an ordering, for one latent function."""
+"""Observations given earlier neighbours, for one latent function."""
 
 # Conditioning on fewer observations cannot lower a variance, so for every ordering and choice of
 # earlier neighbours, (N3),

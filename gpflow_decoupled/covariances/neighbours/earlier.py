@@ -1,4 +1,4 @@
-"""Neighbours among the earlier rows of an ordering."""
+"""Neighbours among earlier rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of data that are nearest to an input."""
+"""The rows nearest to an input."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RowIndex(abc.ABC):
 
 
 def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
-    """An index of the rows of X [N, D] by what is near for this kernel at its present parameters.
+    """An index of the rows of X [N, D], near for this kernel at its present parameters.
 
     Stationary kernels: distance in inputs divided by lengthscales, by a k-d tree where at most
     eight columns have most of the spread, else, or inside a `tf.function`, by blocks of products.
@@ -100,8 +100,6 @@ _KEPT: WeakKeyDictionary[object, dict[int, _Kept]] = WeakKeyDictionary()
 
 def kept_index(owner: object, kernel: Kernel, X: tf.Tensor) -> RowIndex:
     """The index of rows, kept for their owner until the rows or the lengthscales change.
-
-    A tree of a million rows takes a second to build.
 
     :param owner: the model of the rows; copies of it have other indexes.
     :param kernel: of one latent function.

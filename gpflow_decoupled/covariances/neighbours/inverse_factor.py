@@ -1,4 +1,4 @@
-"""A sparse factor of the inverse covariance of observations, from their earlier neighbours."""
+"""A sparse factor of the inverse covariance of observations."""
 
 # With weights b_i and variance tau_i of observation i given its neighbours, (N8),
 #

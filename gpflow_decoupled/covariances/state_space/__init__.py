@@ -1,7 +1,6 @@
 """Kernels on a line as linear stochastic differential equations (Hartikainen & Sarkka 2010).
 
-`kernels` first: which kernels have one, and their sums and products. `matern` has one with noise,
-`periodic` those without, `model` the matrices of all.
+`kernels` first. `matern` has one with noise, `periodic` those without, `model` the matrices of all.
 """
 
 from .kernels import KERNELS, refuse_kernel, series_error_of, state_space

@@ -1,4 +1,4 @@
-"""The matrices of a linear stochastic differential equation between inputs."""
+"""Matrices of a linear stochastic differential equation."""
 
 from __future__ import annotations
 

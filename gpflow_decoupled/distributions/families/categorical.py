@@ -52,7 +52,7 @@ class Categorical(Family):
         return (z,)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """Solve (diag p - p p^T) x = g, g [..., K] of sum 0: x = g / p, up to a constant."""
+        """Solve (diag p - p p^T) x = g [..., K], g of sum 0: x = g / p."""
         return (tf.math.divide_no_nan(gradient[0], tf.nn.softmax(natural[0], axis=-1)),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

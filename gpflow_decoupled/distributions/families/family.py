@@ -1,4 +1,4 @@
-"""The contract of exponential families, in natural and expectation parameters."""
+"""The contract of exponential families."""
 
 # A member is q(z) = exp(<phi(z), lambda> - A(lambda)) with respect to Lebesgue or counting measure.
 #
@@ -37,7 +37,7 @@ Natural = tuple[tf.Tensor, ...]
 class Family(ABC):
     """An exponential family; `natural` takes its usual parameters.
 
-    Families are minimal (lambda is unique) unless they say otherwise.
+    lambda is unique unless they say otherwise.
 
     Example::
 
@@ -122,7 +122,7 @@ class Family(ABC):
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
         """Draws [n, ..., event], differentiable in lambda if `reparameterized`.
 
-        Gradients are TFP's implicit reparameterisation (Figurnov et al. 2018, arXiv:1805.08498).
+        Gradients: Figurnov et al. 2018 (arXiv:1805.08498).
         """
         # (C36)
         return self.distribution(natural).sample(n, seed=seed)

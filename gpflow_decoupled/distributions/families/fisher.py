@@ -1,4 +1,4 @@
-"""Products and solves with a Fisher matrix I(lambda) that has no formula."""
+"""Products and solves with a Fisher matrix without formula."""
 
 # I(lambda) = grad^2 A(lambda) = Cov phi(z), multiplied by a vector u without forming it:
 #
@@ -86,7 +86,7 @@ def solve(
     """Solve I(lambda) x = g by conjugate gradients, with step lengths per member of the batch.
 
     :param diagonal: a positive estimate of the diagonal, the preconditioner.
-    :param iterations: limit. Members left with over a thousandth of their gradient become NaN.
+    :param iterations: limit; members left with over a thousandth become NaN.
     """
     shapes = [tf.shape(part) for part in gradient]
     rows = tf.reduce_prod(shapes[0][: len(gradient[0].shape) - ranks[0]])

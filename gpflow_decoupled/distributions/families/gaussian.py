@@ -70,7 +70,6 @@ class Gaussian(Family):
         return tfp.distributions.MultivariateNormalTriL(*self._mean_and_root(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...], with the factor (2 pi)^(M/2)."""
         chol = cholesky(-2.0 * natural[1]).chol
         half = solve(chol, natural[0][..., None])[..., 0]
         log_diagonal = tf.math.log(tf.linalg.diag_part(chol))
@@ -98,7 +97,6 @@ class Gaussian(Family):
         return tf.linalg.matvec(dP, mean) + tf.linalg.matvec(precision, g_1), -0.5 * dP
 
     def tangent(self, gradient: Natural) -> Natural:
-        """Symmetrise the second part [..., M, M]."""
         return gradient[0], 0.5 * (gradient[1] + tf.linalg.matrix_transpose(gradient[1]))
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

@@ -52,7 +52,6 @@ class InverseGamma(Family):
         return tf.math.log(z), 1.0 / z
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, [...] each, without cancellation."""
         (a, b), (g_1, g_2) = self.shape_and_scale(natural), gradient
         d = trigamma_excess(a)
         return (a * g_1 + b * g_2) / d, b * (b * trigamma(a) * g_2 + g_1) / d  # (C34)

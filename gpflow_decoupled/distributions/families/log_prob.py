@@ -43,9 +43,8 @@ class LogProbFamily(Family):
     A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
     set `draws`, whose covariance replaces the Fisher matrix, with error O(1 / sqrt(draws)).
 
-    :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
-    :param iterations: limit of conjugate-gradient iterations per solve; members not solved to a
-        thousandth become NaN.
+    :param draws: for solves; None uses second derivatives of `log_prob`.
+    :param iterations: limit per solve; members not solved to a thousandth become NaN.
     :param tolerance: relative residual; default 1e4 machine epsilons, or 1e-6 with `draws`.
     :raises DataError: for counts below their minimum.
 
@@ -116,10 +115,7 @@ class LogProbFamily(Family):
         )
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """Refuse; a subclass with a TFP distribution may return it.
-
-        :raises ModelError: always.
-        """
+        """Refuse; a subclass may return it."""
         raise ModelError(
             f"{self.name} has no TFP distribution: use its log_prob and sample, or define"
             " distribution."
@@ -133,7 +129,6 @@ class LogProbFamily(Family):
         return self._log_partition_at(self.anchor(natural), natural)
 
     def expectation(self, natural: Natural) -> Natural:
-        """mu = grad A(lambda), of the shapes of lambda, by automatic differentiation."""
         z = self.anchor(natural)
         with tf.GradientTape() as tape:
             tape.watch(natural)
@@ -141,9 +136,6 @@ class LogProbFamily(Family):
         return self.tangent(tuple(tape.gradient(value, natural, unconnected_gradients="zero")))
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for unsolved
-        members.
-        """
         drawn = self.sufficient(
             self.sample(natural, self._draws or _SCALING, seed=tf.constant(_DRAWS, tf.int32))
         )

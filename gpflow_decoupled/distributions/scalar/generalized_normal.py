@@ -1,4 +1,4 @@
-"""The generalised normal distribution, proportional to exp(-(|x - loc| / scale)^power)."""
+"""The generalised normal distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The characteristic function of the generalised normal distribution, to 1e-9."""
+"""The generalised normal's characteristic function."""
 
 # phi and two derivatives are tabulated once per process for 40 powers, with Chebyshev polynomials
 # in log p between; Hermite interpolation in omega, and beyond the grid the series (A7).

@@ -1,4 +1,4 @@
-"""Azzalini's skew-normal: density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale."""
+"""Azzalini's skew-normal distribution."""
 
 from __future__ import annotations
 

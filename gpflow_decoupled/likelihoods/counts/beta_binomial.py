@@ -1,4 +1,4 @@
-"""Successes in trials whose probability varies from row to row."""
+"""Successes of a probability that varies from row to row."""
 
 from __future__ import annotations
 

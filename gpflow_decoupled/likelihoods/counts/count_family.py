@@ -1,4 +1,4 @@
-"""Poisson and negative binomial counts of mean e^f, and their probability of zero."""
+"""Poisson and negative binomial counts, and their zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts with a separate probability of zeros, the same everywhere."""
+"""Counts with a separate probability of zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts with more zeros than their law has: some rows cannot have any."""
+"""Counts with more zeros than their law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites of rates between 0 and 1: GPflow's `Beta` with the probit link."""
+"""Sites of rates: GPflow's `Beta`, probit link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites of class labels: one loss of C latents, by the tilted bound (V33)."""
+"""Sites of class labels, by the tilted bound (V33)."""
 
 from __future__ import annotations
 
@@ -43,17 +43,14 @@ class CategoricalLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """-1 for the label's class, else 0, [N, C]."""
         return -self.hot
 
     @property
     def upper(self) -> tf.Tensor:
-        """0 for the label's class, else 1, [N, C]."""
         return 1.0 - self.hot
 
     @property
     def curvature(self) -> tf.Tensor:
-        """Zero [N, C]: the loss is convex."""
         return tf.zeros_like(self.hot)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Sites of observations of which some are known to be above or below a limit only."""
+"""Sites of censored observations."""
 
 from __future__ import annotations
 

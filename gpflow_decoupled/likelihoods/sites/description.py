@@ -1,4 +1,4 @@
-"""The description of the sites p(y_n | f_n) of one likelihood: expected loss and log density."""
+"""The description of a likelihood's sites."""
 
 from __future__ import annotations
 

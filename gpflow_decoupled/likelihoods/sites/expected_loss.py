@@ -1,4 +1,4 @@
-"""The site loss of a likelihood whose expected log density is a function of f's two moments."""
+"""Site losses from a closed-form expected log density."""
 
 from __future__ import annotations
 

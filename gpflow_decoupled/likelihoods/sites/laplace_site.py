@@ -1,4 +1,4 @@
-"""Closed-form sites of Laplace noise, Laplace priors, and the hinge loss."""
+"""Sites of Laplace noise, Laplace priors, hinge loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites of binary labels with a logistic link, exact and bounded."""
+"""Sites of binary labels, logistic link."""
 
 from __future__ import annotations
 

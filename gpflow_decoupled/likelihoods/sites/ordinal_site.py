@@ -1,4 +1,4 @@
-"""Sites of grades: quadrature at the nodes of the likelihood."""
+"""Sites of grades, by quadrature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites of weights with non-Gaussian priors: log densities and expected losses."""
+"""Sites of weights with non-Gaussian priors."""
 
 # A Laplace prior p(w) is the model's prior N(w; mu, tau^2) times a site p(w) / N(w; mu, tau^2),
 # with the Laplace loss f_L:
@@ -84,7 +84,6 @@ class StackedLoss(SiteLoss):
 
     @property
     def penalised(self) -> tf.Tensor:
-        """True where (V15) has no maximum with rho = 0, [N, L]."""
         return tf.concat([part.penalised for part in self.parts], axis=0)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -131,22 +130,18 @@ class LossWithPriors(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """Lower end of S [N + p, L], minus infinity for weights."""
         return tf.where(self.reference.precision > 0.0, self._constant(-math.inf), self._sum.lower)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Upper end of S [N + p, L], infinity for weights."""
         return tf.where(self.reference.precision > 0.0, self._constant(math.inf), self._sum.upper)
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The c [N + p, L] with l'' >= -c; 1 / tau^2 for weights."""
         return self._sum.curvature + self.reference.precision
 
     @property
     def penalised(self) -> tf.Tensor:
-        """True where (V15) has no maximum with rho = 0, [N + p, L]."""
         return self._sum.penalised
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

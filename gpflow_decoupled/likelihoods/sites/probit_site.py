@@ -1,4 +1,4 @@
-"""Sites of binary labels with a probit link, by quadrature."""
+"""Sites of binary labels, probit link."""
 
 from __future__ import annotations
 

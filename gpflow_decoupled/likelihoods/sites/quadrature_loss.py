@@ -1,4 +1,4 @@
-"""The site loss of any likelihood with one latent per observation."""
+"""The site loss of any scalar likelihood."""
 
 from __future__ import annotations
 

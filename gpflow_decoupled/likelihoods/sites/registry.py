@@ -1,4 +1,4 @@
-"""The registry of site descriptions by class of likelihoods."""
+"""Site descriptions by class of likelihoods."""
 
 from __future__ import annotations
 

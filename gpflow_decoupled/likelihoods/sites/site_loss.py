@@ -1,4 +1,4 @@
-"""The expected loss of one observation, a function of its latent's mean and deviation."""
+"""The expected loss of one observation."""
 
 # | symbol | code | shape |
 # |---|---|---|

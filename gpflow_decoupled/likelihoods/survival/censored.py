@@ -1,4 +1,4 @@
-"""Observations of which some are known to be above or below a limit only."""
+"""Observations with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian noise with limits of what can be seen: Tobit."""
+"""Censored Gaussian noise: Tobit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times to an event, whose hazard grows or falls with time."""
+"""Times to an event, rising or falling hazard."""
 
 from __future__ import annotations
 

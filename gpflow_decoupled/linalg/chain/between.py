@@ -1,4 +1,4 @@
-"""Moments of a smoothed chain between its rows."""
+"""A smoothed chain between its rows."""
 
 # A new state after row i - 1 and before row i: predicted from row i - 1 it is N(a, P), and the rows
 # from i on have the slope rho = A^T r_i and the curvature R = A^T S_i A, A the step to row i:

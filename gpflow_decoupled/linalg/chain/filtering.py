@@ -1,4 +1,4 @@
-"""The Kalman filter of a chain with Gaussian sites."""
+"""The Kalman filter of a chain."""
 
 # At row n, with the state x_n = A_n x_{n-1} + q_n, q_n ~ N(0, Q_n), f_n = h . x_n, and the site
 # exp(nu f - tau f^2 / 2):

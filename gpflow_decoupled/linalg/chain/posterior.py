@@ -1,4 +1,4 @@
-"""The exact posterior of a chain with Gaussian sites, and the log evidence of the sites."""
+"""The exact posterior of a chain with sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops over the rows of a chain, compiled by XLA, with gradients in linear memory."""
+"""Loops over rows, compiled by XLA."""
 
 from __future__ import annotations
 

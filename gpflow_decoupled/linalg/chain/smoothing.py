@@ -1,4 +1,4 @@
-"""The smoother of a chain with Gaussian sites, without an inverse."""
+"""The smoother of a chain, without an inverse."""
 
 # The sites from row n on, as a function of the state N(a, P) that the earlier ones predict, have
 # the gradient r_n of their log evidence by a, and minus its second derivative S_n (de Jong 1989;

@@ -1,4 +1,4 @@
-"""Expected log densities of a model that is not Gaussian, at any accuracy."""
+"""Expected log densities under a non-Gaussian q."""
 
 from __future__ import annotations
 

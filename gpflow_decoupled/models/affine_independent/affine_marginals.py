@@ -1,4 +1,4 @@
-"""Densities, quantiles and expectations of non-Gaussian marginals of q(f), by (A10).
+"""Non-Gaussian marginals of q(f), by (A10).
 
 Probabilities below 1e-12 of the peak are rounding errors.
 """

@@ -1,4 +1,4 @@
-"""Independent non-Gaussian priors of weights, each one more site."""
+"""Non-Gaussian priors of weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a model's kernel, likelihood and mean function."""
+"""Checks of a model's parts."""
 
 from __future__ import annotations
 

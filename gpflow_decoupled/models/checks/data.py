@@ -1,4 +1,4 @@
-"""Validation of data and numbers of latents; of shapes also while tracing."""
+"""Checks of data; of shapes also while tracing."""
 
 from __future__ import annotations
 

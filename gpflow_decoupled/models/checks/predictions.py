@@ -1,4 +1,4 @@
-"""GPflow's predictions with checked inputs, and the interface of `diagnostics`."""
+"""GPflow's predictions with checked inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ends of the interval: exact for a few rows, by neighbours and points for many."""
+"""The two ends of the interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An estimate of a log determinant by stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017)."""
+"""Log determinants by stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interval that contains a log evidence, and what it is made with."""
+"""The interval of a log evidence, and its settings."""
 
 from __future__ import annotations
 

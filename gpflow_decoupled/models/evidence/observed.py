@@ -1,4 +1,4 @@
-"""Observations with one covariance matrix, and their exact log density."""
+"""The exact log density of observations."""
 
 from __future__ import annotations
 

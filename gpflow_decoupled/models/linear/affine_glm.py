@@ -1,4 +1,4 @@
-"""Bayesian generalised linear models by affine-independent KL inference."""
+"""Linear models with a non-Gaussian posterior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bayesian generalised linear models by conjugate-computation VI, (C29) to (C31)."""
+"""Linear models by conjugate computation, (C29) to (C31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bayesian generalised linear models for the linearly constrained Lagrangian."""
+"""Linear models for the Lagrangian."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Lagrangian's model with Laplace priors of the weights, each one more site."""
+"""The Lagrangian's model with Laplace priors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ class LaplacePriorLCLGP(LCLGP):
         return LossWithPriors(self.observation_loss(), priors, self._precision)
 
     def prior_mean(self) -> tf.Tensor:
-        """m_0 at the data, then mu: [N + p, L]."""
         return tf.concat(
             [super().prior_mean(), tf.constant(self.location, self.data[0].dtype)], axis=0
         )

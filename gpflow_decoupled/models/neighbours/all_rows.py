@@ -1,4 +1,4 @@
-"""Conjugate gradients for the mean that all observations give."""
+"""Conjugate gradients for the mean of all rows."""
 
 # Which preconditioner is better depends on the noise. With much of it the mean is smooth, and a
 # thousand points say nearly all; with little, each row depends on its neighbours. On 4,000 rows of

@@ -1,4 +1,4 @@
-"""The nearest-neighbour GP that users name, and the members that all kinds of it share."""
+"""The nearest-neighbour GP, and the members of all kinds."""
 
 from __future__ import annotations
 
@@ -150,12 +150,10 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
     @property
     def num_dims(self) -> int:
-        """D of the data."""
         return int(self.data[0].shape[1])
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """N and the numbers of neighbours."""
         return {
             "N": int(self.data[0].shape[0]),
             "num_neighbours": self.num_neighbours,
@@ -163,7 +161,6 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         }
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, values checked where known."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type

@@ -1,4 +1,4 @@
-"""Rows and new inputs given their neighbours, for one group of outputs."""
+"""Rows and new inputs given their neighbours."""
 
 from __future__ import annotations
 

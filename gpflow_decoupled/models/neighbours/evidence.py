@@ -1,4 +1,4 @@
-"""The evidence of a model with Gaussian noise, by groups of outputs."""
+"""The evidence under Gaussian noise."""
 
 from __future__ import annotations
 

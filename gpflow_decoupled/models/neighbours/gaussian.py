@@ -1,4 +1,4 @@
-"""Gaussian noise: likelihood and predictions condition on nearest neighbours."""
+"""The nearest-neighbour GP of Gaussian noise."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
 
     @property
     def of_rows(self) -> GaussianNNGP:
-        """This model: its observations have Gaussian noise."""
         return self
 
     @property
@@ -242,7 +241,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
+        """Predict observations at Xnew [..., N, D]: mean, variance [..., N, P].
 
         :raises DataError: where noise variances are known for the data's rows alone.
         """
@@ -269,7 +268,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> NeighboursPosterior:
-        """A posterior for many predictions: see `NNGP`."""
         return NeighboursPosterior(
             self.kernel,
             self.likelihood,

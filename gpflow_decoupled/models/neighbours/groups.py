@@ -1,4 +1,4 @@
-"""Outputs that share neighbours, and the noise of their observations."""
+"""Outputs that share neighbours, and their noise."""
 
 from __future__ import annotations
 

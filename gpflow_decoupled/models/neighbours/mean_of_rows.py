@@ -1,4 +1,4 @@
-"""The mean of all rows of a model that owns its data, solved for when it is asked for."""
+"""The mean of all rows, solved for when needed."""
 
 # The coefficients belong to the Parameters and the data they were solved for, and nobody must ever
 # see them with others. So the values of all variables are kept beside them, and compared whenever

@@ -1,4 +1,4 @@
-"""GPflow posterior objects of models that predict from neighbours."""
+"""GPflow posteriors from neighbours."""
 
 from __future__ import annotations
 

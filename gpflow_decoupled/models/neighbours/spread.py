@@ -1,4 +1,4 @@
-"""The size of the errors around an input, by which its variance is scaled."""
+"""Variances scaled by the errors nearby."""
 
 from __future__ import annotations
 

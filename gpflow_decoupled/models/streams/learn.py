@@ -1,4 +1,4 @@
-"""Kernel and likelihood learned on a stream: L-BFGS at fixed sites, then the sites."""
+"""Kernel and likelihood learned on a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The likelihood factor of earlier data: a Gaussian factor at the points of that time."""
+"""The likelihood factor of earlier data."""
 
 # | symbol | code | shape |
 # |---|---|---|

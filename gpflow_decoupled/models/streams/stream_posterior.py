@@ -1,4 +1,4 @@
-"""The best q of a basis for a Gaussian factor, its bound, and conversions to a frame."""
+"""The best q for a Gaussian factor, and its bound."""
 
 # In a frame's coordinates the prior is N(0, I); q has mean mu and a covariance S_k for points k
 # that the basis gives one. For a factor (theta, Lambda) the best q is

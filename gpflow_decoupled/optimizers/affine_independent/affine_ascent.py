@@ -1,4 +1,4 @@
-"""Affine-independent KL inference: the best Gaussian q, then A, b and shapes jointly."""
+"""Affine-independent KL inference."""
 
 from __future__ import annotations
 

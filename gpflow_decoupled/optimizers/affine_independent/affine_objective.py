@@ -1,4 +1,4 @@
-"""The bound as a compiled function of one vector, for L-BFGS."""
+"""The bound of one vector, compiled for L-BFGS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinates of the joint L-BFGS run that whiten the Gaussian optimum."""
+"""Coordinates that whiten the Gaussian optimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial rotation of A and shapes, by an Edgeworth expansion."""
+"""Initial rotation and shapes, by an Edgeworth expansion."""
 
 # A rotation A Q leaves the Gaussian N(b, A A^T) as is, but not q for non-normal v_d. To leading
 # order the bound depends on the skewness gamma_d of each v_d by (A18)

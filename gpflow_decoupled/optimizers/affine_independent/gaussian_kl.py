@@ -1,4 +1,4 @@
-"""The best Gaussian q = N(b, L L^T) in whitened coordinates, by steps (C9) and L-BFGS on (b, L)."""
+"""The best Gaussian q, by steps (C9) and L-BFGS."""
 
 from __future__ import annotations
 

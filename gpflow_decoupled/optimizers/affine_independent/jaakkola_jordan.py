@@ -1,4 +1,4 @@
-"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods, a baseline."""
+"""The local bound of Jaakkola & Jordan (2000), a baseline."""
 
 # For a label y of 0 or 1, s = 2 y - 1, and any xi (C39)
 #

@@ -1,4 +1,4 @@
-"""The ascent in turns for A = L U: (b, L), (b, U), then shapes, each by L-BFGS (A20)."""
+"""The ascent in turns for A = L U (A20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log densities of labels as functions of their latent values."""
+"""Log densities of labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expectation propagation (EP) of a full GP, with parallel site updates."""
+"""Expectation propagation (EP), with parallel updates."""
 
 # q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites
 # at once:

@@ -1,4 +1,4 @@
-"""Laplace's approximation of a full GP: the mode of the posterior, and its curvature."""
+"""Laplace's approximation of a full GP."""
 
 # With u = f - m_0 and l_n = log p(y_n | f_n) the mode u^ maximises psi, (C55), (C56):
 #

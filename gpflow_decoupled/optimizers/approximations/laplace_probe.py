@@ -1,4 +1,4 @@
-"""Laplace's approximation at one point: psi, the sites and Newton's step; for classes."""
+"""Laplace's approximation at one point; for classes."""
 
 # With p = softmax(m_0 + u) and e the label's unit vector, each observation has slope e - p and
 # curvature W = diag(p) - p p^T, which couples its classes, (C73).

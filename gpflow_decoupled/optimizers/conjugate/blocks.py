@@ -1,4 +1,4 @@
-"""Repeated passes over data of any size, by blocks of rows."""
+"""Repeated passes over data, by blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass over all data at a fixed q(u): the bound, and the q(u) of a full step."""
+"""One pass over all data at a fixed q(u)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conjugate-computation steps of a `GMRF`, whose linear algebra is SciPy's."""
+"""Steps of a `GMRF`, in SciPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One observation's contribution to the bound, and its derivatives."""
+"""One observation's contribution to the bound."""
 
 from __future__ import annotations
 

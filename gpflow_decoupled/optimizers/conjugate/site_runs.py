@@ -1,4 +1,4 @@
-"""Runs of `ConjugateComputation` on all data, with a watched bound, or on minibatches."""
+"""Runs of `ConjugateComputation`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checked rows and written sites of a `ConjugateComputation` step."""
+"""Checked rows, written sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conjugate-computation VI on inducing variables, by passes over all data in bounded memory."""
+"""Conjugate computation by passes over all data."""
 
 # A pass at a fixed q(u) sums over blocks of rows the bound and the targets theta*, P* of the
 # natural-gradient step (D46) on all data; then the whitened natural parameters move, (C25):

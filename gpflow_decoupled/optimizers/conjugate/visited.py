@@ -1,4 +1,4 @@
-"""The observations that minibatches have visited: their posterior, and a minibatch's step."""
+"""The observations that minibatches have visited."""
 
 from __future__ import annotations
 

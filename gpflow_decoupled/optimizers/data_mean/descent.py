@@ -1,4 +1,4 @@
-"""Stochastic dual descent for a mean on all data: steps on random rows."""
+"""Stochastic dual descent."""
 
 # Lin et al. 2024 (arXiv:2310.20581), algorithm 1, for (K + D) a = y~ in the variables W^-1/2 a,
 # with H = I + W^1/2 K W^1/2. A step draws a batch I of B rows: (D52)

@@ -1,4 +1,4 @@
-"""Lower bounds of the log evidence with normal noise, at given mean coefficients."""
+"""Lower bounds of the evidence at given mean coefficients."""
 
 # With noise precisions W = D^-1, A = L_b^-1 K_bx, Q = A^T A and r = y - (K + D) a for any a, (D31),
 # (D32)

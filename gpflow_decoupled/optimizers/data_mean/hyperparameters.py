@@ -1,4 +1,4 @@
-"""Objectives of hyperparameters and inducing points at a fixed mean on all data."""
+"""Objectives of hyperparameters at a fixed mean."""
 
 from __future__ import annotations
 

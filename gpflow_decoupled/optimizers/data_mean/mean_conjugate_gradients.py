@@ -1,4 +1,4 @@
-"""The mean on all data by preconditioned conjugate gradients."""
+"""Conjugate gradients for users."""
 
 from __future__ import annotations
 
@@ -69,12 +69,9 @@ class ConjugateGradients(MeanOptimizer):
         check_option("preconditioner", self.preconditioner, PRECONDITIONERS)
 
     def rough(self, tolerance: float) -> ConjugateGradients:
-        """See `MeanOptimizer.rough`."""
         return replace(self, tolerance=max(self.tolerance, tolerance), certify=False)
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        """Conjugate gradients for successive systems, each from the end of the last."""
-
         def solve(
             system: MeanSystem,
             start: tf.Tensor,

@@ -1,4 +1,4 @@
-"""The mean on all data by stochastic dual descent."""
+"""Stochastic dual descent for users."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ class StochasticDualDescent(MeanOptimizer):
             )
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        """Descents for successive systems, with one generator of rows."""
         return DualDescent(
             tolerance=self.tolerance,
             epochs=self.epochs,

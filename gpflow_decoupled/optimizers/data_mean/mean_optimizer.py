@@ -1,4 +1,4 @@
-"""The best mean on all data at fixed hyperparameters, for any solver of the linear systems."""
+"""The best mean on all data, by any solver."""
 
 from __future__ import annotations
 

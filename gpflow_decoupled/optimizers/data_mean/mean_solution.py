@@ -1,4 +1,4 @@
-"""Arguments and results of the linear solves of a mean on all data."""
+"""Arguments and results of linear solves."""
 
 from __future__ import annotations
 

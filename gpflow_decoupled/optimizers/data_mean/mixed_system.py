@@ -1,4 +1,4 @@
-"""The linear system of a mean on all data whose latents are mixed, f = g W^T, Gaussian noise."""
+"""The linear system of mixed latents, f = g W^T."""
 
 # The sites of mixed latents share observations, so that a solve for each latent in turn moves all
 # others' targets. The observations have one system instead, for c [N, P] and columns w_l of W [P,
@@ -106,11 +106,10 @@ class MixedSystem(MeanSystem):
         return self.weights * (residual - self._features(back))
 
     def inner(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """The inner product of all columns, which are one system: []."""
+        """The inner product of all columns, one system: []."""
         return tf.reduce_sum(left * right)
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (B B^T + s2 I)^-1 r in nats for the points of beta, as `MeanSystem.gap`."""
         t = self._best(residual)
         rest = residual - self._features(t)
         twice = tf.reduce_sum(self.weights * tf.square(rest)) + tf.reduce_sum(tf.square(t))

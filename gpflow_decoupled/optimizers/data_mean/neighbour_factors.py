@@ -1,4 +1,4 @@
-"""Preconditioners of neighbours for a mean on all data, and when they are the better ones."""
+"""Preconditioners of neighbours, and when to use them."""
 
 # Near rows leave out what far rows say of the slow parts of f, which points know. So "both" takes
 # points first and neighbours for what they leave,

@@ -1,4 +1,4 @@
-"""Moments of q(f) at all rows for a mean on all data, with the bound and the sites there."""
+"""Moments of q(f) at all rows."""
 
 from __future__ import annotations
 

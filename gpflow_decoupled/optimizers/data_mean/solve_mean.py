@@ -1,4 +1,4 @@
-"""Conjugate gradients for a mean on all data until the certified gap is small, and their cost."""
+"""Conjugate gradients to a certified gap, and their cost."""
 
 from __future__ import annotations
 

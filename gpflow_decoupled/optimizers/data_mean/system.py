@@ -1,4 +1,4 @@
-"""The linear system of a mean on all data, its preconditioner, and certificates of solutions."""
+"""The linear system, its preconditioner and certificates."""
 
 # The bound's maximum over the mean solves (K + D) a = y~ (D34). At any a, with residual r and Q =
 # A^T A = K_xb K_b^-1 K_bx,

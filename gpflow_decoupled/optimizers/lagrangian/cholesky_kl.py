@@ -1,4 +1,4 @@
-"""The bound as a function of mean and Cholesky factor of the covariance."""
+"""The bound over mean and Cholesky factor."""
 
 # Whitened, with K = A A^T, mean m_0 + A t, V = B B^T and B = A T: (V23)
 #

@@ -1,4 +1,4 @@
-"""Newton's method on the optimality conditions (V11) for sites that couple a row's latents."""
+"""`optimality_newton` for sites that couple a row's latents."""
 
 from __future__ import annotations
 

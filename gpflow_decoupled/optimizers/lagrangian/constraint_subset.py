@@ -1,4 +1,4 @@
-"""The linearly constrained Lagrangian with multipliers of M observations, others zero (V26)."""
+"""The Lagrangian with multipliers of M observations (V26)."""
 
 from __future__ import annotations
 

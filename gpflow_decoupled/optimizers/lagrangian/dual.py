@@ -1,4 +1,4 @@
-"""The dual of a subproblem as a function of the multipliers, with gradient and bounds."""
+"""The dual of a subproblem."""
 
 # With site losses f, and h_k, sigma_k the point where the subproblem touches the bound:
 #

@@ -1,4 +1,4 @@
-"""A `GMRF` as the Lagrangian sees its models: multipliers, a prior, losses; sparse algebra."""
+"""A `GMRF` as the Lagrangian sees its models."""
 
 # With K = A Q^-1 A^T at the observations, never formed, (V7) and (V9) read, as in (C71),
 #

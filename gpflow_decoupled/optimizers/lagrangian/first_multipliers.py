@@ -1,4 +1,4 @@
-"""The first multipliers of a run: the model's, checked, or a new start if all are zero."""
+"""The first multipliers of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minimise a subproblem's dual by L-BFGS-B, as in the paper, for many observations."""
+"""A subproblem's dual by L-BFGS-B, for many observations."""
 
 from __future__ import annotations
 

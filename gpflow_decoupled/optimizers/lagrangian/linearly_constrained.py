@@ -1,4 +1,4 @@
-"""The linearly constrained Lagrangian, its settings and what it refuses: Khan 2014."""
+"""The linearly constrained Lagrangian: Khan 2014."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projected Newton steps on the dual of a subproblem, within a box of multipliers (V18)."""
+"""Projected Newton steps within a box (V18)."""
 
 from __future__ import annotations
 

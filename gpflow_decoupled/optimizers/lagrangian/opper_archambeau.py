@@ -1,4 +1,4 @@
-"""The bound as a function of alpha and lambda, maximised by L-BFGS."""
+"""The bound over alpha and lambda."""
 
 # With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals, (V21)
 #

@@ -1,4 +1,4 @@
-"""Outer iterations of the linearly constrained Lagrangian: Khan 2014, Algorithm 1."""
+"""Outer iterations: Khan 2014, Algorithm 1."""
 
 # The solution of a subproblem (V13), which touches the bound from below, raises the bound from any
 # start for a log-concave likelihood, and with the terms (V20) for others.

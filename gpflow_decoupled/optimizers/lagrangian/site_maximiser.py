@@ -1,4 +1,4 @@
-"""Maximise over mean and standard deviation of each site inside the dual, all sites at once."""
+"""Maximise over mean and deviation of each site."""
 
 #   max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2)
 #                        - rho / 2 (sigma - sigma_k)^2 - kappa / 2 (h - h_k)^2             (V15)

@@ -1,4 +1,4 @@
-"""A subproblem that touches the bound: its proximal weights, and the box of its multipliers."""
+"""A subproblem, its weights and its box."""
 
 from __future__ import annotations
 

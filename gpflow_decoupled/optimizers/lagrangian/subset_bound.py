@@ -1,4 +1,4 @@
-"""The bound of an `LCLGP` whose multipliers are zero outside a subset S of M observations."""
+"""The bound with multipliers of M observations alone."""
 
 # For any observation n, with B = I + Lambda^1/2 K_SS Lambda^1/2, (V26)
 #

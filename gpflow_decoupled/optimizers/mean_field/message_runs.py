@@ -1,4 +1,4 @@
-"""Runs of `MeanFieldCVI`: on all data, where the bound is watched, and on minibatches."""
+"""Runs of `MeanFieldCVI`."""
 
 from __future__ import annotations
 

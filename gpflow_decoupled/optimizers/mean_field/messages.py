@@ -1,4 +1,4 @@
-"""One step of mean-field conjugate computation, as a pure function of the messages."""
+"""One step, a pure function of the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entropy of a mixture of Gaussians: two lower bounds in closed form, an unbiased estimate."""
+"""The entropy of a mixture of Gaussians."""
 
 # For q(w) = sum_j pi_j N(w | m_j, S_j), with S = (S_j + S_l) / 2 for a pair of components,
 #

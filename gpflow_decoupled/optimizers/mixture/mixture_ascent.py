@@ -1,4 +1,4 @@
-"""Variational inference with a mixture of Gaussians q(w), for affine-independent models."""
+"""Inference with a mixture of Gaussians."""
 
 from __future__ import annotations
 

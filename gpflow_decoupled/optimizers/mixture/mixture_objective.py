@@ -1,4 +1,4 @@
-"""The bound of a mixture of Gaussians over one vector, in the best Gaussian's coordinates."""
+"""The bound of a mixture over one vector."""
 
 # With the best Gaussian N(b, C C^T), components have m_j = b + C m~_j and L_j = C L~_j. For sites
 # g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33) is exact:

@@ -1,4 +1,4 @@
-"""A mixture of Gaussians as the posterior of an affine-independent model."""
+"""Predictions of a mixture."""
 
 from __future__ import annotations
 

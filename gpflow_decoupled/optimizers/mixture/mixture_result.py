@@ -1,4 +1,4 @@
-"""The result of a run with mixtures of Gaussians."""
+"""The result of `MixtureAscent`."""
 
 from __future__ import annotations
 

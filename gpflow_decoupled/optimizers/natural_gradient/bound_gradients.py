@@ -1,4 +1,4 @@
-"""The bound, its natural and its ordinary gradients in one pass."""
+"""The bound and its gradients in one pass."""
 
 from __future__ import annotations
 

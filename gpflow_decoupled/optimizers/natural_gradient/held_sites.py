@@ -1,4 +1,4 @@
-"""Keep the sites of q fixed while the kernel moves."""
+"""Sites fixed while the kernel moves."""
 
 # The M-step of conjugate-computation VI (Adam, Chang, Khan & Solin 2021, arXiv:2111.03412), for any
 # whitened Gaussian part. When the Cholesky factor of p(u) changes from L_old to L_new, T = L_old^-1

@@ -1,4 +1,4 @@
-"""A training step in which q moves first, and all else by its gradient at the new q."""
+"""A training step in which q moves first."""
 
 # At the old q the gradient of kernel and likelihood is mostly noise of the batch: on houses, with
 # 90 points and batches of 256, that costs 230 nats after 1,500 steps. Both evaluations share A =

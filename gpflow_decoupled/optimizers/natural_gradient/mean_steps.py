@@ -1,4 +1,4 @@
-"""Steps of the mean coefficients: steepest ascent in scaled coordinates, Newton's by CG."""
+"""Steps of the mean coefficients."""
 
 # With weights w = -2 h >= 0 and W = diag(w), the negative bound has over the coefficients a and the
 # whitened mean m~ of q(u) the Hessian (D49)

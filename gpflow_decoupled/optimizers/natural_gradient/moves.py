@@ -1,4 +1,4 @@
-"""Compute a natural-gradient step without writing it: mean coefficients, then Gaussian parts."""
+"""A natural-gradient step, computed but not written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Natural gradients in closed form, from derivatives of the expected log density at the data."""
+"""Natural gradients in closed form."""
 
 # 1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
 # 2. Differentiate E_n in mean and variance of q(f_n), through the likelihood alone: g_n, h_n.

@@ -1,4 +1,4 @@
-"""Natural parameters of a Gaussian part of q, and a step of them that ends at a Gaussian."""
+"""Natural parameters of a Gaussian, and their steps."""
 
 from __future__ import annotations
 

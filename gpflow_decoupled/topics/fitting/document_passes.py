@@ -1,4 +1,4 @@
-"""Coordinate ascent on all documents, or natural-gradient steps on minibatches."""
+"""Passes over all documents, or minibatches."""
 
 from __future__ import annotations
 

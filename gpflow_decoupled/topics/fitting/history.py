@@ -1,4 +1,4 @@
-"""The record of a fit, with its progress bar."""
+"""The record of a fit."""
 
 from __future__ import annotations
 

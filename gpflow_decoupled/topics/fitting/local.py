@@ -1,4 +1,4 @@
-"""The local step for all documents, and its sums over documents."""
+"""The local step for all documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The global variables of a topic model, and their updates."""
+"""Topics and priors, and their updates."""
 
 from __future__ import annotations
 

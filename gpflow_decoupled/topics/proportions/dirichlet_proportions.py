@@ -1,4 +1,4 @@
-"""Dirichlet prior and posterior of the proportions: latent Dirichlet allocation."""
+"""Dirichlet prior and posterior of the proportions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of posteriors over the topic proportions of documents."""
+"""The contract of posteriors over proportions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proportions softmax(eta_d) with Gaussian q(eta_d) = N(m, V), (T5)-(T7)."""
+"""Gaussian q of proportions, (T5)-(T7)."""
 
 # With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
 #

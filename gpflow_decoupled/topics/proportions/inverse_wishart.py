@@ -1,4 +1,4 @@
-"""An inverse-Wishart prior of Sigma_0, which keeps it from growing without bound."""
+"""An inverse-Wishart prior, which bounds Sigma_0."""
 
 # Sigma_0 ~ IW(nu, Psi), nu = n_0 - K - 1 and Psi = n_0 M, has mode M and counts as n_0 documents.
 # Bound and log prior depend on Sigma_0 by (T16)

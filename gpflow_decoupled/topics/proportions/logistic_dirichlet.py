@@ -1,4 +1,4 @@
-"""Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9)."""
+"""Logistic-normal prior, Dirichlet posterior, (T8), (T9)."""
 
 # With the prior's Dirichlet site lambda^(c) at the current c (T9) and expected words per topic
 # e(c), a natural-gradient step of size rho is

@@ -1,4 +1,4 @@
-"""An upper bound of E log-sum-exp under a Gaussian, and points for other expectations."""
+"""E log-sum-exp under a Gaussian, bounded from above."""
 
 # For any a, by Jensen's inequality (Knowles & Minka, NIPS 2011)
 #

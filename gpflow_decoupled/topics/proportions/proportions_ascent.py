@@ -1,4 +1,4 @@
-"""Conjugate-computation steps with a step size per document that keeps its bound rising."""
+"""Steps that keep each document's bound rising."""
 
 from __future__ import annotations
 

@@ -31,12 +31,10 @@ class ArrayBatches(Batches):
 
     @property
     def whole(self) -> Batch | None:
-        """All rows, where a batch has them all."""
         return (self.X, self.Y) if self.batch_size == self.num_data else None
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes, and a checksum of the arrays."""
         digest = checksum((self.X, self.Y))
         return {
             "num_data": self.num_data,

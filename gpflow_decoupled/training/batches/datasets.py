@@ -1,4 +1,4 @@
-"""Minibatches of a `tf.data.Dataset`, which may be larger than memory."""
+"""Minibatches of a `tf.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ class DatasetBatches(Batches):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The place in the dataset."""
         return {"iterator": self.iterator}
 
     def __call__(self, step: int) -> Batch:

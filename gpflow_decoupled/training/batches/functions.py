@@ -1,4 +1,4 @@
-"""Minibatches from a function that reads them, for example from a file."""
+"""Minibatches from a function that reads them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ class FunctionBatches(Batches):
         return X, Y
 
     def close(self) -> None:
-        """End the pass, so that a generator runs its `finally` now rather than at garbage
-        collection.
-        """
+        """End the pass, so that a generator runs its `finally` now."""
         if isinstance(self._pass, Generator):
             self._pass.close()
         self._pass = None

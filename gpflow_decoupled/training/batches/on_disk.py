@@ -46,7 +46,6 @@ class DiskBatches(Batches):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes and a checksum of all rows, the same as for arrays in memory."""
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():

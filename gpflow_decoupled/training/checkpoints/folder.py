@@ -1,4 +1,4 @@
-"""The files of a folder of states, robust against a kill at any moment."""
+"""The files of a folder of states, safe against a kill."""
 
 from __future__ import annotations
 

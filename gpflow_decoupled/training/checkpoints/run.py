@@ -1,4 +1,4 @@
-"""Save the state of a run, and read it back."""
+"""The state of a run."""
 
 from __future__ import annotations
 

@@ -44,10 +44,6 @@ class AffineIndependentRoute(Route):
     defaults = {"refresh_every": 20}
 
     def options(self, model: AffineIndependentGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; L-BFGS may be chosen by its name.
-
-        :raises UnknownOptionError: for L-BFGS without a Gaussian start, and with options of steps.
-        """
         if not isinstance(asked.get("optimizer"), str) or asked["optimizer"] != LBFGS:
             return super().options(model, asked)
         if "learning_rate" in asked:

@@ -1,4 +1,4 @@
-"""Checks of models on inducing points before a run, and choices by their sizes."""
+"""Checks of models on inducing points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models on inducing points: natural gradients on q(u), an optimizer on the rest."""
+"""Models on inducing points."""
 
 from __future__ import annotations
 
@@ -112,7 +112,6 @@ class InducingRoute(Route):
         return as_basis_model(model)
 
     def undo(self, model: Any) -> Callable[[], None]:
-        """Return a callback that gives a mean on all data its points back."""
         mean = _data_mean_of(model)
         return super().undo(model) if mean is None else undo_of(mean)
 

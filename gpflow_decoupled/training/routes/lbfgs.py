@@ -1,4 +1,4 @@
-"""The stages of a run with `optimizer="lbfgs"`: minibatches, then a collapsed climb."""
+"""The stages of `optimizer="lbfgs"`."""
 
 from __future__ import annotations
 

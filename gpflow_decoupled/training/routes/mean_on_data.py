@@ -1,4 +1,4 @@
-"""The stages of a run with a mean on all data, `gamma="data"`."""
+"""The stages of `gamma="data"`."""
 
 # 1. Minibatches for 70 % of the run, by a model without mean points that shares all Parameters. For
 #    Gaussian noise and not too many rows, a collapsed climb follows at 25 %.

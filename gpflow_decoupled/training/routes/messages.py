@@ -1,4 +1,4 @@
-"""Factor graphs: one stage, a sweep over all messages."""
+"""Factor graphs: one stage."""
 
 from __future__ import annotations
 
@@ -62,12 +62,10 @@ class GraphData(Batches):
 
     @property
     def whole(self) -> Batch:
-        """An empty X and Y: all data are in the graph."""
         return tf.zeros([0, 1]), tf.zeros([0, 1])
 
     @property
     def settings(self) -> dict[str, object]:
-        """Number and checksum of the data."""
         return {"num_data": self.num_data, "checksum of the data": checksum(self.arrays)}
 
     def __call__(self, step: int) -> Batch:

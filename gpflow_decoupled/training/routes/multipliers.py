@@ -1,4 +1,4 @@
-"""Full GPs with multipliers: one stage, on all data."""
+"""Full GPs with multipliers: one stage."""
 
 from __future__ import annotations
 
@@ -42,10 +42,6 @@ class MultipliersRoute(Route):
     holds = ("sites", "multipliers")
 
     def options(self, model: LCLGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; L-BFGS may be chosen by its name.
-
-        :raises UnknownOptionError: for L-BFGS in weight space, and with options of steps.
-        """
         return super().options(model, with_climb(model, asked))
 
     def plan(self, model: LCLGP, data: Data, options: Options) -> Plan:

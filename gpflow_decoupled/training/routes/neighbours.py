@@ -1,4 +1,4 @@
-"""Nearest-neighbour GPs: one stage, rounds of L-BFGS or minibatches."""
+"""Nearest-neighbour GPs: rounds or minibatches."""
 
 from __future__ import annotations
 

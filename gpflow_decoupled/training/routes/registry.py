@@ -1,4 +1,4 @@
-"""All routes, and which of them trains a model."""
+"""All routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of models and options that several replicas cannot train."""
+"""Refusals on several replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract between `fit` and the families of models."""
+"""The contract of a route."""
 
 from __future__ import annotations
 

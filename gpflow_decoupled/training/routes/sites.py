@@ -1,4 +1,4 @@
-"""Full GPs with sites: one stage, on all data; steps, or L-BFGS on the bound at the best sites."""
+"""Full GPs with sites: steps, or L-BFGS at the best sites."""
 
 from __future__ import annotations
 
@@ -46,10 +46,6 @@ class SitesRoute(Route):
     holds = ("sites", "moments")
 
     def options(self, model: CVIGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; L-BFGS may be chosen by its name.
-
-        :raises UnknownOptionError: for L-BFGS and sampled expectations, and with options of steps.
-        """
         return super().options(model, with_climb(model, asked))
 
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:

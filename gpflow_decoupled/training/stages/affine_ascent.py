@@ -1,4 +1,4 @@
-"""An affine-independent model: q by `AffineIndependentAscent`, and gradient steps of the rest."""
+"""Affine-independent models by gradient steps."""
 
 from __future__ import annotations
 

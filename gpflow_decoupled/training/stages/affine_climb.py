@@ -1,4 +1,4 @@
-"""Hyperparameters and q of an affine-independent model by L-BFGS, from the best Gaussian q."""
+"""Affine-independent models by L-BFGS."""
 
 from __future__ import annotations
 
@@ -67,10 +67,6 @@ class AffineClimb(Stage):
         self.gaussian.prepare(X, Y, seed)
 
     def run(self, budget: Budget) -> Report:
-        """Climb until evaluations, time or gains end.
-
-        :raises NumericalError: if the bound is not finite at the start.
-        """
         deadline = budget.clock.deadline(budget.until)
         # half of the time is left for the q that is not Gaussian
         first = self.gaussian.run(replace(budget, until=0.5 * (budget.clock.share + budget.until)))

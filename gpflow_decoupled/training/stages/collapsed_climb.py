@@ -1,4 +1,4 @@
-"""Kernel, noise and inducing points by L-BFGS on all rows, at the best q(u)."""
+"""Models on inducing points by L-BFGS on all rows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ class CollapsedClimb(Stage):
         return bool(self.is_best)
 
     def reopen(self) -> None:
-        """Let the climb be taken again after further steps."""
         self.is_best.assign(False)
 
     @property
@@ -105,10 +104,6 @@ class CollapsedClimb(Stage):
         return (time.perf_counter() - began) * len(self.data[0]) / len(few[0])
 
     def run(self, budget: Budget) -> Report:
-        """Climb until evaluations, time or gains end; an interrupt keeps the best values.
-
-        :raises NumericalError: if the bound is not finite at the start.
-        """
         clock = budget.clock
         deadline = clock.deadline(budget.until)
         try:

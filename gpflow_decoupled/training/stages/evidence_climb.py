@@ -1,4 +1,4 @@
-"""Kernel, noise and mean function of an exact GP by L-BFGS on the log evidence."""
+"""Exact GPs by L-BFGS on the log evidence."""
 
 from __future__ import annotations
 
@@ -61,10 +61,6 @@ class EvidenceClimb(Stage):
             list(self.in_graph.terms())
 
     def run(self, budget: Budget) -> Report:
-        """Climb until evaluations, time or gains end; an interrupt keeps the best values.
-
-        :raises NumericalError: if the evidence is not finite at the start.
-        """
         deadline = budget.clock.deadline(budget.until)
         reason = CONVERGED
         before: tuple[float, ...] = ()

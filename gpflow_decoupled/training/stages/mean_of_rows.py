@@ -1,4 +1,4 @@
-"""The mean of all rows of a nearest-neighbour GP, solved for at the end of a run."""
+"""The end of a nearest-neighbour GP's run."""
 
 from __future__ import annotations
 

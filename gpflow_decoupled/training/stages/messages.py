@@ -1,4 +1,4 @@
-"""Factor graphs: all messages by mean-field conjugate computation."""
+"""Factor graphs: all messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class Messages(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The length of the next step; the messages are the model's."""
         return {"share": self.share}
 
     @property

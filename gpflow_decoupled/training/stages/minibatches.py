@@ -1,4 +1,4 @@
-"""Steps on minibatches of a model on inducing points."""
+"""Minibatch steps of a model on inducing points."""
 
 # A step is compiled as one function:
 #

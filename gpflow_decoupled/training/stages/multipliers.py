@@ -1,4 +1,4 @@
-"""Hyperparameters of a full GP by gradients, then its multipliers by the Lagrangian."""
+"""Hyperparameters by gradients, multipliers by the Lagrangian."""
 
 # While the kernel moves, the Gaussian sites' precisions lambda and natural means b stay and alpha
 # follows, (V22):

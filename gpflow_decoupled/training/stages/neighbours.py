@@ -60,10 +60,6 @@ class NeighbourClimbs(Stage):
         return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
 
     def run(self, budget: Budget) -> Report:
-        """Climb once, and judge; an interrupt keeps the best values that were found.
-
-        :raises NumericalError: if the likelihood is not finite at the start.
-        """
         clock, number = budget.clock, budget.first
         end = clock.deadline(budget.until)
         outcome = self._climbed(number, end - self._seconds_of_closing, clock)

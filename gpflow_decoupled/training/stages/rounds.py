@@ -1,4 +1,4 @@
-"""Mean and hyperparameters on all data, in turns."""
+"""A mean on all data and hyperparameters, in turns."""
 
 # A round climbs a bound of the evidence by L-BFGS at the present mean, then solves for the mean.
 # The bound is the "diagonal" one of `evidence_bound` for Gaussian noise, else the ELBO at the sites

@@ -1,4 +1,4 @@
-"""Where the best sites of a full GP come from, and the gradient by its kernel: matrix or chain."""
+"""The prior of a full GP's sites: matrix or chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full GP: conjugate computation of the sites, gradients for the rest, on all data."""
+"""Full GPs by steps on all data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel, likelihood and mean function of a full GP by L-BFGS on the bound at its best sites."""
+"""Full GPs by L-BFGS on the bound at the best sites."""
 
 from __future__ import annotations
 
@@ -70,10 +70,6 @@ class SitesClimb(Stage):
         self._expected(self._start[0], np.ones_like(self._start[1]))
 
     def run(self, budget: Budget) -> Report:
-        """Climb until evaluations, time or gains end; an interrupt keeps the best values.
-
-        :raises NumericalError: if the bound is not finite at the start.
-        """
         deadline = budget.clock.deadline(budget.until)
         reason, before = CONVERGED, tuple[float, ...]()
         first = self._first()

@@ -1,4 +1,4 @@
-"""Solves for a mean on all data at fixed hyperparameters."""
+"""Solves for a mean on all data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule by which one column of a data frame becomes numbers."""
+"""One column of a data frame as numbers."""
 
 from __future__ import annotations
 

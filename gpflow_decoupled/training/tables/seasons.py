@@ -1,4 +1,4 @@
-"""Seasons of dates: two columns, cosine and sine, that return after a period."""
+"""Seasons of dates: cosine and sine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class Season(Column):
     """Days."""
 
     def values(self, series: pd.Series) -> np.ndarray:
-        """Entries [N], NaN where they are missing; see `Column.values`."""
         days = self.date.values(series)
         return _WAVES[self.kind](2.0 * np.pi * days / self.period)
 
@@ -46,7 +45,6 @@ class Season(Column):
 
     @property
     def names(self) -> list[str]:
-        """The name of its column of X."""
         return [f"{self.name} {self.kind} of {self.period:g} days"]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Columns, targets and classes of a data frame, remembered by name."""
+"""Columns, targets and classes by name."""
 
 from __future__ import annotations
 

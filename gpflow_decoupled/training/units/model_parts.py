@@ -1,4 +1,4 @@
-"""Kernel and likelihood of a model of standardised data in the units of the data."""
+"""Kernel and likelihood in the units of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions of a model of standardised data in the units of the data."""
+"""Predictions in the units of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cached posterior of a model of standardised data, and records of its training, in units."""
+"""Posterior and records in the units of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters in other units that share their variable with the Parameter that trains."""
+"""Parameters in other units, sharing their variable."""
 
 from __future__ import annotations
 
