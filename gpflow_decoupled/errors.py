@@ -16,7 +16,7 @@ from .summaries import short_repr
 
 
 class RunRecord(Protocol):
-    """The record of a stopped training run, for instance a `training.FitResult`.
+    """The record of a stopped run, such as a `training.FitResult`.
 
     `history` has arrays [steps], among them "step", "seconds" and "elbo".
 
@@ -58,10 +58,9 @@ class DataError(_AsRaised, ValueError):
 
 
 class CheckpointError(_AsRaised, OSError):
-    """A checkpoint folder that cannot be used or written: held by another run, a file, disk full.
+    """A checkpoint folder that cannot be used or written; its states stay usable.
 
-    States in the folder stay usable. The model is as the last whole step left it; `result` is the
-    record of the steps.
+    The model is as the last whole step left it; `result` is the record of the steps.
 
     Example::
 
@@ -119,10 +118,10 @@ class NumericalError(_AsRaised, ArithmeticError):
 
 
 class WorkerError(_AsRaised, RuntimeError):
-    """A failed or ended process of a `tf.distribute` strategy, with the cause if known.
+    """A failed or ended process of a `tf.distribute` strategy.
 
-    TensorFlow cannot continue with fewer processes: start all again; with a checkpoint the run
-    continues. `result` is the record of the steps before.
+    Start all again: with a checkpoint the run continues. `result` is the record of the steps
+    before.
 
     Example::
 
@@ -138,7 +137,7 @@ class WorkerError(_AsRaised, RuntimeError):
 def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """Refuse a value that is not one of `allowed`.
 
-    :param name: the name of the option, for the message.
+    :param name: of the option, for the message.
     :param value: the caller's value.
     :param allowed: the known values.
     :raises UnknownOptionError: unless `value` is one of them.

@@ -1,5 +1,5 @@
-"""The rule for arguments: arrays, data frames and tensors keep their dtype, which must be the
-model's; numbers in lists take it.
+"""The rule for arguments: arrays and tensors keep their dtype, which must be the model's; lists
+take it.
 """
 
 from __future__ import annotations

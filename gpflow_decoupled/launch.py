@@ -1,9 +1,7 @@
-"""Start a script as several workers on this host.
+"""Start a script as several workers on this host: `python -m gpflow_decoupled.launch --workers 2
+script.py`.
 
-For example `python -m gpflow_decoupled.launch --workers 2 script.py`.
-
-Each worker finds the others in TF_CONFIG, as `tf.distribute.MultiWorkerMirroredStrategy` needs. On
-several hosts the cluster's starter does this.
+TF_CONFIG names the others, as `tf.distribute.MultiWorkerMirroredStrategy` needs.
 """
 
 from __future__ import annotations
@@ -32,14 +30,12 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
     """Run a Python script on several workers, prefixing their output by their numbers.
 
-    When a worker fails, the others notice within some seconds and say so; they are ended after
-    `grace`.
+    When one fails, the others are ended after `grace`.
 
     :param command: the script and its arguments.
     :param workers: the number of processes; at least 1.
-    :param restarts: how often all workers are restarted after a failure, for a `fit` with a
-        checkpoint.
-    :param grace: seconds for the other workers to end by themselves.
+    :param restarts: of all workers after a failure, for a `fit` with a checkpoint.
+    :param grace: seconds in which the others may end by themselves.
     :return: 0 if all ended well, else the shell's exit code of the first failed worker.
 
     Example::
@@ -133,7 +129,6 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:
-    """Return a hook that ends a new process when its parent is killed; None without Linux."""
     # A killed launcher cannot end its workers, which would hold their devices for ever.
     if not sys.platform.startswith("linux"):
         return None
@@ -156,7 +151,6 @@ def _forward(number: int, process: subprocess.Popen[str]) -> None:
 
 
 def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
-    """Wait until all end, 0, or one fails: its exit code, or 128 plus the signal."""
     while True:
         codes = [process.poll() for process in processes]
         for code in codes:

@@ -1,7 +1,4 @@
-"""SciPy's L-BFGS-B: maximises a function of a flat vector, within bounds.
-
-Callers pack their variables into the vector, tensors with `gpflow.optimizers.Scipy.pack_tensors`.
-"""
+"""SciPy's L-BFGS-B for a function of a flat vector, within bounds."""
 
 from __future__ import annotations
 
@@ -80,17 +77,16 @@ def lbfgs_ascent(
 ) -> LBFGSRun:
     """Find the best point by L-BFGS-B from `start` [n].
 
-    :param stop: called after each iteration with the best values so far; True ends the run. See
-        `settled`.
+    :param stop: called after each iteration with the best values; True ends the run, see `settled`.
     :param max_evaluations: approximate limit.
     :param low: lower bounds [n], -inf for none; `high` upper bounds [n], inf for none.
     :param record: called with the best value and the new evaluations.
-    :param keep: an interrupt ends the run with its best point and is not raised.
+    :param keep: an interrupt ends the run with its best point.
     :param advice: end of the error for a start that is not finite.
     :param value_tolerance: SciPy's `ftol`, relative.
     :param gradient_tolerance: SciPy's `gtol`, of the largest entry of the projected gradient.
-    :param flat: a gain that is not worth a step. A line search has converged where its trials
-        promise less, or where it fails and a Newton step gains less.
+    :param flat: a gain not worth a step. A line search has converged where its trials, or a Newton
+        step after its failure, promise less.
     """
     # At a value or gradient that is not finite the line search shortens its step.
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)

@@ -1,7 +1,4 @@
-"""GPflow posteriors that cache the state of a basis.
-
-Cached and uncached predictions run the same code on the same `basis.factor` state.
-"""
+"""GPflow posteriors that cache the state of a basis."""
 
 from __future__ import annotations
 

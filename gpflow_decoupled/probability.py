@@ -1,7 +1,4 @@
-"""TensorFlow Probability (TFP): the only module that imports it.
-
-TFP's last release is of Keras 2, so that what replaces it one day is chosen here.
-"""
+"""TensorFlow Probability, which no other module imports: its replacement is chosen here."""
 
 from __future__ import annotations
 

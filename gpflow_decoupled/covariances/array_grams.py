@@ -28,8 +28,9 @@ ArrayGram: TypeAlias = Callable[[Values], tuple[np.ndarray, Back]]
 
 
 def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
-    """Return k(X, X) as a function of the Parameters' values; None for unknown kernels. Known:
-    `profiles`, `Constant`, `White`, `Linear`, sums and products.
+    """Return k(X, X) as a function of the Parameters' values; None for unknown kernels.
+
+    Known: `profiles`, `Constant`, `White`, `Linear`, sums and products.
 
     :param kernel: its Parameters are keys, their values are not read.
     :param X: inputs [N, D].

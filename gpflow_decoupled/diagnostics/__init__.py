@@ -1,6 +1,9 @@
-"""Before a run: `scales` compares Y with prior and noise, `lengthscales` X with the kernel. During:
-`failure` explains a failed step, `unusable_observation` finds the row. After: `trend` warns of a
-bound that fell or still rises, `accuracy` of inaccurate expectations, by `integrals`;
+"""Diagnostics of data, model and bound.
+
+Before a run: `scales` compares Y with prior and noise, `lengthscales` X with the kernel.
+
+During: `failure` explains a failed step, `unusable_observation` finds the row. After: `trend` warns
+of a bound that fell or still rises, `accuracy` of inaccurate expectations, by `integrals`;
 `final_evidence` is the log evidence where cheap.
 """
 

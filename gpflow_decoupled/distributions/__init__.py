@@ -1,7 +1,11 @@
-"""Base distributions of affine-independent inference, w = A v + b: read the contract `base_density`
-first. `closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and
-`tabulated` are the families, `choose` finds one by name, `block_base` combines several, `scalar`
-has TFP distributions. `families` has exponential families for factor graphs.
+"""Distributions that TensorFlow Probability lacks.
+
+Base distributions of affine-independent inference, w = A v + b: read the contract `base_density`
+first.
+
+`closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are
+the families, `choose` finds one by name, `block_base` combines several, `scalar` has TFP
+distributions. `families` has exponential families for factor graphs.
 """
 
 from . import families

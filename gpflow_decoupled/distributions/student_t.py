@@ -21,8 +21,7 @@ _DROP = 34.0
 class StudentTBase(Base):
     """Student's t density with theta [..., 1] degrees of freedom, above 2.
 
-    Its tails are too long for the route "lattice". The characteristic function sums 96 normal ones,
-    at 96 times other families' cost.
+    Its tails are too long for the route "lattice". The characteristic function sums 96 normal ones.
 
     Example::
 
@@ -64,8 +63,8 @@ class StudentTBase(Base):
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
         """E exp(i omega r), for omega [...]: a normal whose precision has a Gamma distribution.
 
-        A trapezoidal integral over s, the log of the precision times a = nu / 2, of exp(a s - e^s -
-        nu omega^2 e^-s / 4) / Gamma(a).
+        A trapezoidal integral over s, the log precision times a = nu / 2, of exp(a s - e^s - nu
+        omega^2 e^-s / 4) / Gamma(a).
         """
         nu = theta[..., 0]
         a = 0.5 * nu

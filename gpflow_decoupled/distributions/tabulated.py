@@ -25,7 +25,7 @@ _PADDING = 16
 class TabulatedBase(Base):
     """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    For smooth densities. The characteristic function, with error about 1e-8, costs an FFT of 16
+    For smooth densities. The characteristic function has an error of 1e-8 and costs an FFT of 16
     times `points`. There is no cdf.
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
@@ -33,8 +33,8 @@ class TabulatedBase(Base):
     :param support: the ends of the grid; by default twice the range of the mass at `default`.
     :param points: length of the grid, a power of two.
     :param name: the name in messages and results.
-    :raises DataError: if `points` is no power of two, the variance is infinite, or mass lies
-        outside of the grid.
+    :raises DataError: if `points` is no power of two, the variance is infinite, or mass is outside
+        the grid.
 
     Example::
 

@@ -1,9 +1,8 @@
-"""Expectations under one Gaussian, a sum of independent variables, or one Gaussian per class.
+"""Expectations under Gaussians, and under sums of independent variables.
 
-One Gaussian: `logit_integrals`, bounded by `piecewise`, `peaked`, and
-`log_means` of densities. Classes: `softmax`,
-`wide_softmax`, `log_sum_exp`. Sums: read `projections`, then `fourier`, the interface of
-`frequency_sum`, `spectral` and `lattice`, and `site_integrals`, how a model chooses.
+One Gaussian: `logit_integrals`, bounded by `piecewise`, `peaked`, and `log_means` of densities.
+Classes: `softmax`, `wide_softmax`, `log_sum_exp`. Sums: read `projections`, then `fourier`, the
+interface of `frequency_sum`, `spectral` and `lattice`, and `site_integrals`, how a model chooses.
 `axis_products` works in blocks; `decay` finds sums that end too early.
 """
 

@@ -37,8 +37,8 @@ def map_blocks(
 ) -> tf.Tensor:
     """Return function(*per_site, *shared) [N], computed in blocks of rows.
 
-    The gradient recomputes each block and reaches only the tensors passed here. XLA compiles only
-    the case of one block.
+    The gradient recomputes each block, and reaches only the tensors passed here. XLA compiles one
+    block only.
     """
     per_site, shared = list(per_site), list(shared)
     N = per_site[0].shape[0]

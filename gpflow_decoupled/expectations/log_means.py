@@ -38,8 +38,9 @@ def log_mean_exp(
 ) -> tf.Tensor:
     """Return log E exp(l(f)), f ~ N(mean, variance), to 1e-8 nats, also where one is narrow.
 
-    l should be unimodal, or monotone, and bend or peak at about `centre` over `width`. Gradients do
-    not pass through the nodes. Cost: 384 evaluations of l an entry.
+    l is unimodal or monotone, and bends or peaks at about `centre` over `width`.
+
+    Nodes have no gradient. Cost: 384 evaluations of l an entry.
 
     :param log_density: l, f [Q, ...] -> nats [Q, ...].
     :param mean: of f [...]; `variance` [...], at least 0.

@@ -28,8 +28,8 @@ def peaked_rule(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return nodes z and weights w [Q, ...] with sum_q w_q g(m + spread z_q) = E g(y) to 1e-9.
 
-    y ~ N(m, spread^2), and the nearest complex singularity of g is at about centre + i width or
-    farther. Nodes and weights are constants.
+    y ~ N(m, spread^2); g's nearest complex singularity is at about centre + i width or farther.
+    Nodes and weights are constants.
 
     :param m: means [...]; `spread` standard deviations [...]; a negative one reverses the nodes.
     :param centre: where g bends [...]; `width` of the bend [...], above 0.

@@ -44,9 +44,9 @@ _NO_VARIANCE = 1e-12
 def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """Return E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
 
-    Exact to 1e-8; probabilities below 1e-40 may be zero, below 1e-10 for variances above 300. Cost:
-    N C T J for T points of t and J of x: 192 and 320 at a variance of 1, 720 and 1104 at 100; above
-    300 1 ms an entry. m and v are [N, C].
+    Exact to 1e-8; probabilities below 1e-40 may be zero (1e-10 for variances above 300). Cost: N C
+    T J for T points of t and J of x: 192 and 320 at a variance of 1, 720 and 1104 at 100; above 300
+    1 ms an entry. m and v are [N, C].
     """
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE

@@ -1,8 +1,7 @@
-"""Choice and checks of inducing points, and weights as inducing variables.
+"""Inducing points, and weights as inducing variables.
 
-Read `select` (choice of points from data) first. `checks` refuses unusable points, `variables`
-makes GPflow's inducing variables of arrays, `weights` with `linear_kernel` do inference in weight
-space.
+Read `select` (choice of points) first. `checks` refuses unusable points, `variables` makes inducing
+variables of arrays, `weights` with `linear_kernel` serve inference in weight space.
 """
 
 from .checks import check_disjoint, check_inducing

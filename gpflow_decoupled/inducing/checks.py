@@ -21,12 +21,11 @@ def check_inducing(
     num_dims: int | None = None,
     dtype: DTypeLike | tf.DType | None = None,
 ) -> None:
-    """Refuse an array that cannot be used as inducing points.
+    """Refuse an array without finite, distinct inducing points [M, D].
 
-    Points are finite, distinct rows of a non-empty [M, D] array. Inside a `tf.function` only the
-    static shape is checked. Cost: M D log M.
+    Inside a `tf.function` only the static shape is checked. Cost: M D log M.
 
-    :param Z: the points [M, D], an array, a tensor or a variable.
+    :param Z: an array, a tensor or a variable.
     :param name: for the message, for example "beta".
     :param num_dims: the required number D of columns, if given.
     :param dtype: the required dtype, if given.
@@ -49,10 +48,10 @@ def check_inducing(
 
 
 def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
-    """Warn if some gamma points [M_gamma, D] are beta points [M_beta, D]; refuse gamma if all are.
+    """Warn if some points gamma [M_gamma, D] are points beta [M_beta, D]; refuse gamma if all are.
 
-    The residual kernel given beta is zero at beta, so such a point adds nothing to the mean.
-    Symbolic tensors are not checked. Cost: (M_gamma + M_beta) D log(M_gamma + M_beta).
+    Such a point adds nothing to the mean. Symbolic tensors are not checked. Cost: (M_gamma +
+    M_beta) D log(M_gamma + M_beta).
 
     :raises DataError: if all rows of gamma are rows of beta, or the numbers of columns differ.
 

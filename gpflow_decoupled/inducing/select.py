@@ -1,5 +1,6 @@
-"""Choice of inducing points. Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR
-2020) is a pivoted Cholesky.
+"""Choice of inducing points.
+
+Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR 2020) is a pivoted Cholesky.
 """
 
 from __future__ import annotations
@@ -59,20 +60,18 @@ def select(
       10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.
 
-    If M exceeds the numerical rank of the kernel matrix, distinct random rows complete the choice,
-    with a warning.
+    Beyond the numerical rank of the kernel matrix random rows follow, with a warning.
 
     :param X: the finite inputs [N, D].
     :param M: the number of points.
-    :param kernel: for "greedy_variance", at its present hyperparameters, of one latent function.
-    :param given: existing points [M_given, D], for example beta for gamma: not chosen again;
+    :param kernel: for "greedy_variance", of one latent function, at its present hyperparameters.
+    :param given: existing points [M_given, D], say beta for gamma: not chosen again;
         "greedy_variance" conditions on them.
     :param seed: the same seed gives the same points.
-    :param max_rows: choose from a random subset of this size, with a warning. Default: max(20000, 2
-        M).
+    :param max_rows: size of the random subset to choose from, with a warning; by default max(20000,
+        2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
-    :raises DataError: for an unusable X, fewer than M distinct rows, and a kernel that does not
-        fit.
+    :raises DataError: for an unusable X or kernel, and fewer than M distinct rows.
     :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
 

@@ -35,7 +35,7 @@ from .linear_kernel import LinearWeights
 class Weights(InducingVariables):
     """The weights w [p] of a linear function f(x) = x^T w, with their prior from the kernel.
 
-    For linear kernels; others raise `NotImplementedError` at their first use. No jitter is added.
+    For linear kernels; others raise `NotImplementedError` at their first use.
 
     :param num_weights: p, the columns of X that the kernel uses, plus one for an intercept
         (`gpflow.kernels.Constant`).

@@ -1,12 +1,11 @@
-"""Likelihoods that GPflow lacks, and the sites of all likelihoods.
+"""Likelihoods that GPflow lacks, and sites of all likelihoods.
 
 Read `laplace`, then `sites`. Each class has its file (`asymmetric_laplace`, `bernoulli_logit`,
 `bernoulli_probit`, `hinge`, `laplace`, `ordinal`, `categorical_logit`, `tweedie`); `counts` and
 `survival` are folders, `numbered` is for observations with a number beside them, and
-`row_likelihood` has numbers of rows. `sites` describes the site of every likelihood, GPflow's
-included; `lookup` finds them, `declare_site` adds one. `support` and `labels` check labels,
-`parameters` Parameters; `nodes` changes quadratures, `moments` has predictive moments,
-`log_concave` tells which are log-concave.
+`row_likelihood` has numbers of rows. `sites` has the sites of all, GPflow's included; `lookup`
+finds them, `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
+`nodes` changes quadratures, `moments` has predictive moments; see also `log_concave`.
 """
 
 from ..expectations.projections import Site

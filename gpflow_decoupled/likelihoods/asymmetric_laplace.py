@@ -21,9 +21,9 @@ from .parameters import positive_parameter
 class AsymmetricLaplace(ScalarLikelihood):
     """p(y | f) = q (1 - q) / b exp(-rho(y - f) / b), rho(u) = u (q - [u < 0]): f is the q-quantile.
 
-    Minus log p is the loss of quantile regression (Yu & Moyeed, 2001); `Laplace` at q = 1/2.
-    Log-concave; expectations and predictions are closed forms. `predict_f` is of the quantile;
-    `predict_y` has this noise, which is right near the quantile only.
+    Minus log p is the loss of quantile regression (Yu & Moyeed, 2001). Log-concave; expectations
+    and predictions are closed forms. `predict_f` is of the quantile; `predict_y` has this noise,
+    which is right near the quantile only.
 
     :param quantile: q, above 0 and below 1.
     :param scale: b, above 0.

@@ -17,9 +17,9 @@ _NODES = 40  # twice GPflow's; accuracy in the docstring of the class
 class BernoulliProbit(ScalarLikelihood):
     """Binary labels with a probit link: p(y = 1 | f) = Phi(f), Phi the standard normal cdf.
 
-    Log-concave, unlike `gpflow.likelihoods.Bernoulli()`, which keeps probabilities in [0.001,
-    0.999]. Predictions are closed forms. Expected log densities take 40 Gauss-Hermite nodes,
-    accurate to 1e-8 at a standard deviation of f of 2, 2e-4 at 5, 0.01 at 10.
+    Log-concave, unlike GPflow's `Bernoulli()`, whose probabilities stay in [0.001, 0.999].
+    Predictions are closed forms. Expected log densities take 40 Gauss-Hermite nodes, accurate to
+    1e-8 at a standard deviation of f of 2, 2e-4 at 5, 0.01 at 10.
 
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more
         nodes.

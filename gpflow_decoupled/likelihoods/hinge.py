@@ -19,9 +19,9 @@ _NODES = 100  # of predictions, whose integrand has kinks
 class Hinge(ScalarLikelihood):
     """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
 
-    exp(-loss) does not sum to 1 over the labels y = 0, 1: bounds do not compare with other
-    likelihoods, nor choose the scale. Log-concave, with closed-form expected losses. Predictions
-    normalise exp(-loss) over both labels (Sollich 2002).
+    exp(-loss) does not sum to 1 over labels: bounds do not compare with other likelihoods, nor
+    choose the scale. Log-concave, with closed-form expected losses. Predictions normalise
+    exp(-loss) over both labels (Sollich 2002).
 
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 

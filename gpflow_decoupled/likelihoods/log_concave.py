@@ -22,8 +22,7 @@ _WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal, HurdlePoisson)
 def is_log_concave(likelihood: Likelihood) -> bool:
     """Return True if log p(y | f) is known to be concave in f, for every y.
 
-    False without declared sites, see `declare_site`, and for GPflow's `Bernoulli()`, whose
-    probabilities end at 0.001 and 0.999.
+    False without declared sites, see `declare_site`, and for GPflow's `Bernoulli()`.
     """
     if type(likelihood) in _WITHOUT_LOSS:
         return True

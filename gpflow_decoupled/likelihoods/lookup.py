@@ -31,8 +31,8 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     :param likelihood: with a declared loss: one latent function per observation, or a
         `CategoricalLogit`, whose loss is the bound (V33).
     :param Y: labels [N, L].
-    :raises DataError: for labels outside of the support, Parameters that are functions of the
-        inputs or not positive, and likelihoods without a declared loss.
+    :raises DataError: for labels outside the support, Parameters that are functions of the inputs
+        or not positive, and undeclared losses.
 
     Example::
 

@@ -17,8 +17,8 @@ def observation_moments(
 ) -> MeanAndVariance:
     """E y and Var y [..., P], as `predict_mean_and_var` without its cancellation.
 
-    GPflow subtracts (E y)^2 from E y^2. Where a likelihood integrates by nodes, here Var y =
-    E[Var(y | f) + (E[y | f] - c)^2] - (E y - c)^2 with c = E[y | f = E f].
+    GPflow subtracts (E y)^2 from E y^2. With nodes, here Var y = E[Var(y | f) + (E[y | f] - c)^2] -
+    (E y - c)^2 with c = E[y | f = E f].
 
     :param likelihood: any likelihood.
     :param X: inputs [..., D].

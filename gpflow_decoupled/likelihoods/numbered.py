@@ -13,9 +13,9 @@ from gpflow.likelihoods import ScalarLikelihood
 class NumberedLikelihood(ScalarLikelihood):
     """A likelihood of y given one latent each, whose rows have a known number in a last column.
 
-    Y is [N, P + 1]: P observations, and the number of the row: of trials (`Binomial`), or a code of
-    censoring (`CensoredNormal`). `build` takes it as the argument that `number` names. Predicted
-    moments are for one trial, not censored.
+    Y is [N, P + 1]: P observations, and trials (`Binomial`) or a code of censoring
+    (`CensoredNormal`). `build` takes it as the argument that `number` names. Predicted moments are
+    for one trial, not censored.
 
     Example::
 

@@ -40,9 +40,9 @@ class RowLikelihood(Likelihood):
 
         w sum_p E log p(y_p | f_p + o)
 
-    over the observed entries. s2 is added to the variance of a `Gaussian`; under a likelihood of
-    labels y counts successes in t trials. The number of a `NumberedLikelihood` is one of them.
-    Predictions are for weight 1, offset 0 and one trial.
+    over the observed entries. s2 is added to the variance of a `Gaussian`; labels y count successes
+    in t trials. A `NumberedLikelihood`'s number is one of them. Predictions are for weight 1,
+    offset 0 and one trial.
 
     :param likelihood: of each column of y; with weights alone also of several latents, such as
         `CategoricalLogit`.

@@ -30,9 +30,8 @@ class Tweedie(ScalarLikelihood):
     """y >= 0 of mean m = e^f and variance phi m^p, 1 < p < 2: a Poisson number of gamma amounts.
 
     p(0) = exp(-m^(2 - p) / (phi (2 - p))). Log-concave; expected log densities and moments are
-    closed forms but for the normaliser, which does not depend on f: a series (Dunn & Smyth, 2005)
-    of 129 terms, accurate to 1e-8 nats for y^(2 - p) / phi up to 1e5. Log densities are accurate to
-    1e-8.
+    closed forms but for the normaliser: a series (Dunn & Smyth, 2005) of 129 terms, accurate to
+    1e-8 nats for y^(2 - p) / phi up to 1e5.
 
     :param dispersion: phi, above 0.
     :param power: p, between 1.01 and 1.99.
@@ -112,9 +111,8 @@ def _exp(exponent: tf.Tensor) -> tf.Tensor:
 def _log_normaliser(y: tf.Tensor, phi: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
     """log a(y, phi, p), with p(y) = a exp(-(y m^(1 - p) / (p - 1) + m^(2 - p) / (2 - p)) / phi).
 
-    a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts. Terms are greatest at j = y^(2 - p) /
-    (phi (2 - p)), with a deviation of sqrt(j (p - 1)); where that is wide, every h-th one, times h,
-    gives the sum.
+    a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts. Greatest at j = y^(2 - p) / (phi (2 -
+    p)), deviation sqrt(j (p - 1)); if wide, every h-th term counts h times.
     """
     zero = y == 0.0
     y = tf.where(zero, tf.ones_like(y), y)

@@ -1,6 +1,5 @@
-"""Preconditioned conjugate gradients for unknowns in several blocks or several latents.
-
-They report negative curvature; `begin` and `advance` run them stepwise.
+"""Preconditioned conjugate gradients for blocks or latents; `begin` and `advance` run them
+stepwise.
 """
 
 from __future__ import annotations
@@ -84,13 +83,11 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve apply(x) = right, starting at zero.
 
-    :param precondition: the preconditioner. Extra blocks that it returns travel with every
-        direction and with x.
+    :param precondition: its extra blocks travel with every direction and with x.
     :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent
         systems in blocks [L, N].
     :param tolerance: on the root of `norm`, relative to the right-hand side.
-    :param norm: squared size of a residual; by default its `inner` with the preconditioned
-        residual.
+    :param norm: squared size of a residual; by default its `inner` with the preconditioned one.
     """
     first = begin(precondition, right, inner)
     goal = tolerance**2 * (first.size if norm is None else norm(right))

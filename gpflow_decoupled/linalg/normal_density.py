@@ -1,7 +1,5 @@
-"""Log densities of centred normal vectors, and their gradients, by LAPACK.
-
-K^-1 by `potri` takes 2/3 N^3 after the factorisation's 1/3 N^3, a fifth of a gradient through the
-factor.
+"""Log densities of centred normal vectors, by LAPACK: K^-1 by `potri` takes a fifth of a gradient
+through the factor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Solves and products with lower triangular matrices, faster than TensorFlow's.
+"""Lower triangular solves and products, faster than TensorFlow's: right-hand sides are split over
+cores, blocks of zeros skipped.
 
-Right-hand sides are split over the cores, and products by blocks skip zeros. Costs are fractions of
-a full product, 2 M^2 N for [M, M] times [M, N].
+Costs are shares of a full product, 2 M^2 N.
 """
 
 from __future__ import annotations

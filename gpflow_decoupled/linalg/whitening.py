@@ -87,8 +87,7 @@ def whiten(
 def squares_with_slope(whitened: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
     """Squared norms [..., N] of the columns of L^-1 R, with their gradient in the tangent; M^2 N.
 
-    For L^-1 R whose own gradient in the tangent is stopped, since other terms have theirs
-    elsewhere.
+    For L^-1 R whose own gradient in the tangent is stopped.
 
     :param whitened: L^-1 R [..., M, N] of `whiten`.
     :param tangent: the tangent [..., M, M], perhaps cast to the precision of this product.

@@ -32,8 +32,8 @@ class LowRank(NamedTuple):
 def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
     """Prepare (R R^T + D)^-1; N r^2 + r^3 / 3.
 
-    R is [..., N, r], D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
-    Cholesky is zero at its pivots: add noise or jitter.
+    R is [..., N, r], D [..., N], or [] for a multiple of the identity. A pivoted Cholesky's
+    remainder is zero at pivots: add noise or jitter.
     """
     diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:-1])
     scaled = factor / diagonal[..., None]

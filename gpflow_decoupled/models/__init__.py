@@ -16,13 +16,11 @@
 | `FactorGraph` | independent exponential families | `fit`; `MeanFieldCVI` |
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
-Models on inducing points take data in their methods, as `SVGP`; those on all data own them, as
-`VGP`. Read `basis_gp`, `full_gp` and `conjugate` first. Inducing points: `decoupled`,
-`sparse_conjugate`, `dtc`, `streams`. All data: `state_space`, `lcl`, `affine_independent`,
-`neighbours`. Others: `linear` (with `linear_parts`), `gmrf`, `factor_graph` (with `factors`).
-Shared: `checks` of data, the data term by `expectations` or `monte_carlo`, a tighter one by
-`residual_bound`, `basis_predictions`, the interval `evidence`, and `families`, errors for the wrong
-model.
+Models on inducing points take data in their methods, others own them. Read `basis_gp`, `full_gp`
+and `conjugate` first. Inducing points: `decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data:
+`state_space`, `lcl`, `affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`),
+`gmrf`, `factor_graph` (with `factors`). Shared: `checks`, the data term by `expectations`,
+`monte_carlo` or `residual_bound`, `basis_predictions`, the interval `evidence`, and `families`.
 """
 
 from .affine_independent.gp import AffineIndependentGP

@@ -58,15 +58,15 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     :param likelihood: any GPflow likelihood.
     :param basis: an `InducingBasis`, with as many latents as kernel and likelihood.
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
-    :param num_data: N of the whole data set, which scales a minibatch's bound. `fit` sets it.
+    :param num_data: N of the whole data set; `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
     :param bound: "classical", or "tight" (Titsias 2025), never lower, for log-concave likelihoods:
-        the variance d_n of f_n given u shrinks at the data, for Gaussian noise -log(1 + d_n / s2) /
-        2 replaces -d_n / (2 s2) in a row's term.
-    :raises ModelError: for a "tight" bound with another likelihood, with `expectations`, or with a
-        basis that does not declare `keeps_conditional`; all of the package do.
-    :raises DataError: for a basis without inducing points, disagreeing numbers of latents, and
-        draws from a likelihood without gradients.
+        the variance d_n of f_n given u shrinks; for Gaussian noise -log(1 + d_n / s2) / 2 replaces
+        -d_n / (2 s2).
+    :raises ModelError: for "tight" with another likelihood, `expectations`, or a basis without
+        `keeps_conditional`.
+    :raises DataError: for another basis, disagreeing numbers of latents, and draws without
+        gradients.
 
     Example::
 
@@ -203,11 +203,10 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
         L].
 
-        With `expectations` an unbiased estimate, from new draws at every call. With bound="tight"
-        at smaller variances and less their price, see `residual_bound`. X is [N, D], Y [N, P].
+        With `expectations` an unbiased estimate, from new draws. For bound="tight" see
+        `residual_bound`. X is [N, D], Y [N, P].
 
-        :param left: `left_variances` of the features, if the caller has features; else computed
-            anew where the bound needs them, N M^2.
+        :param left: `left_variances`, if known; else computed where needed, N M^2.
         """
 
         def expected(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -229,8 +228,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """The variances [N, L] that the points leave at X [N, D]; None for the classical bound.
 
         :param features: of the basis at X.
-        :param tangent: of the basis's state, where the features were computed at a stopped one;
-            the result has the gradient in it.
+        :param tangent: of the basis's state, if the features' is stopped.
         """
         if self.bound == "classical":
             return None

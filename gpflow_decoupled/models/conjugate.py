@@ -22,8 +22,8 @@ class CVIGP(FullGP):
     """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on its data.
 
     `fit` trains everything; `optimizers.ConjugateComputation` the sites alone. `training_loss` is
-    the negative bound at fixed sites, for Gaussian noise at the best sites the negative log
-    evidence. Cost: 4/3 N^3 per latent.
+    the negative bound at fixed sites; for Gaussian noise at the best sites, minus the log evidence.
+    Cost: 4/3 N^3 per latent.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.

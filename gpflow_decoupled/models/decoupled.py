@@ -21,13 +21,11 @@ from .monte_carlo import MonteCarlo
 class ODVGP(BasisGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): an `OrthogonalBasis`.
 
-    The covariance uses the points beta, the mean beta and the residual of gamma given beta.
-
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", a mean on all
-        training inputs, see `optimizers.ConjugateGradients`; `NNGP(..., mean="data")` has the same
-        mean and better variances.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", all training
+        inputs, see `optimizers.ConjugateGradients`; `NNGP(..., mean="data")` has the same mean and
+        better variances.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else 1.
@@ -37,7 +35,7 @@ class ODVGP(BasisGP):
     :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
     :param bound: "classical" or "tight", see `BasisGP`.
-    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
+    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
 
     Example::
 
@@ -88,12 +86,6 @@ class HDVGP(BasisGP):
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-
-    Example::
-
-        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
-        model = HDVGP(kernel, likelihood, gamma, beta)
-        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(
@@ -139,12 +131,6 @@ class DVGP(BasisGP):
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
     :param covariance: "inverse", as in the paper, or "coupled", as in `gpflow.models.SVGP`.
-
-    Example::
-
-        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
-        model = DVGP(kernel, likelihood, alpha, beta, covariance="coupled")
-        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(
@@ -187,17 +173,10 @@ class DVGP(BasisGP):
 class SOLVEGP(BasisGP):
     """Sparse orthogonal variational GP (Shi, Titsias & Mnih 2020): a `SolveBasis`.
 
-    Other arguments as `ODVGP`, without mean coefficients: gamma has a Gaussian, and both Gaussians
-    have natural gradients.
+    Other arguments as `ODVGP`, without mean coefficients; both Gaussians have natural gradients.
 
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-
-    Example::
-
-        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
-        model = SOLVEGP(kernel, likelihood, gamma, beta)
-        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class DTC(CheckedPredictions, SGPR):
     :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the columns of Y.
     :param noise_variance: of a Gaussian likelihood, one if not given; or give `likelihood`.
-    :raises DataError: for unusable data, or points that are not finite and distinct.
+    :raises DataError: for unusable data or points.
 
     Example::
 

@@ -23,8 +23,8 @@ Rows = Mapping[str, Sequence[tf.Tensor]]
 class FactorGraph(tf.Module):
     """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    p(z) is proportional to the product of factors, q(z) = prod_k q_k(z_k) with natural parameters
-    that are sums of messages. `graph["z"]` is a variable's belief.
+    p(z) is proportional to the product of factors; q(z) = prod_k q_k(z_k) has sums of messages as
+    natural parameters. `graph["z"]` is a variable's belief.
 
     :param variables: by name, the initial beliefs. Batch axes are independent variables.
     :param factors: by name; their product is the joint density.
@@ -153,8 +153,7 @@ class FactorGraph(tf.Module):
     ) -> dict[str, Natural]:
         """The messages of factor `key` to its neighbours `to`: gradients of E_q log f in mu.
 
-        Parts written in lambda are differentiated there and multiplied by the inverse Fisher
-        matrix.
+        Parts written in lambda are multiplied by the inverse Fisher matrix.
 
         :param naturals: of every variable, by name.
         :param data: rows of the factor's data [B, ...].

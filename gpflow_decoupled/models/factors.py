@@ -24,13 +24,12 @@ class Factor:
 
     :param neighbours: the names of its variables.
     :param expectation: (one `Belief` per neighbour, data) -> a scalar in nats, summed over rows.
-        Its gradient in `belief.expectation` (mu) is the message; in `belief.natural` (lambda), the
-        message after multiplication by the inverse Fisher matrix.
+        Its gradient in `belief.expectation` (mu) is the message; one in `belief.natural` (lambda)
+        is multiplied by the inverse Fisher matrix.
     :param data: an array [N, ...] or a tuple of them, one row per observation; minibatches pass
         some rows. Integers become floats.
     :param local: neighbours with one row per row of the data, as first batch axis.
-    :raises DataError: for data that are not finite or disagree in N, and for local names that are
-        not neighbours.
+    :raises DataError: for data that are not finite or disagree in N, and unknown local names.
 
     Example, Poisson counts y [N] with a Gamma rate z, mu = (E log z, E z)::
 

@@ -59,11 +59,10 @@ class SiteParameters(gpflow.base.Module):
 class GMRF(BayesianModel):
     """y_n ~ p(y | eta_n), eta = A x + offset, x ~ N(0, Q^-1) with a sparse precision Q [p, p].
 
-    The latent Gaussian models of Khan 2014, section 2: areal models (Besag, York & Mollie 1991),
-    random walks, mixed effects. q(x) is the prior times a site per observation, with exact marginal
-    variances. `ConjugateComputation` finds the sites, and `LinearlyConstrainedLagrangian` more
-    slowly. Q and the likelihood's Parameters are fixed; compare them by `elbo`. On a lattice of p
-    areas a step costs about p^1.5, in memory p log p.
+    Latent Gaussian models of Khan 2014, section 2: areal models, random walks, mixed effects. q(x)
+    is the prior times a site per observation, with exact marginal variances. `ConjugateComputation`
+    finds the sites, and `LinearlyConstrainedLagrangian` more slowly. Q and likelihood are fixed;
+    compare them by `elbo`. On a lattice of p areas a step costs about p^1.5, in memory p log p.
 
     :param precision: Q, a symmetric positive definite SciPy matrix [p, p]; add a small diagonal to
         a singular one.
@@ -71,8 +70,7 @@ class GMRF(BayesianModel):
     :param likelihood: with one latent per observation.
     :param design: A [N, p], sparse or dense; by default the identity.
     :param offset: of eta, [N] or [N, 1], say the log of expected counts; by default zero.
-    :raises DataError: for matrices of wrong shapes, not symmetric or not positive definite, and for
-        unusable data.
+    :raises DataError: for unusable data and matrices.
 
     Example, counts on a chain of 100 places::
 

@@ -15,12 +15,12 @@ from ..summaries import short_repr
 class MonteCarlo(tf.Module):
     """Stochastic gradient variational Bayes (Kingma & Welling 2014): the data term from draws.
 
-    Draws f = m + sqrt(v) eps (arXiv:1312.6114) make bound and gradients unbiased estimates, for
-    likelihoods whose quadrature is expensive (20^L nodes for L latents) or missing (`Softmax`).
-    Sweeps and L-BFGS need exact values. Cost: S N evaluations of the log density, memory S N L.
+    Draws f = m + sqrt(v) eps make bound and gradients unbiased, for likelihoods whose quadrature is
+    expensive (20^L nodes for L latents) or missing (`Softmax`). Sweeps and L-BFGS need exact
+    values. Cost: S N evaluations of the log density, memory S N L.
 
     :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs.
-    :param seed: of the draws, with the number of evaluations, `calls`, which checkpoints store.
+    :param seed: of the draws, with the number of evaluations, `calls`.
     :raises DataError: for fewer than one sample.
 
     Example::

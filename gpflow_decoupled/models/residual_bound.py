@@ -40,8 +40,8 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
 
     :param sampled: the gains of rows depend on expectations that are estimated from draws.
     :raises UnknownOptionError: for another word.
-    :raises ModelError: for likelihoods that are not log-concave, for `sampled`, and for bases in
-        which f given u has another covariance than the prior's.
+    :raises ModelError: for likelihoods that are not log-concave, `sampled`, and other covariances
+        of f given u.
     """
     check_option("bound", bound, BOUNDS)
     if bound == "classical":

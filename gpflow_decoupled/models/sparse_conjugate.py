@@ -25,9 +25,9 @@ from .monte_carlo import MonteCarlo
 class SparseCVIGP(BasisGP):
     """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021).
 
-    A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times the observations' Gaussian
-    sites, which `fit` keeps while the kernel changes. `optimizers.sweep` updates q by passes over
-    all data. Cost per step on N inputs: M^3 + N M^2.
+    A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times Gaussian sites, which `fit`
+    keeps while the kernel changes. `optimizers.sweep` updates q by passes over all data. Cost per
+    step on N inputs: M^3 + N M^2.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
@@ -37,8 +37,8 @@ class SparseCVIGP(BasisGP):
     :param num_latent_gps: L; by default the basis's, the likelihood's or the kernel's, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :raises DataError: for points that are not finite and distinct, disagreeing numbers of latents,
-        and a basis that cannot keep its sites.
+    :raises DataError: for unusable points, disagreeing numbers of latents, and a basis that cannot
+        keep its sites.
 
     Example::
 

@@ -29,10 +29,9 @@ _POOR = 1e-3
 class StateSpaceGP(CVIGP):
     """A `CVIGP` on one input, say time, at linear cost: any likelihood that has sites.
 
-    On a line a Matern kernel is a linear stochastic differential equation (Hartikainen & Sarkka
-    2010), so filter and smoother compute bound, marginals and forecasts of the `CVIGP` without
-    approximation (Chang et al. 2020). Inputs come in any order, with duplicates, gaps and unequal
-    steps. Leave missing observations out.
+    A Matern kernel is a linear stochastic differential equation (Hartikainen & Sarkka 2010), so
+    filter and smoother compute bound, marginals and forecasts exactly (Chang et al. 2020). Inputs
+    come in any order, with duplicates and gaps. Leave missing observations out.
 
     :param data: X [N, 1], Y [N, P].
     :param kernel: Matern12, Matern32, Matern52, Exponential, Cosine, Constant, Periodic (of a

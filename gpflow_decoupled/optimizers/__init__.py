@@ -23,14 +23,11 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `run()` | the sites, by passes over the rows | `NNGP`, other likelihoods: `SiteSweeps` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
-`minimize` works inside `tf.function`, without a look at the bound; `run` and `sweep` shorten steps
-that lower it, and return a result.
-
-Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`,
-`mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`, `ascent` (halves bad
-steps), `results`, `log_climb` (L-BFGS over `log_coordinates` of a `log_objective`), `start`
-(hyperparameters from some rows), `gaussian_optimum` (closed forms), `array_evidence` (of small
-exact GPs), `best_sites` and `adam`.
+`minimize` works inside `tf.function`; `run` and `sweep` shorten steps that lower the bound, and
+return a result. Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
+`affine_independent`, `mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`,
+`ascent`, `results`, `log_climb` (over `log_coordinates` of a `log_objective`), `start`,
+`gaussian_optimum`, `array_evidence`, `best_sites` and `adam`.
 """
 
 from .affine_independent.affine_ascent import AffineIndependentAscent

@@ -78,9 +78,8 @@ class ArrayEvidence:
     def rise(self) -> np.ndarray:
         """How far each coordinate may rise from here [n], prior variances to `_DIGITS` noises.
 
-        Data without noise have ever more evidence for a larger variance and longer lengthscales.
-        Beyond, the evidence is off by nats and variances of predictions turn negative, and a climb
-        that starts where another one ended would go there.
+        Data without noise have ever more evidence for larger variances and lengthscales; beyond,
+        evidence is off by nats and predictive variances turn negative.
         """
         x = self.coordinates.pack()
         K, back = self.gram(self.values_at(x))

@@ -94,9 +94,8 @@ def best_sites(
 ) -> BestSites | None:
     """Climb the bound over the sites by conjugate computation.
 
-    Steps are full ones, extrapolated from the last six, and halved where the bound falls.
-
-    The optimum has nu = g - 2 h u and tau = -2 h (Khan & Lin 2017).
+    Full steps, extrapolated from the last six, halved where the bound falls. The optimum has nu = g
+    - 2 h u and tau = -2 h (Khan & Lin 2017).
 
     :param posterior: of sites, say `dense_posterior(K)`.
     :param expected: sum_n E_q log p(y_n | f_n).

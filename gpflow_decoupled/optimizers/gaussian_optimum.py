@@ -25,8 +25,8 @@ from .natural_gradient.bound_gradients import as_basis_model
 class Optimum(OptimalParameters):
     """The best q of a model at its hyperparameters, and the bound there.
 
-    Fields: scalar `elbo`, mean `coefficients` [M_gamma, L] or None, and whitened `gaussians`, means
-    [M, L] and roots [L, M, M]. Example::
+    Fields: `elbo`, mean `coefficients` [M_gamma, L] or None, whitened `gaussians`, means [M, L] and
+    roots [L, M, M]. Example::
 
         optimum = optimal_parameters(model, (X, Y))
         optimum.assign(model)
@@ -45,7 +45,7 @@ class Optimum(OptimalParameters):
 
 
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
-    """Return the best q(f) of a model with Gaussian noise at fixed hyperparameters, in closed form.
+    """Return the best q(f) of a model with Gaussian noise at fixed hyperparameters.
 
     Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma).
 

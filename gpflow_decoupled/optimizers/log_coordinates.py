@@ -16,7 +16,7 @@ from ..probability import tfb, tfm
 class LogCoordinates:
     """Trainable Parameters as one vector x [n]: positive ones by their logarithms.
 
-    In GPflow's unconstrained u large lengthscales hardly grow before L-BFGS ends. In
+    Large lengthscales hardly grow in GPflow's u. In
 
         x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
 
@@ -89,7 +89,7 @@ class LogCoordinates:
     ) -> Callable[[np.ndarray], Callable[[Parameter], np.ndarray]]:
         """Return x [n] -> Parameter -> its value there, without setting or reading a variable.
 
-        :param parameters: those that may be asked for; the ones that do not move are read now.
+        :param parameters: those that may be asked for; fixed ones are read now.
         """
         # TFP's transforms take 8 ms for a Parameter's value, more than a gram of 500 rows
         moved = [id(variable) for variable in self.variables]
@@ -107,8 +107,7 @@ class LogCoordinates:
     ) -> np.ndarray:
         """The gradient [n] in x at a vector [n].
 
-        :param gradients: by values of Parameters; one may come several times, and the sum counts.
-            Those of Parameters that do not move are left out.
+        :param gradients: by values of Parameters; repeated ones are added, fixed ones left out.
         """
         sums = {id(u): np.zeros(u.shape) for u in self.variables}
         for parameter, gradient in gradients:

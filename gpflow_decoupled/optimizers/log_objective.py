@@ -22,8 +22,7 @@ class LogObjective:
     """A sum of terms, for `climb_logarithms`: a value and its gradient [n] at a vector [n].
 
     :param coordinates: of the vector.
-    :param terms: evaluates the terms at the present Parameters, see `with_gradients`. One gradient
-        is taken after the other, to save memory.
+    :param terms: evaluates the terms at the present Parameters, see `with_gradients`.
     :param group: the workers, which all use the first one's value and gradient.
     """
 

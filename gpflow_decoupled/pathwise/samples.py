@@ -47,8 +47,7 @@ class Correction(Protocol):
 class PathwiseSamples:
     """S functions drawn from a posterior by `pathwise_samples`, to call at inputs X [N, D].
 
-    Training the model further does not change them; they are differentiable in X, and run inside
-    `tf.function`.
+    Training does not change them; they are differentiable in X.
 
     Example::
 
@@ -122,10 +121,8 @@ def pathwise_samples(
     """Draw functions from the posterior of a model.
 
     F random frequencies approximate the prior, with covariances wrong by about variance / sqrt(F)
-    away from the data; `predict_f_samples` is exact, at N^3.
-
-    Without `data` draws are of q(f), too wide for a mean on all data. With `data` they are of f
-    given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision.
+    away from the data; `predict_f_samples` is exact, at N^3. Without `data` draws are of q(f), too
+    wide for a mean on all data; with `data` of f given all data, exact for Gaussian noise.
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
@@ -147,10 +144,7 @@ def pathwise_samples(
         draw = pathwise_samples(model, 1)
         best = X[np.argmax(draw(X)[0, :, 0])]
 
-        model = ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), "data", beta)
-        ConjugateGradients().run(model, (X, Y))
-        draws = pathwise_samples(model, 64, data=(X, Y))
-        lower, upper = np.quantile(draws(Xnew), [0.025, 0.975], axis=0)  # of f, [N_new, P]
+        draws = pathwise_samples(model, 64, data=(X, Y))  # for gamma="data"
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
         if not is_whole(number, 1):

@@ -1,8 +1,7 @@
 """Replicas of `tf.distribute`; with one replica nothing changes, to the last bit.
 
-`sums` is for code of a training step, which each replica runs on its rows; `group` for code around
-it, which each worker runs. `row_sums` adds up passes over data, `datasets` finds a worker's shard,
-`checks` refuses silent failures.
+`sums` is for a training step, which each replica runs; `group` for code around it. `row_sums` adds
+up passes, `datasets` finds a shard, `checks` refuses silent failures.
 """
 
 from .checks import (

@@ -33,8 +33,7 @@ _LOST = (
 class Group:
     """All replicas of a strategy outside of `strategy.run`, or this process alone.
 
-    A worker is a process with one or more replicas. All workers must make the calls that send
-    messages in the same order.
+    A worker is a process with replicas. All workers must send messages in the same order.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:

@@ -1,9 +1,8 @@
 """A trained model in one file: `save` and `load`.
 
-The file is a zip archive: `model.json`, a tree of objects with class, attributes and versions, and
-`arrays/0.npy`, `arrays/1.npy`, ... It holds no code, and nothing is unpickled. Read `model_file`
-first, then `describe` (object to JSON) and `rebuild` (back); `names` has the classes that a file
-may name, `archive` the zip archive, `replace` writes complete files.
+The file is a zip archive of `model.json` and `arrays/0.npy`, ..., without code; nothing is
+unpickled. Read `model_file` first, then `describe` (object to JSON) and `rebuild` (back); `names`
+has the classes that a file may name, `archive` the zip archive, `replace` writes complete files.
 """
 
 from .model_file import load, save

@@ -36,8 +36,8 @@ def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[st
     :param path: of the file. An old file is replaced once the new one is complete, and keeps its
         permissions.
     :raises ModelError: for another object.
-    :raises DataError: for a model with a part that no file can hold, for example a `lambda`, or
-        with a Parameter that is not finite.
+    :raises DataError: for a part that no file can hold, such as a `lambda`, or a Parameter that is
+        not finite.
     :raises CheckpointError: if the file cannot be written.
 
     Example::
@@ -74,8 +74,8 @@ def load(
     :param path: of the file.
     :param classes: your own classes and functions in the model, such as a kernel. They are trusted.
     :raises CheckpointError: if the file cannot be read.
-    :raises DataError: if it is damaged, no file of `save`, of another format, or names a class that
-        is neither a part of a model nor in `classes`.
+    :raises DataError: if it is damaged, no file of `save`, or names a class that is not in
+        `classes`.
 
     Example::
 

@@ -20,8 +20,8 @@ from .names import Names
 def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
     """Make the object of a description by `describe`.
 
-    Bijectors, distributions and Parameters are made by their constructors, all other objects
-    without, attribute by attribute. Arrays of any shapes [...] are named by their indices.
+    Bijectors, distributions and Parameters are made by constructors, others attribute by attribute.
+    Arrays [...] are named by indices.
 
     :raises DataError: for a class that is not in `names`. A tree that `describe` did not make may
         raise any `Exception`.

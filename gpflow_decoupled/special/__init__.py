@@ -1,8 +1,8 @@
-"""Special functions that TensorFlow, TFP and SciPy lack or compute with too few digits.
+"""Special functions that TensorFlow, TFP and SciPy lack, or compute with an error that the
+docstring tells.
 
-Each docstring names the library function that is not used, and its measured error. `normal` has
-Phi, `owens_t` T(h, a), `hyperbolic` x / sinh x, `bessel` log K, `trigamma` and `polygamma` psi';
-`hermite` interpolates in tables, `gradients` attaches derivatives to values.
+`normal` has Phi, `owens_t` T(h, a), `hyperbolic` x / sinh x, `bessel` log K, `trigamma` and
+`polygamma` psi'; `hermite` interpolates in tables, `gradients` attaches derivatives to values.
 """
 
 # | function | what it computes | file |

@@ -3,8 +3,8 @@
 Read `lda`, `topic_model` (shared methods), `fitting/document_passes`, `fitting/local`,
 `proportions/dirichlet_proportions` in this order. `ctm` is the second model; `estimator` has
 scikit-learn's methods, `topic_settings` and `counts` check inputs, `scores` scores. `fitting` and
-`proportions` build on `words` (words to topics), `document_blocks`, `documents`,
-`dirichlet_functions` and `dirichlet_priors`.
+`proportions` build on `words`, `document_blocks`, `documents`, `dirichlet_functions` and
+`dirichlet_priors`.
 """
 
 from .counts import split_words

@@ -1,12 +1,12 @@
 """Training: `fit`, its options and its result.
 
 `fit` looks up the model's route (`routes`) and checks the `options`. The route makes a `plan`:
-`stages` in order, and the `batches` they read. `run` is the loop: it takes `turns`, returns to
-`snapshots` on failure, keeps `scores`, talks to other `workers`, makes the `result`. `beginning`
-runs `diagnostics` first. `schedules`, `evaluation`, `checkpoints`, `progress` and `keras` have the
-objects of the options. `standardized` trains in the units of the data, by a
-`standardization` or the `normal_scores` of X (`scaled_build`, `units`); `tables` makes arrays of
-data frames, `row_numbers` has weights. Read `fit`, `stages/stage`, `plan`, `run`, then a route.
+`stages` in order, and the `batches` they read. `run` is the loop, with `beginning`, `turns`,
+`snapshots`, `scores`, `workers` and the `result`. `schedules`, `evaluation`, `checkpoints`,
+`progress` and `keras` have the objects of the options. `standardized` trains in the units of the
+data, by a `standardization` or the `normal_scores` of X (`scaled_build`, `units`); `tables` makes
+arrays of data frames, `row_numbers` has weights. Read `fit`, `stages/stage`, `plan`, `run`, then a
+route.
 """
 
 from ..optimizers.start import Start, initialize

@@ -32,8 +32,8 @@ class Evaluation:
     :param every: steps between two evaluations; the last one is at the end of the run.
     :param patience: stop after this many evaluations without a better log density (or bound); None
         never stops.
-    :param restore_best: where patience stops a run, return to the Parameters of the best
-        evaluation, `FitResult.restored_step`; needs a copy of Parameters and optimizers.
+    :param restore_best: where patience stops a run, return to the best evaluation,
+        `FitResult.restored_step`.
     :param units: standard deviations [P] of Y, which a `Standardized` model sets to score Y in its
         units.
     :raises DataError: for numbers out of range, and with neither data nor patience.

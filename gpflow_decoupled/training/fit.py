@@ -68,17 +68,17 @@ def fit(
     | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows |
     | `FactorGraph` | `MeanFieldCVI` | |
 
-    Only trainable Parameters move. The page "What `fit` does" of the documentation has the rules
-    behind the defaults, and the models that take each option.
+    Only trainable Parameters move. The page "What `fit` does" has the rules behind defaults, and
+    the models that take each option.
 
     :param model: trained in place.
     :param data: (X [N, D], Y [N, P]), also on disk; a `tf.data.Dataset` of such batches, repeated;
         or a function without arguments that returns an iterator of batches, called per pass.
-        Streams need the model's `num_data`. None for a model that owns its data. A `Standardized`
-        model takes original units; None is the data it was built from.
+        Streams need the model's `num_data`. None for a model that has its data. A `Standardized`
+        model takes original units.
     :param steps: number of steps; 2000 if `seconds` is not given either.
-    :param seconds: wall-clock limit of the steps. Compilation, evaluations and the preparation of
-        predictions come on top: with a limit of 60, some 2 to 15 seconds.
+    :param seconds: wall-clock limit of the steps. Compilation, evaluations and preparation come on
+        top: with a limit of 60, some 2 to 15 seconds.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
         is all rows.
     :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, less on small batches.
@@ -95,7 +95,7 @@ def fit(
     :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs"
         climbs the bound at the best q: on inducing points for Gaussian noise and N M up to 30
         million, N M^2 per evaluation; for a `CVIGP` or `LCLGP` some 2 N^3; for an
-        `AffineIndependentGP` over q, too.
+        `AffineIndependentGP`.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.

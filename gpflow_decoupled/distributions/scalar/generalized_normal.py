@@ -27,7 +27,7 @@ class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
     """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`.
 
     Adds the characteristic function, for powers from 0.9 to 6. The density is proportional to
-    exp(-(|x - loc| / scale)^power): normal for `power` = 2, Laplace for 1.
+    exp(-(|x - loc| / scale)^power).
 
     :param loc: the centre; all three broadcast to the batch shape [...].
     :param scale: above 0.

@@ -66,8 +66,8 @@ def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor
 class SkewNormal(tfp.distributions.Distribution):
     """The skew normal, density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale.
 
-    theta = 0 is normal; the skewness lies in (-0.9953, 0.9953). Everything is differentiable in all
-    parameters, which broadcast to the batch shape [...].
+    theta = 0 is normal; the skewness lies in (-0.9953, 0.9953). Differentiable in all parameters,
+    which broadcast to the batch shape [...].
 
     :param loc: the location, the mean only for theta = 0.
     :param scale: the scale, above 0.

@@ -1,7 +1,7 @@
-"""Likelihoods of counts: successes in trials, and counts with more or fewer zeros than Poisson.
+"""Likelihoods of counts.
 
-Read `binomial`, then `beta_binomial` and `negative_binomial`. `count_family` has the two laws of
-unlimited counts, Poisson and negative binomial; `zero_inflated` and `hurdle` treat their zeros.
+Read `binomial`, then `beta_binomial` and `negative_binomial`. `count_family` has Poisson and
+negative binomial laws; `zero_inflated` and `hurdle` treat their zeros.
 """
 
 from .beta_binomial import BetaBinomial

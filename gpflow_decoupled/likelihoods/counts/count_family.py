@@ -76,8 +76,8 @@ class CountFamily(NamedTuple):
         return tf.math.log(y), tf.sqrt(1.0 / y + self.excess)
 
     def zero_bend(self, log_odds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The f, real part and imaginary one, at which e^L = -e^log_odds: where 1 + e^(log_odds -
-        L) is zero. It is the nearest singularity of its logarithm.
+        """The f, real part and imaginary one, at which e^L = -e^log_odds, the nearest singularity
+        of log(1 + e^(log_odds - L)).
         """
         if self.size is None:  # e^f = log_odds + pi i
             return 0.5 * tf.math.log(tf.square(log_odds) + math.pi**2), tf.atan2(

@@ -1,10 +1,10 @@
-"""The site of one observation: its contribution to a bound, given the law of its latent.
+"""Sites: an observation's contribution to a bound.
 
 Read `site_loss` (expectations under a Gaussian), `description`, `laplace_site` as an example, and
 `registry`. Each family has its file: `gaussian_site`, `laplace_site`, `logit_site`, `probit_site`,
 `student_t_site`, `ordinal_site`, `censored_site`, `quantile_site`, `beta_site`, a folder for
-`counts`, and `categorical_site`, which couples latents. `expected_loss` serves likelihoods with
-expectations in closed form, `quadrature_loss` all others, `prior_sites` priors of weights.
+`counts`, and `categorical_site`, which couples latents. `expected_loss` serves expectations in
+closed form, `quadrature_loss` others, `prior_sites` priors of weights.
 """
 
 # Sites whose second derivative has a closed Fourier transform (docs/mathematics/affine.md), all

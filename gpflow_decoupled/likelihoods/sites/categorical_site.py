@@ -18,9 +18,8 @@ from .site_loss import Expansion, SiteLoss
 class CategoricalLoss(SiteLoss):
     """The upper bound (V33) of -E log softmax(f)_y, f_c ~ N(h_c, sigma_c^2) independent.
 
-    Jointly convex in all h and sigma^2. Columns are classes: their losses sum to the bound, and
-    `expand` differentiates the sum in each column's h and sigma. The Hessian in (h, sigma^2) of one
-    observation is (V35)
+    Jointly convex in all h and sigma^2. Columns are classes, whose losses sum to the bound;
+    `expand` differentiates the sum. The Hessian in (h, sigma^2) of one observation is (V35)
 
         Q^T (E - E 1 1^T E / 1^T E 1) Q,   E = diag(s / (1 + s sigma^2)),   Q = (I, diag(1/2 - s))
 
@@ -54,7 +53,6 @@ class CategoricalLoss(SiteLoss):
         return tf.zeros_like(self.hot)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """Losses [N, C] whose rows sum to the bound, which the classes share equally."""
         bound = tilted_bound(h, tf.square(sigma))[:, None]
         return bound / self.hot.shape[1] - self.hot * h  # (V33)
 

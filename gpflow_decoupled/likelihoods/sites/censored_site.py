@@ -40,8 +40,8 @@ def _normal_loss(likelihood: CensoredNormal, Y: TensorType) -> ExpectedLoss:
 
 
 def _weibull_loss(likelihood: Weibull, Y: TensorType) -> ExpectedLoss:
-    """Log-concave loss of times of scale e^eta; with z = k (log y - eta) its slope is
-    k (1 - e^z), -k e^z for right-censored ones, and between 0 and k for left-censored ones.
+    """Log-concave loss of times of scale e^eta; with z = k (log y - eta) its slope is k (1 - e^z),
+    right-censored -k e^z, left-censored between 0 and k.
     """
     Y = site_labels(Y)
     y, code = likelihood.split(Y)

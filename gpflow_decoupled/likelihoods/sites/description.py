@@ -47,8 +47,7 @@ def check_one_latent(likelihood: gl.Likelihood) -> None:
 def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
     """Return the site of any likelihood at labels Y [N], from its log density.
 
-    Y of a `NumberedLikelihood` is [N, 2]. Without a Fourier transform. Scalar Parameters become
-    columns [N], so that gradients reach them.
+    Y of a `NumberedLikelihood` is [N, 2]. Without a Fourier transform.
     """
     found = {
         name: value for name, value in vars(likelihood).items() if isinstance(value, Parameter)

@@ -29,19 +29,19 @@ Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class QuadratureLoss(SiteLoss):
     """The site loss f = sum_q w_q l(h + sigma z_q), l(eta) = -log p(y | eta), by quadrature.
 
-    Nodes and weights are the likelihood's; derivatives are exact. With `centre` and `width` of the
-    bend of l, nodes follow the narrower of Gaussian and likelihood, for errors near 1e-9 nats.
-    Cost: N L Q evaluations of l; Q = 128 with a width.
+    Nodes and weights are the likelihood's. With `centre` and `width` of the bend of l, nodes follow
+    the narrower of Gaussian and likelihood, for errors near 1e-9 nats. Cost: N L Q evaluations of
+    l; Q = 128 with a width.
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
-    :param lower: lower end of S, the range of l'; a number, an array [N, L], or a function without
-        arguments if it depends on Parameters.
+    :param lower: lower end of S, the range of l': a number, [N, L], or a function of nothing if it
+        depends on Parameters.
     :param upper: upper end of S, likewise.
     :param curvature: c >= 0 with l'' >= -c, likewise; 0 if log-concave.
     :param slopes: l' and l'' at eta [Q, N, L]; by default automatic differentiation.
     :param start: alpha [N, L] -> h with l'(h) near alpha; by default zero.
-    :param width: distance of the nearest complex singularity of l from the real line, likewise; by
+    :param width: distance of l's nearest complex singularity from the real line, likewise; by
         default nodes are fixed.
     :param centre: its place on the real line, likewise; by default zero.
     :raises DataError: for several latents, disordered ends, or a negative curvature.

@@ -92,8 +92,8 @@ def declare_site(
 ) -> None:
     """Declare the sites of a class of likelihoods, and of subclasses with its log density.
 
-    Omitted arguments keep their earlier declaration. Without one a likelihood works in all models
-    but `LCLGP`.
+    Omitted arguments keep their declaration. Without one a likelihood works in all models but
+    `LCLGP`.
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param loss: (likelihood, Y [N, L]) -> its `SiteLoss`, for `LCLGP`; a `QuadratureLoss` serves

@@ -126,7 +126,7 @@ def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
 class SiteLoss(ABC):
     """Expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of labels Y [N, L].
 
-    Column l of Y belongs to latent l. Differentiable in h, sigma and the likelihood's Parameters.
+    Differentiable in h, sigma and the likelihood's Parameters.
 
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].

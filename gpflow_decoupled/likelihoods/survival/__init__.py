@@ -1,4 +1,4 @@
-"""Likelihoods of values that may be known to be above or below a limit only.
+"""Likelihoods of values with limits.
 
 Read `censored`, the shared part, and `censored_normal` (Tobit); `log_normal` and `weibull` are of
 times to an event.

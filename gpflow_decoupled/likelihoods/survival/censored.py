@@ -17,10 +17,9 @@ from ..numbered import NumberedLikelihood
 class CensoredLikelihood(NumberedLikelihood):
     """y, or log y, is f plus noise of a scale s; Y [N, P + 1] ends with a column of codes.
 
-    The code of a row is 0 where y was observed, 1 where the true value is above y (right-censored),
-    and -1 where it is below (left-censored). With z = (y - f) / s, or (log y - f) / s, its terms
-    are log p(z) - log s, log P(Z > z) and log P(Z < z). Log-concave. `predict_y` is of the true
-    value, not censored.
+    The code is 0 where y was observed, 1 where the true value is above y (right-censored), -1 where
+    below. With z = (y - f) / s, or (log y - f) / s, its terms are log p(z) - log s, log P(Z > z)
+    and log P(Z < z). Log-concave. `predict_y` is of the true value, not censored.
 
     Example::
 

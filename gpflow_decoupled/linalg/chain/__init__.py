@@ -1,4 +1,4 @@
-"""Kalman filter and smoother: a chain of states with a Gaussian site per row, at linear cost.
+"""Kalman filter and smoother.
 
 `posterior` first: it runs `filtering` forwards and `smoothing` backwards, both by `scan`, a
 compiled loop with a gradient. `between` predicts new rows.

@@ -29,8 +29,8 @@ def chain_posterior(
 ) -> ChainPosterior:
     """The posterior of x_n = A_n x_{n-1} + q_n, q_n ~ N(0, Q_n), with sites on f_n = h . x_n.
 
-    A filter runs over the rows and a smoother back. All fields can be differentiated by A, Q, nu
-    and tau; the smoother gives the gradient of the log evidence without another pass.
+    All fields are differentiable in A, Q, nu and tau; the smoother gives the log evidence's
+    gradient without another pass.
 
     :param A: [N, L, d, d], zero in the first row.
     :param Q: [N, L, d, d], in the first row the covariance of x_0.

@@ -31,8 +31,8 @@ def scan(
     The gradient repeats each step from the stored carry. Cost: a microsecond a row and small
     matrix.
 
-    :param step: a module-level function. A row of zeros must not change a carry, backwards one of
-        zeros: the loop may be longer than the inputs.
+    :param step: a module-level function. A row of zeros must not change a carry, since the loop may
+        be longer than the inputs.
     :param start: the carry before the first row; it has no gradient.
     :param inputs: [N, ...] each.
     :param constants: of the step, without gradient.

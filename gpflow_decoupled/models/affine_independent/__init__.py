@@ -1,4 +1,4 @@
-"""Non-Gaussian posteriors: affine-independent KL inference (Challis & Barber 2012).
+"""Affine-independent KL inference.
 
 Read `gp` (`AffineIndependentGP`) first. `affine_marginals` has densities and quantiles of
 predictions, `affine_expectations` integrals of log densities, `weight_priors` sites of non-Gaussian

@@ -54,7 +54,7 @@ def expected(
     points: int,
     memory: float,
 ) -> tf.Tensor:
-    """E function(y_n) [..., N] for a function [N, K] -> [..., N, K]; infinite if not existent."""
+    """E function(y_n) [..., N] for a function [N, K] -> [..., N, K]; perhaps infinite."""
     values, q = marginal_densities(base, y, points, memory)
     terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
     return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
@@ -119,7 +119,7 @@ def _quantiles_of(
 ) -> np.ndarray:
     """Quantiles [Q] of a density q [K] at values [K].
 
-    `averaged` [K] is the density averaged over cells; its sum is the cdf at their edges.
+    The sum of cell averages `averaged` [K] is the cdf at edges.
     """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)

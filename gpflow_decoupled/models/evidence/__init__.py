@@ -1,9 +1,8 @@
-"""An interval for the log evidence of Gaussian observations, without an N x N factorisation.
+"""An interval for the log evidence, without an N x N factorisation.
 
-Read `interval` first, the result, then `bounds`: exact for a few rows (`observed`), otherwise a
-certified lower bound by neighbours (N4) and an upper bound, certain or estimated. `quadratic`
-bounds y^T (K + D)^-1 y by conjugate gradients, `determinant` estimates log|K + D| by Lanczos
-quadrature.
+Read `interval` first, then `bounds`: exact for a few rows (`observed`), otherwise a lower bound by
+neighbours (N4) and an upper bound, certain or estimated. `quadratic` bounds y^T (K + D)^-1 y by
+conjugate gradients, `determinant` estimates log|K + D| by Lanczos quadrature.
 """
 
 from .bounds import evidence_interval

@@ -14,8 +14,8 @@ from ...inputs import check_rate, check_whole
 class Evidence:
     """An interval for the log evidence log p(y) of a model with Gaussian noise, in nats.
 
-    Of two models of the same data, the one whose `lower` is above the other's `upper` has the
-    higher evidence. Example::
+    Of two models of the same data, one has the higher evidence if its `lower` is above the other's
+    `upper`. Example::
 
         smooth, rough = (model.evidence() for model in (smooth_model, rough_model))
         print(smooth, rough, rough.lower > smooth.upper)

@@ -1,4 +1,4 @@
-"""Bounds of y^T (K + D)^-1 y from approximate solutions, for one latent function.
+"""Bounds of y^T (K + D)^-1 y.
 
 For any a, with r = y - (K + D) a and a Nystrom matrix Q <= K, (D32),
 

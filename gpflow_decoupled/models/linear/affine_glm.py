@@ -41,8 +41,8 @@ def AffineIndependentGLM(
 
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.
-    :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
-        scalar distribution such as `Laplace`, of batch shape [] or [p], whose priors are sites.
+    :param prior: as in `CVIGLM`; or a scalar distribution such as `Laplace`, of batch shape [] or
+        [p], whose priors are sites.
     :param intercept: add an intercept b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :return: the model; `models.weights_posterior(model)` has the moments of the weights.

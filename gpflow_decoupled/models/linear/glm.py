@@ -51,9 +51,9 @@ def CVIGLM(
 ) -> SparseCVIGP | CVIGP:
     """Return a Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    The form "weight" has the weights as inducing variables with tied sites; "function" is a GP with
-    kernel x^T S x' and a site per observation. The prior is not trained. Cost per step: N p^2 + p^3
-    for "weight"; N^3 for "function", and N^2 p once.
+    "weight" has the weights as inducing variables with tied sites; "function" is a GP with kernel
+    x^T S x'. The prior is not trained. Cost per step: N p^2 + p^3 for "weight"; N^3 for "function",
+    and N^2 p once.
 
     :param data: X [N, p], Y [N, P]; the form "weight" does not keep them.
     :param likelihood: any GPflow likelihood, such as `Bernoulli(invlink=tf.sigmoid)`.

@@ -45,15 +45,13 @@ def LCLGLM(
 
     :param data: X [N, p], Y [N, L].
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
-    :param prior: of the weights, by default N(0, I): a TFP Gaussian over [p], as in `CVIGLM`; or a
-        `Laplace` or `Normal` of batch shape [] or [p], the same for each latent.
+    :param prior: as in `CVIGLM`; or a `Laplace` or `Normal` of batch shape [] or [p], for each
+        latent.
     :param intercept: add a weight b, with prior N(0, intercept_variance).
     :param intercept_variance: of b.
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
-    :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
-        smaller. Laplace priors need "weight".
-    :raises DataError: for unusable data or priors, an all-zero row of X without an intercept, or
-        form="function" with Laplace priors.
+    :param form: as in `CVIGLM`; Laplace priors need "weight".
+    :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
     :raises UnknownOptionError: for another form.
 
     Example::

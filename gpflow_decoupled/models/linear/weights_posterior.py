@@ -51,7 +51,7 @@ class WeightsPosterior(NamedTuple):
 
         :param names: of the weights, say a data frame's columns; None is w0, w1, ... The intercept
             may be omitted.
-        :param level: probability of the interval mean -+ z sd, an approximation for an
+        :param level: probability of the interval mean -+ z sd, approximate for an
             `AffineIndependentGLM`.
         :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.
         :raises DataError: for another number of names, and a level outside (0, 1).

@@ -1,11 +1,10 @@
 """Nearest-neighbour GPs (Vecchia approximations): `NNGP`, for any likelihood.
 
-Read `base` first, then `gaussian` for Gaussian noise and `sites`, which puts that on the sites of
-other likelihoods. `likelihood` has the terms of rows of the data and `posterior` the predictions,
-both by `conditionals`, with variances by the errors nearby, `spread`. `ordering` finds neighbours,
-`groups` says which outputs share them, `observed` subtracts the mean function, `evidence` is that
-of some rows or of all, `checks` refuses bad input. `mean_of_rows` keeps a mean of all rows, which
-`all_rows` solves for, `factors` scale the f of classes.
+Read `base` first, then `gaussian`, and `sites` for other likelihoods. `likelihood` has the terms of
+rows of the data and `posterior` the predictions, both by `conditionals`, with variances by the
+errors nearby, `spread`. `ordering` finds neighbours, `groups` outputs that share them, `observed`
+subtracts the mean function, `evidence` bounds the evidence, `checks` refuses bad input.
+`mean_of_rows` keeps a mean of all rows, solved for by `all_rows`; `factors` scale the f of classes.
 """
 
 from .base import NNGP

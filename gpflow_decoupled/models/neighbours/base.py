@@ -60,15 +60,14 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites.
-    :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same.
-        With "auto" `fit` ends by doubling it, up to 256, while leave-one-out gains, or by halving
-        a larger one, as in models of `build`, while leave-one-out does not suffer.
-    :param spread_neighbours: k, for Gaussian noise: variances at each input are scaled by the mean
-        squared error of the k nearest observations, as `build` does for 64. None for the
-        variances of the GP, which do not depend on outputs.
-    :param mean: "neighbours", or "data": the predictive mean of f uses all rows or their sites, for
-        smooth functions under large noise. `solve_mean` finds it at the first prediction and when
-        Parameters or sites changed, at N^2 (D + L) a product.
+    :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same. With
+        "auto" `fit` ends by doubling it, up to 256, or halving a larger one, as leave-one-out
+        decides.
+    :param spread_neighbours: k, for Gaussian noise: scale variances by the mean squared error of
+        the k nearest observations; `build` takes 64. None: the GP's variances.
+    :param mean: "neighbours", or "data": the predictive mean uses all rows, for smooth functions
+        under large noise. `solve_mean` finds it at the first prediction and when Parameters or
+        sites changed, at N^2 (D + L) a product.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param seed: of the random order of the rows.
@@ -188,7 +187,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         num_neighbours: int | None = None,
         mean: str = "neighbours",
     ) -> LeaveOneOut:
-        """Predict observed rows, each from its nearest other rows, at the present Parameters.
+        """Predict observed rows, each from its nearest other rows.
 
         :param rows: row numbers [B]; all rows if not given.
         :param num_neighbours: m; by default the predictions'.
@@ -213,8 +212,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] in GPflow's shapes.
 
-        With `full_cov` all inputs share the union of their neighbours; otherwise a prediction does
-        not depend on the other inputs of the call.
+        With `full_cov` all inputs share the union of their neighbours.
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)

@@ -109,7 +109,7 @@ def joint_given_rows(
     """Joint moments of f at new inputs given some observations, less the mean function.
 
     :param Xnew: [B, D].
-    :param rows: U observations, the same for all inputs, with the same noise for all outputs.
+    :param rows: U observations, with the same noise for all outputs.
     :return: means [B, Q], covariances [B, B], and whether the factorisation succeeded []. Cost: U^3
         / 3 + U^2 B.
     """

@@ -35,12 +35,12 @@ class EvidenceOfOwnData:
         """Bound the log evidence log p(Y) at the present kernel, noise and mean function.
 
         For Gaussian noise, whatever q(f) is. Exact up to 2,000 rows; beyond, the lower end is
-        certified (N4). The jitter of an `NNGP` counts as noise.
+        certified (N4).
 
         :param num_neighbours: m of the lower end, which rises with it.
         :param tolerance: largest part of the interval from the quadratic term, in nats.
-        :param probes: 0 gives a certain, wide upper end; random vectors, say 16, an estimate plus
-            two standard errors.
+        :param probes: random vectors: 0 gives a certain, wide upper end; 16 an estimate plus two
+            standard errors.
         :param seed: of order, points and vectors.
         :raises ModelError: for another likelihood, and for mixed outputs.
         :raises DataError: for values out of range.

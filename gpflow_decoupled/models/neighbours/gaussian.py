@@ -47,15 +47,14 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     Exact for m = N - 1, but *not* a bound. Predictions condition f on the nearest of all
     observations, (N7); their variance is never below the exact GP's.
 
-    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. The variance of the likelihood
-    may be a function of the inputs, or an array [N, 1].
+    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. Noise may be a function of the
+    inputs, or an array [N, 1].
 
     Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
     `noise_at_floor` says where that matters.
 
-    `training_loss` keeps the neighbours of its first call until `refresh_neighbours`.
-    Cost: N (m^3 / 3 + m^2 D) for the likelihood, m^3 / 3 + m^2 D for a prediction, and the search:
-    N D a row, or some m log N by a tree in up to eight columns. Example::
+    `training_loss` keeps the neighbours of its first call until `refresh_neighbours`. Cost: as
+    `NNGP`, and the search: N D a row, or some m log N by a tree in up to eight columns. Example::
 
         kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
         model = NNGP((X, Y), kernel, num_neighbours=50)
@@ -115,8 +114,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """Find the nearest rows of the data to some of its rows, at the present kernel.
 
         :param rows: row numbers [B].
-        :param before: search earlier rows of the random order, for the likelihood; False searches
-            all others, for leave-one-out.
+        :param before: search earlier rows of the order, for the likelihood; False all others, for
+            leave-one-out.
         :param num_neighbours: m; by default the likelihood's or the predictions'.
         :return: row numbers [G, B, m], int32, for each of the `groups`; -1 for none. Not inside
             `tf.function`. Cost: B N D, or B m log N by a tree.
@@ -156,7 +155,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def exact_log_likelihood(self, rows: np.ndarray) -> tf.Tensor:
         """The log density of the observations of some rows alone, without neighbours.
 
-        A few hundred random rows tell which inputs matter, before neighbours are known.
+        A few hundred random rows tell which inputs matter.
 
         :param rows: row numbers [B].
         :return: nats, a scalar. Cost: B^3 / 3, and twice that for a gradient. XLA refuses it.
@@ -196,7 +195,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         num_neighbours: int | None = None,
         mean: str = "neighbours",
     ) -> LeaveOneOut:
-        """Predict observed rows, each from its nearest other rows, at the present Parameters.
+        """Predict observed rows, each from its nearest other rows.
 
         Use it to compare kernels and means; as an objective it learns worse hyperparameters than
         (N2).
@@ -233,8 +232,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     def noise_at_floor(self) -> np.ndarray:
         """Tell which outputs' mean noise is at its floor, [P] bool.
 
-        The floor is 1e-6 of the prior variance (1e-4 in single precision), the model's jitter, or
-        the likelihood's lower bound if larger; noise below it changes nothing.
+        The floor is 1e-6 of the prior variance (1e-4 in single precision), or the likelihood's
+        lower bound if larger.
         """
         return noise_at_floor(self.groups, self.likelihood, self.data[0])
 

@@ -69,8 +69,7 @@ def by_noise(groups: list[Group], likelihood: Gaussian, X: tf.Tensor) -> list[Gr
 def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
     """Noise variances [..., n, 1], or [..., n, P] where outputs differ.
 
-    :param likelihood: its variance or scale is one number, one per output or per observation, or a
-        function of the inputs.
+    :param likelihood: with one noise, one per output or observation, or a function of the inputs.
     :param X: inputs [..., n, D].
     :param rows: numbers of the observations [..., n]; None for new inputs.
     """

@@ -70,7 +70,7 @@ def moments_of_rows(
     :param rows: row numbers [B].
     :param neighbours: row numbers [G, B, m], -1 for none.
     :param spread: scales the variances.
-    :return: [B, P] each. With several blocks, the gradient recomputes each.
+    :return: [B, P] each.
     """
     width = int(neighbours.shape[-1]) + 1
     size = max(1, _ENTRIES // (width * width * max(1, int(data[0].shape[1]) // 8)))

@@ -83,13 +83,11 @@ class MeanOfRows:
     ) -> SolvedMean:
         """Solve for the mean of all rows at the present Parameters, from the last solution.
 
-        Predictions do so if need be. Call it to continue a solve, and before compiled functions if
-        Parameters changed.
+        Predictions do so if need be; compiled functions do not, once Parameters changed.
 
         :param tolerance: largest gap, in nats.
-        :param max_products: of the kernel matrix and a vector, from 2; a solve that ends there
-            warns.
-        :param seconds: a limit of time, which cuts it short with a warning.
+        :param max_products: of the kernel matrix, from 2; a solve that ends there warns.
+        :param seconds: limit of time, with a warning.
         :param show: shows a line of text after each product.
         :raises DataError: for settings out of range.
         :raises NumericalError: if a covariance cannot be factorised, or no product could be made.
@@ -136,8 +134,8 @@ class MeanOfRows:
     def mean_coefficients(self) -> tf.Tensor:
         """The coefficients a [N, P] at the present Parameters, zero where Y is missing.
 
-        Solves if they are not known, in a `tf.function` when it is traced; if Parameters change
-        afterwards the result is NaN until `solve_mean` is called. A constant in gradients.
+        Solves if they are not known, in a `tf.function` when it is traced; after a change of
+        Parameters NaN until `solve_mean` is called. A constant in gradients.
         """
         with tf.init_scope():
             if not self.mean_is_solved:

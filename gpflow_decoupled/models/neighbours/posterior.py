@@ -48,10 +48,10 @@ class NeighboursPosterior(AbstractPosterior):
     :param spread: scales the variances.
     :param factors: of mean and variance; ones if not given.
     :param precompute_cache: storage of residuals, noise and coefficients: "tensor", "variable", or
-        "nocache". Outside of `tf.function` the index of the rows is kept too.
+        "nocache".
 
-    Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` all inputs share the
-    union of their neighbours, at the cube of its size, with smaller variances.
+    Cost for B inputs: B (m^3 / 3 + m^2 D) and the search. With `full_cov` inputs share the union of
+    their neighbours, at the cube of its size.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ def local_spread(
 
         s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
 
-    The posterior mean of a scale of kernel and noise with an inverse-gamma prior, shared by k
-    observations: the variance of a Student-t process (Shah, Wilson & Ghahramani 2014, equation 6).
+    The posterior mean of a scale of kernel and noise with an inverse-gamma prior: a Student-t
+    process (Shah, Wilson & Ghahramani 2014, equation 6).
 
     :param spread: c, nu and k; all m where m is less.
     :param K: prior covariances [B, m + 1, m + 1] of the neighbours and of the variable, last.

@@ -1,4 +1,4 @@
-"""Streams: models on inducing points that take in batches without the old data.
+"""Streams: batches taken in without the old data.
 
 Read `stream_memory` first: the old data's likelihood factor. `stream_posterior` has the best q for
 it, `site_climb` the new batch's sites, `learn` kernel and likelihood, `update` the models' calls.

@@ -1,4 +1,4 @@
-"""One streaming update: combine the stored likelihood factor with a batch; store the result.
+"""One streaming update.
 
 Bound: Bui, Nguyen & Turner 2017 (arXiv:1705.07131); sites that add up (C46): Chang, Verma, John,
 Solin & Khan 2023 (arXiv:2306.03566).
@@ -71,10 +71,9 @@ def update(
 ) -> StreamUpdate:
     """Take in a batch: q becomes the posterior of it and all earlier data.
 
-    At fixed kernel and points, q and `bound` are exact for Gaussian noise; for other likelihoods
-    old sites stay. Once kernel or points move, `bound` is for log int p(f) l(u) p(y_new | f) df, l
-    the factor of the old data. Cost: N M^2 + M^3 per latent and step; memory L M^2. Compile
-    functions again after a change of points.
+    At fixed kernel and points, q and `bound` are exact for Gaussian noise; for others old sites
+    stay. Then `bound` is for log int p(f) l(u) p(y_new | f) df, l the old factor. Cost: N M^2 + M^3
+    per latent and step; memory L M^2. Compile functions again after a change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.
@@ -85,8 +84,7 @@ def update(
     :param keep: power of the old factor, in (0, 1]; below 1 old data fade.
     :param tolerance: stop at a smaller gain, in nats.
     :raises DataError: for unusable data, points and settings, with nothing changed.
-    :raises NumericalError: if a factorisation fails or the bound is not finite, with nothing
-        changed.
+    :raises NumericalError: if a factorisation fails or the bound is not finite; nothing changes.
     """
     check_whole(0, learn=learn)
     check_whole(1, steps=steps)

@@ -69,10 +69,9 @@ class AffineIndependentAscent:
     :param max_evaluations: most evaluations of bound and gradient per stage.
     :param rotate: choose the rotation of A in step 2; False starts at the Gaussian's Cholesky
         factor.
-    :param keep_better: return to a normal base if the Gaussian has the greater bound (fixed shapes,
-        or a family without a normal member).
-    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, A = L U, with the
-        bounds in `result.turns`; slower. Needs structure "lu".
+    :param keep_better: return to a normal base if the Gaussian has the greater bound.
+    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, with bounds in
+        `result.turns`; slower. Needs structure "lu".
     :raises DataError: for settings out of range.
 
     Example::

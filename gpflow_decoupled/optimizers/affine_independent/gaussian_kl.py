@@ -124,7 +124,6 @@ class GaussianProblem:
         return tuple(tf.constant(part[:rows, None], self.dtype) for part in (mean, variance))
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
-        """V^-1 m [D] and V^-1 [D, D] of a q narrower than any reasonable posterior."""
         D = self.features.shape[1]  # no expectation overflows where q is so narrow
         return np.zeros(D), np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
 

@@ -34,9 +34,8 @@ _SMALL = 1e-4
 class JaakkolaJordan:
     """Find the Gaussian q of the local bound, for a Bernoulli likelihood with logistic link.
 
-    For a `CVIGP`, or an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior.
-    Alternates between q and xi. Cost per step: N D^2 + D^3 for D weights or inducing points; 4/3
-    N^3 for a `CVIGP`.
+    For a `CVIGP`, or an affine-independent model with a Gaussian prior. Alternates between q and
+    xi. Cost per step: N D^2 + D^3 for D weights or inducing points; 4/3 N^3 for a `CVIGP`.
 
     :param tolerance: in nats; the run ends when a step gains less.
     :param max_steps: the largest number of steps.

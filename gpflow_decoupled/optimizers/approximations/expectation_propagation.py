@@ -69,11 +69,10 @@ class EPProbe(NamedTuple):
 class ExpectationPropagation:
     """Expectation propagation for `models.CVIGP`, at fixed hyperparameters.
 
-    For likelihoods whose density depends on one latent (Minka 2001; Rasmussen & Williams 2006,
-    section 3.6; power EP: Minka 2004), and for `CategoricalLogit` with power 1: the classes of a
-    label have a site each, so that q keeps their latents independent. Variances and evidence are
-    often more accurate than `ConjugateComputation`'s; convergence is not guaranteed. Cost per pass
-    and latent: 4/3 N^3, and 3 N times `nodes` log densities.
+    For likelihoods of one latent (Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP:
+    Minka 2004), and for `CategoricalLogit` with power 1, with a site per class. Variances and
+    evidence are often more accurate than `ConjugateComputation`'s; convergence is not guaranteed.
+    Cost per pass and latent: 4/3 N^3, and 3 N times `nodes` log densities.
 
     :param power: alpha in (0, 1]: 1 is EP; small powers approach conjugate computation.
     :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
@@ -114,8 +113,8 @@ class ExpectationPropagation:
         :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range, several latents per label, and kernels that mix
             them.
-        :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there; the sites do not change.
+        :raises NumericalError: if there is no posterior or finite density at the start; nothing
+            changes.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)

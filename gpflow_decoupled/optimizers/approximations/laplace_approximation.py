@@ -41,9 +41,8 @@ class LaplaceApproximation:
     Negative precisions without a posterior become zero. Steps that lower psi are halved. Cost per
     step and latent: 4/3 N^3.
 
-    With `CategoricalLogit` mode and evidence use the joint curvature (Rasmussen & Williams
-    2006, section 3.5; 4 N^3). The latents of a `CVIGP` are independent under q, so its sites keep
-    the diagonal of that curvature: variances are a little small, means are the mode.
+    With `CategoricalLogit` mode and evidence use the joint curvature (Rasmussen & Williams 2006,
+    section 3.5; 4 N^3), sites its diagonal: variances are a little small.
 
     :param tolerance: stop when a Newton step moves no value of u by more deviations, or gains
         nothing beyond round-off and does not shrink.
@@ -71,10 +70,10 @@ class LaplaceApproximation:
 
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
-        :raises DataError: for several latents per label, kernels that mix them, and log densities
-            without curvature.
-        :raises NumericalError: if the posterior does not exist at the start, or a density is not
-            finite there; the sites do not change.
+        :raises DataError: for several or mixed latents per label, and log densities without
+            curvature.
+        :raises NumericalError: if there is no posterior or finite density at the start; nothing
+            changes.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         if isinstance(model, StateSpaceGP):

@@ -29,8 +29,7 @@ _SAMPLE = 2048  # rows of the last block, by which the quadrature is judged
 class Blocks:
     """Passes over data with one block in memory; arrays are checked once, streams in each pass.
 
-    Each worker reads its share of an array's blocks, or its own shard of a dataset, without
-    messages.
+    Each worker reads its share of the blocks, or its own dataset.
 
     :param data: (X [N, D], Y [N, P]), a dataset or a function, as for `fit`.
     """

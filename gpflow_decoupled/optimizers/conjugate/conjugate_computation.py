@@ -64,8 +64,8 @@ class ConjugateComputation(tf.Module):
     Cost: 4/3 N^3 per step and latent; on minibatches, N counts the observations visited so far.
     Source: Khan & Lin 2017 (arXiv:1703.04265).
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...; 1 suits most
-        log-concave likelihoods. The paper's beta is rho / (1 - rho).
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...; the paper's beta
+        is rho / (1 - rho).
     :param update: on a minibatch, "local": its sites move; "global": all shrink and its sites gain
         N/B times as much.
     :param samples: draws to estimate expectations; None uses quadrature.
@@ -153,8 +153,8 @@ class ConjugateComputation(tf.Module):
     ) -> ConjugateResult:
         """Step until the sites have converged; leave the model at the last accepted sites.
 
-        On all data, a step that lowers the bound is undone and halved. With minibatches or samples
-        the bound is not watched: use a step size below 1, or a decaying one.
+        A step that lowers the bound is undone and halved; with minibatches or samples the bound is
+        not watched: use a smaller or decaying step size.
 
         :param model: for a `GMRF` all data are used, and expectations by quadrature.
         :param steps: most steps, undone ones included.
@@ -165,8 +165,8 @@ class ConjugateComputation(tf.Module):
         :param progress: show a progress bar.
         :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range.
-        :raises NumericalError: if the posterior does not exist at the start, a step fails, or the
-            kernel is not positive semi-definite.
+        :raises NumericalError: if there is no posterior at the start, a step fails, or the kernel
+            is indefinite.
         """
         require_model("ConjugateComputation.run", model, CVIGP, GMRF)
         check_whole(1, steps=steps)

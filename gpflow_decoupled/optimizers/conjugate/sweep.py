@@ -55,9 +55,8 @@ def sweep(
     Each pass takes a step, and the next computes its bound; a step that lowered it is undone and
     halved. Cost of a pass: 3 M^2 N, and M^3 per latent; replicas send one message of 4 L M^2 bytes.
 
-    :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
-        (whose mean coefficients stay), or a `gpflow.models.SVGP`. `num_data` is set to the number
-        of rows.
+    :param model: with a `CoupledBasis` or an `OrthogonalBasis` (whose mean coefficients stay), or a
+        `gpflow.models.SVGP`. `num_data` is set.
     :param data: (X [N, D], Y [N, P]), a `tf.data.Dataset`, or a function, as for `fit`.
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.
@@ -67,7 +66,7 @@ def sweep(
     :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
-        its `scope()`. Workers pass the same arrays, or a function of `tf.distribute.InputContext`.
+        its `scope()`. Workers pass equal arrays, or a function of `tf.distribute.InputContext`.
     :raises ModelError: for a model without such a q(u), naming the right method.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.

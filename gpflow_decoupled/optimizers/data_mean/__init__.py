@@ -1,6 +1,6 @@
-"""The mean on all data, for a `MeanOnDataBasis`, by conjugate gradients or stochastic dual descent.
+"""The mean on all data of a `MeanOnDataBasis`.
 
-Users call `mean_conjugate_gradients` or `mean_dual_descent`, both a `mean_optimizer`, and get a
+Users call `mean_conjugate_gradients` or `mean_dual_descent`, each a `mean_optimizer` with a
 `mean_result`. Read `system` first (linear system, preconditioner, certificate; `mixed_system` where
 outputs mix latents), then the solvers `solve_mean` and `descent`, with `mean_solution`.
 `row_features` has features of all rows, `neighbour_factors` a preconditioner, `row_posterior`

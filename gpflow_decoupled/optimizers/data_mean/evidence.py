@@ -58,15 +58,15 @@ def evidence_bound(
     """Return one of the bounds in nats, a scalar; N^2 + N M^2, memory M^2 and a block.
 
     :param y: observations less the mean function [N, L].
-    :param weights: w [N, L], or [N, 1] for all latents, above zero; with negative ones the result
-        is no bound, but has its gradients.
-    :param a: coefficients [N, L]. Round-off is relative to sum w r^2: in single precision, far from
-        the solution, it can lift the result above the evidence. `model.evidence` has no such part.
+    :param weights: w [N, L], or [N, 1] for all latents, above zero; with negative ones no bound,
+        but its gradients.
+    :param a: coefficients [N, L]. In single precision, far from the solution, round-off can lift
+        the result above the evidence.
     :param bound: one of `BOUNDS`; negative weights are for "elbo" alone.
     :param given: for "neighbours", neighbours of all rows, or of B random ones, whose sum times N /
         B is unbiased; costs B (m^3 / 3 + m^2 D) more.
-    :param dtype: tf.float32 for products in single precision, several times faster, exact to about
-        1e-4 of its parts: enough to climb, not to quote.
+    :param dtype: tf.float32 for products several times faster, exact to about 1e-4: enough to
+        climb, not to quote.
     :param group: its replicas share the product with K and its gradient.
     """
     K_a = gram_product(kernel, mean.points, None, a, dtype=dtype, group=group)

@@ -83,9 +83,8 @@ def bound_at_sites(
 
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
-    F the bound "elbo" of `evidence_bound` for observations y~. The function is the first two terms
-    at fixed moments: a change of q changes the others at second order. Parameters as in
-    `evidence_at`.
+    F the bound "elbo" of `evidence_bound` for y~. The function is the first two terms: a change of
+    q changes others at second order. Parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)

@@ -22,8 +22,8 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    The mean's coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian
-    noise. K is never stored. The gap bounds how far the bound is below its maximum over the mean.
+    The coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian noise. K is
+    never stored. The gap bounds the distance to the maximum over the mean.
 
     Gaussian noise of one variance takes one solve. For other likelihoods solves and updates of the
     sites alternate until a step gains less than `tolerance`; the gap is the last solve's. Ctrl-C
@@ -39,9 +39,8 @@ class ConjugateGradients(MeanOptimizer):
         noise.
     :param certify: compute the gap from a product in full precision; False estimates it.
     :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
-        earlier rows, N m^3 / 3, better with little noise; "both", points and neighbours of what
-        they leave, a half to a third of the products for N m^2 R at the start; "auto" estimates
-        which of the first two needs fewer products, and takes points if a `rank` is given.
+        earlier rows, N m^3 / 3, better with little noise; "both", a half to a third of the products
+        for N m^2 R at the start; "auto", the better of the first two, points if a `rank` is given.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another preconditioner.

@@ -21,9 +21,9 @@ from .mean_solution import Solve
 class StochasticDualDescent(MeanOptimizer):
     """The mean on all data by steps on random rows of the kernel matrix, in certified rounds.
 
-    Problem and result as in `ConjugateGradients`, which need fewer products with a good
-    preconditioner. A round is a conjugate-gradient step, some epochs (passes over the rows), and a
-    full product that certifies the gap.
+    Problem and result as in `ConjugateGradients`, which are faster with a good preconditioner. A
+    round is a conjugate-gradient step, some epochs (passes over the rows), and a full product that
+    certifies the gap.
 
     Source: Lin et al. 2024 (arXiv:2310.20581), algorithm 1, in coordinates of unit noise.
 
@@ -31,7 +31,7 @@ class StochasticDualDescent(MeanOptimizer):
     :param epochs: limit of passes over the rows per solve.
     :param correct_every: epochs of a round, which adds two products.
     :param batch_size: B, rows of a step; down to about fifty, smaller is better per epoch.
-    :param step_size: 1 is stable, about 1.3 the limit; too long a step costs an epoch per halving.
+    :param step_size: 1 is stable, about 1.3 the limit.
     :param momentum: Nesterov's rho, in [0, 1).
     :param max_steps: limit of solves and shortened steps.
     :param rank: as `ConjugateGradients`.

@@ -102,7 +102,7 @@ class MeanOptimizer(abc.ABC):
         :param deadline: a value of `time.perf_counter`, after which no product ends but the
             certificate.
         :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
-            model in `strategy.scope()`. All workers pass the same arguments.
+            model in `strategy.scope()`.
         :raises DataError: for unusable data, a `tf.data.Dataset`, and workers that differ.
         :raises UnknownOptionError: for a strategy, if the method has no products to share.
         :raises WorkerError: if another worker fails or is gone.

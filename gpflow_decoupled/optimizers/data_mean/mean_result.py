@@ -23,21 +23,18 @@ class MeanResult(RunResult):
     gap: float
     """Upper bound of how far the last linear solve is below its maximum over the mean, in nats.
 
-    For Gaussian noise this concerns the ELBO. For other likelihoods it concerns the quadratic of
-    the last step's sites, and `converged` means that a step gains less than the tolerance. An
-    estimate if not `certified`.
+    For Gaussian noise, of the ELBO; else of the quadratic of the last step's sites, and `converged`
+    means that a step gains less than the tolerance. An estimate if not `certified`.
     """
     gaps: list[float]
     """Gaps of the last solve in nats, up to `gap`: per product for conjugate gradients.
 
-    For conjugate gradients they come from the recursion's residual, enlarged by its drift at the
-    next product in full precision, which is no bound. A descent has the gaps it computed.
+    These come from the recursion's residual, enlarged by its drift, which is no bound.
     """
     certified: bool
     """True if `gap` is a bound, by a product in full precision.
 
-    False for `certify=False` and after Ctrl-C in that product; then `gap` is an estimate by the
-    residual of the recursion.
+    False for `certify=False` and after Ctrl-C in that product; `gap` is then an estimate.
     """
     products: int
     """Products with the kernel matrix [N, N]; a pass over its rows in batches counts as one."""

@@ -1,4 +1,4 @@
-"""The linear system of mixed latents, f = g W^T."""
+"""Mixed latents, f = g W^T."""
 
 # The sites of mixed latents share observations, so that a solve for each latent in turn moves all
 # others' targets. The observations have one system instead, for c [N, P] and columns w_l of W [P,

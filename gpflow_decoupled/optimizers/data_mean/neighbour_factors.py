@@ -136,8 +136,7 @@ def best_preconditioner(
     :param kernel: of all latents; X is [N, D].
     :param beta: the inducing points.
     :param noise: the noise variance [].
-    :return: "points" or, with little noise, "neighbours". Never "both", whose construction costs
-        about forty products at 10,000 rows.
+    :return: "points" or, with little noise, "neighbours". Never "both".
     """
     N = int(X.shape[0])
     if N < _LEAST_ROWS:

@@ -1,4 +1,4 @@
-"""Whitened features of all rows at nested points: beta first, then points of the preconditioner.
+"""Whitened features at nested points: beta, then the preconditioner's.
 
 A = L^-1 k(points, X) [G, R, N], in blocks of rows; its first M rows are beta's features.
 """

@@ -154,9 +154,7 @@ class _Rounds:
 
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
         """Compute the residual at a [N, L] in full precision; enlarge the gaps of `now` by the
-        drift.
-
-        `carried` [N, L] is the recursion's residual; None if interrupted.
+        drift from `carried` [N, L].
         """
         try:
             residual = self.system.target - self._product(a, a.dtype)
@@ -210,7 +208,7 @@ def seconds_of_solves(
 ) -> tuple[float, float]:
     """Seconds of a product with K and of the rest of a solve, measured on rows of X [N, D].
 
-    By the first worker's clock; the rest is preconditioner and certificate.
+    By the first worker's clock.
     """
     rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]

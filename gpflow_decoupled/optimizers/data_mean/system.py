@@ -99,9 +99,8 @@ class MeanSystem:
     def gap(self, residual: tf.Tensor) -> float:
         """Return 1/2 r^T (Q + D)^-1 r in nats, summed over latents, by the first worker; N R L S.
 
-        The largest of several draws. Computed as the minimum over t of |W^1/2 (r - A^T t)|^2 +
-        |t|^2, a sum of squares and an upper bound at any t; a difference would be round-off for
-        little noise.
+        The largest of several draws: the minimum over t of |W^1/2 (r - A^T t)|^2 + |t|^2, an upper
+        bound at any t; a difference would be round-off for little noise.
         """
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]

@@ -32,13 +32,12 @@ _LEAST = 1e-10
 class CholeskyKL:
     """Maximise the bound over mean and Cholesky factor by L-BFGS (Challis & Barber 2011).
 
-    Finds the q of `LinearlyConstrainedLagrangian` with many more parameters: for comparison, and
-    for site losses without a dual. Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L
-    numbers.
+    Finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site losses
+    without a dual. Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers.
 
     :param whiten: whitened coordinates, with far fewer iterations; False is the form in Khan 2014.
-    :param tolerance: the run ends when six iterations together gain less, in nats. With little
-        noise the bound may still be some nats too low.
+    :param tolerance: the run ends when six iterations gain less, in nats; with little noise some
+        nats early.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -67,7 +66,7 @@ class CholeskyKL:
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the prior mean and a covariance narrower than the prior's.
 
-        The model gets the multipliers of the best mean and factor, and the result the bound there.
+        The model gets the multipliers of the best mean and factor.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.

@@ -38,11 +38,11 @@ _LEAST = 1e-6
 class ConstraintSubset:
     """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
-    The bound keeps the losses of all data, so that it is a lower bound of log p(y) for every
-    subset, and does not fall as rows are added.
+    The bound keeps the losses of all data: it holds for every subset, and does not fall as rows are
+    added.
 
     Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
-    = N, in blocks. A start takes a dozen passes of N M^2, a run on batches ten more.
+    = N, in blocks. A start takes a dozen passes of N M^2.
 
     :param size: M; the random subset contains smaller ones of the same seed.
     :param batch_size: observations per step of Adam; None is all, by SciPy's L-BFGS-B.
@@ -97,13 +97,12 @@ class ConstraintSubset:
     def run(self, model: LCLGP) -> LagrangianResult:
         """Find the best multipliers of the subset; leave the model there: [N, L], zero elsewhere.
 
-        Starts at the model's multipliers if the subset contains all that are not zero. A run on
-        batches keeps the best of a few points checked on all data.
+        Starts at the model's multipliers if the subset contains all that are not zero.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises ModelError: for a model of another class.
-        :raises DataError: for size, rows or batch size that do not fit the data, likelihoods that
-            are not log-concave, or Laplace priors of weights.
+        :raises DataError: for unfitting sizes or rows, likelihoods that are not log-concave, or
+            Laplace priors of weights.
         :raises NumericalError: if no start has a finite bound.
         """
         require_model("ConstraintSubset.run", model, LCLGP)

@@ -31,10 +31,8 @@ def first_marginals(
 ) -> tuple[Marginals, tuple[tf.Tensor, tf.Tensor]]:
     """Marginals at the model's multipliers, or at a new start if all are zero.
 
-    :param sweeps: most site fixed points (V22) to improve a start, while each gains more than
-        `tolerance` nats.
-    :param project: move the model's multipliers into S, which depends on the likelihood's
-        parameters.
+    :param sweeps: most site fixed points (V22), while each gains more than `tolerance` nats.
+    :param project: move the model's multipliers into S.
     :return: the marginals, and (h, sigma) [N, L] from which to maximise the sites.
     """
     basis = problem.basis
@@ -81,9 +79,8 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
 
-    If all observations pulled by t_n = +-1 equally, c_n = t_n (K t)_n would be the prior variance
-    of the mean at n; r_n = sum_j K_nj^2 / K_nn^2 counts neighbours. With k = K_nn, each observation
-    maximises
+    c_n = t_n (K t)_n is the prior variance of the mean at n if all pull by t_n = +-1; r_n = sum_j
+    K_nj^2 / K_nn^2 counts neighbours. With k = K_nn, each maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 

@@ -15,11 +15,13 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class LagrangianResult(RunResult):
-    """Result of the optimizers of an `LCLGP`, such as `LinearlyConstrainedLagrangian`.
+    """Result of the optimizers of an `LCLGP`.
 
     `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1] that
     begin with the start: "step", "seconds", "elbo" (nats), "inner_steps" (Newton steps or
-    evaluations since the entry before) and "gap" (duality gap in nats, or NaN). Example::
+    evaluations since the entry before) and "gap" (duality gap in nats, or NaN).
+
+    Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
         print(result.elbo, result.converged, result.history["elbo"])

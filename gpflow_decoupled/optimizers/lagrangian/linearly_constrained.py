@@ -30,10 +30,9 @@ _LARGEST_NEWTON = 3000
 class LinearlyConstrainedLagrangian:
     """Find the best q of an `LCLGP` at fixed hyperparameters by the LCL of Khan 2014.
 
-    Class labels (`CategoricalLogit`) couple latents: an outer iteration is a Newton step on the
-    optimality conditions, 19/6 N^3 per class, or a site fixed point; `theta`, `inner`,
-    `accelerate`, `trust_region` and `augmented` have no effect.
-    A `GMRF` takes `inner="lbfgs"`, a sparse factorisation per evaluation.
+    With class labels an outer iteration is a Newton step on the optimality conditions, 19/6 N^3 per
+    class, or a site fixed point; `theta`, `inner`, `accelerate`, `trust_region` and `augmented`
+    have no effect. A `GMRF` takes `inner="lbfgs"`, a sparse factorisation per evaluation.
 
     Cost per latent else: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3; with
     form="weight" some 30 N p^2, or N p^2, and N p memory.
@@ -43,13 +42,12 @@ class LinearlyConstrainedLagrangian:
         to 3000 observations, and for form="weight".
     :param tolerance: in nats; the run ends when outer iterations change the bound by less.
     :param accelerate: take Newton steps on the optimality conditions near the solution, and site
-        fixed points where these gain more. No effect with `trust_region`, `augmented` or, for sites
-        that are not log-concave, without `curvature`.
+        fixed points. No effect with `trust_region`, `augmented` or, for sites that are not
+        log-concave, without `curvature`.
     :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|.
     :param augmented: add the paper's (19)-(20), a term in sigma whose weight grows after a refused
         step.
-    :param curvature: add concave terms for sites that are not log-concave, which may not converge
-        without.
+    :param curvature: add concave terms for sites that are not log-concave.
     :param sweeps: most site fixed points to improve a new start.
     :param max_outer: most outer iterations.
     :param compile: False runs eagerly, faster for few or very large steps.
@@ -140,18 +138,16 @@ class LinearlyConstrainedLagrangian:
     ) -> LagrangianResult:
         """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
-        Starts at the model's multipliers, or at a new start if all are zero. An error changes
-        nothing.
+        Starts there, or at a new start if all are zero. An error changes nothing.
 
         :param model: an `LCLGP`, the result of `LCLGLM`, or a `GMRF`.
-        :param prepared: `prepare(model)`, so that nothing is compiled twice. Kernel and likelihood
-            are read again; multipliers outside the likelihood's new S are moved back.
+        :param prepared: `prepare(model)`, so that nothing is compiled twice; multipliers outside
+            the new S are moved back.
         :param progress: show a progress bar.
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
             site losses without a dual; `prepared` of another model.
-        :raises NumericalError: if the posterior does not exist at the start, or the bound there is
-            not finite, with the observation.
+        :raises NumericalError: if there is no posterior or finite bound at the start.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP, GMRF)
         record, again = LagrangianRecord(), prepared is not None

@@ -30,8 +30,8 @@ class OpperArchambeau:
     Finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site losses
     without a dual. Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2.
 
-    :param tolerance: the run ends when six iterations together gain less, in nats. With little
-        noise the bound may still be some nats too low.
+    :param tolerance: the run ends when six iterations gain less, in nats; with little noise some
+        nats early.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.

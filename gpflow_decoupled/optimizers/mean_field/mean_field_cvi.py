@@ -27,15 +27,15 @@ class MeanFieldCVI(tf.Module):
     """Mean-field conjugate-computation VI for `models.FactorGraph`.
 
     Source: Khan & Lin 2017 (arXiv:1703.04265), section 5; rho = 1, variables in turn and conjugate
-    factors are variational message passing. A step that would leave a family's domain is halved.
-    Cost of a step: each factor's gradient for each of its variables, and a linear solve with each
-    variable's Fisher matrix.
+    factors are variational message passing. A step out of a domain is halved. Cost of a step: each
+    factor's gradient for each of its variables, and a linear solve with each variable's Fisher
+    matrix.
 
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param schedule: "sequential" moves one variable after the other, in the graph's order;
         "parallel" moves all at once, with a step size below 1.
-    :param update: on minibatches, "local" gives each part of the data its own message; "global"
-        shrinks messages and adds the scaled gradient: stochastic variational inference.
+    :param update: on minibatches, "local" gives each part of the data its own message; "global" is
+        stochastic variational inference.
     :param local_step_size: on minibatches, step size of variables with one row per observation.
     :param local_sweeps: on minibatches, moves of these before the others.
     :param seed: of draws and minibatches.
@@ -125,9 +125,8 @@ class MeanFieldCVI(tf.Module):
     ) -> ConjugateResult:
         """Take steps until the messages have converged; leave the graph at the last accepted ones.
 
-        On all data, a step that lowers the bound is undone and halved. With samples or minibatches
-        (fixed blocks in random order) the bound is not watched: use a step size below 1, or a
-        decaying one.
+        A step that lowers the bound is undone and halved; with samples or minibatches the bound is
+        not watched: use a smaller or decaying step size.
 
         :param steps: limit of steps, undone ones included.
         :param tolerance: stop when the squared distance to the end of a full step is below this

@@ -32,11 +32,9 @@ class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
     L-BFGS climbs over weights, means and covariances: once from components of different widths near
-    the mean of the best Gaussian, then from narrower ones at random places. The best end is kept,
-    or the Gaussian ("bhattacharyya"). The model's q does not change.
-
-    Expectations are exact (A33), so the bound has no sampling noise (Bishop et al. 1998; Bouchard &
-    Zoeter 2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
+    the best Gaussian's mean, then from narrower ones at random places; the best is kept. The
+    model's q does not change. Expectations are exact (A33) (Bishop et al. 1998; Bouchard & Zoeter
+    2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not

@@ -138,7 +138,7 @@ def slope_of_rows(
 ) -> tf.Tensor | None:
     """Return the tangent [G, M, M] for `left_variances`, in the precision of products with rows.
 
-    None without `weights` [M, L], since the features have their gradient in the tangent then.
+    None without `weights` [M, L].
     """
     if weights is None:
         return None

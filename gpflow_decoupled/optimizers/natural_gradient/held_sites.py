@@ -59,8 +59,7 @@ def site_sums(
 
     A is L^-1 K_ux [G, M, N]; g and h [N, L] are taken at the whole mean.
 
-    :param low: precision of the product of cost M^2 N; None is A's. Entry (i, j) is rounded
-        relative to the root of entries (i, i) and (j, j).
+    :param low: precision of the product of cost M^2 N; None is A's.
     :param before: an h and its P* with the same A, reused while h is equal, as for Gaussian noise.
     """
 

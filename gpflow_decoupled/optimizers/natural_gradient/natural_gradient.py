@@ -65,18 +65,17 @@ class NaturalGradient(tf.Module):
 
     :param gamma: step size rho in (0, 1]: a number, a `tf.Variable`, or a function without
         arguments.
-    :param mean: solver of the mean coefficients. None leaves them to another optimizer. "natural"
-        is a gradient step in the basis's coordinates, exact for mean_scaling="whitened"; "newton",
-        for an `ODVGP`, solves for them and the mean of q(u) jointly. An `HDVGP` has neither.
+    :param mean: solver of the mean coefficients; None for another optimizer. "natural" is a
+        gradient step in the basis's coordinates, exact for mean_scaling="whitened"; "newton", for
+        an `ODVGP`, solves for them and the mean of q(u) jointly. An `HDVGP` has neither.
     :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened if it
         overshoots.
     :param preconditioner: of "newton": "scaling" (the basis's) or "pivoted" (pivoted Cholesky).
     :param rank: of the pivoted Cholesky.
     :param cg_iterations: limit of conjugate-gradient iterations.
     :param cg_tolerance: relative residual at which they end.
-    :param negative_precision: for h > 0, if the likelihood is not log-concave: "damp" halves the
-        step until the covariance is positive definite, and once more; "clip" replaces h by min(h,
-        0); "raise" refuses the step.
+    :param negative_precision: where h > 0: "damp" halves the step until the covariance is positive
+        definite, and once more; "clip" replaces h by min(h, 0); "raise" refuses the step.
     :raises UnknownOptionError: for unknown options.
     :raises DataError: for numbers out of range; `minimize` checks variables and functions.
 
@@ -126,8 +125,8 @@ class NaturalGradient(tf.Module):
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
         """Take one step on the negative bound; safe inside `tf.function`.
 
-        With step size 1 the bound may fall for likelihoods other than Gaussian. In `strategy.run`
-        of `tf.distribute` each replica passes its own rows, and all take the whole batch's step.
+        With step size 1 the bound may fall. In `strategy.run` each replica passes its rows, and all
+        take the whole batch's step.
 
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
@@ -195,8 +194,7 @@ class NaturalGradient(tf.Module):
     ) -> Move:
         """Compute the move of `apply`: mean coefficients first, then each Gaussian part.
 
-        X is [N, D], Y [N, P]. On several replicas `ok` and `clipped` are this replica's, until
-        `replicas.agreed`.
+        X is [N, D], Y [N, P].
         """
         _, clipped = clip_curvature(evaluation.h, self.negative_precision)
         mean_move = self._mean_move(model, data, evaluation, mean_gradients)

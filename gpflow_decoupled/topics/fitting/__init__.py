@@ -1,7 +1,7 @@
-"""Fitting of topic models: passes of local steps and updates of the topics.
+"""Fitting of topic models.
 
-Read `document_passes` (all documents or minibatches), `local` (the local step), `shared` (topics,
-priors and their updates) and `history` in this order.
+Read `document_passes`, `local` (the local step), `shared` (topics and priors) and `history` in this
+order.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Posteriors of the topic proportions of documents, one file per family.
+"""Posteriors of topic proportions.
 
 Read the contract `family` and `dirichlet_proportions` first. The correlated topic model has
 `gaussian_proportions`, with the bound of `lse`, and `logistic_dirichlet`; `proportions_ascent`

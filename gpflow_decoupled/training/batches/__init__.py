@@ -1,8 +1,7 @@
-"""Sources of a run's minibatches.
+"""Sources of minibatches.
 
-`make` chooses by the data: arrays in memory (`arrays`) or on disk (`on_disk`), a `tf.data.Dataset`
-(`datasets`), or a function that starts passes (`functions`). `order` picks the rows; `base` has the
-contract with the loop.
+`make` chooses by the data: `arrays` in memory or `on_disk`, `datasets`, or `functions` that start
+passes. `order` picks the rows; `base` is the contract.
 """
 
 from .arrays import ArrayBatches, checksum

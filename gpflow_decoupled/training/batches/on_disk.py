@@ -25,8 +25,8 @@ _SAMPLE = 10_000
 class DiskBatches(Batches):
     """Minibatches as in `ArrayBatches`, of arrays whose rows are read when needed.
 
-    All entries are checked in one pass before the first step. Memory: a block or batch of rows, a
-    sample of at most 10,000, and 8 N bytes for the order.
+    All entries are checked before the first step. Memory: a batch of rows, a sample of 10,000, and
+    8 N bytes.
 
     :param data: X [N, D] and Y [N, P] with a shape, a dtype and slices, as `numpy.memmap` or in
         HDF5 files.

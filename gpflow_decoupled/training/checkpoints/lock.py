@@ -24,8 +24,7 @@ NAME = "lock"
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is created if missing.
 
-    The operating system's lock on the file `lock` ends with the process. Without such locks there
-    is a warning instead.
+    The operating system's lock ends with the process; without such locks there is a warning.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
