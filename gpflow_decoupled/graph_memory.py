@@ -103,7 +103,6 @@ def _keep_with_graphs(name: str) -> None:
 
 
 def _and_those_around(graph: tf.Graph | None) -> Iterator[tf.Graph]:
-    """The graphs of a function and of its callers; this package traces no others."""
     while graph is not None and graph.building_function:
         yield graph
         graph = getattr(graph, "outer_graph", None)

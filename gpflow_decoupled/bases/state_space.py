@@ -253,7 +253,6 @@ class StateSpaceBasis(OnObservations, Basis):
         return row, self._spaces(kernel, front, x), self._spaces(kernel, x, behind)
 
     def _spaces(self, kernel: Kernel, start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """A, Q [N, L, d, d], P [L, d, d] and h [L, d] of steps between inputs [N] each."""
         spaces = [state_space(k, end - start, self.harmonics) for (k,) in split_latents(kernel)]
         size, L = max(one.size for one in spaces), self.num_latent_gps
         spaces = [resized(one, size) for one in spaces] * (L // len(spaces))

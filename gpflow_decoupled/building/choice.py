@@ -198,7 +198,6 @@ def _unscaled(table: Table, scale: str | None) -> np.ndarray:
 
 
 def _in_units(kernel: object, likelihood: object) -> bool:
-    """True if the caller's kernel or likelihood reads X, so that X stays in its units."""
     reads = isinstance(likelihood, Likelihood) and any(
         isinstance(part, Function) for part in vars(likelihood).values()
     )

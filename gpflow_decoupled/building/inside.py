@@ -229,7 +229,6 @@ def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
 
 
 def _mixes(kernel: Kernel) -> bool:
-    """True for a kernel of outputs that share latents, which no `NNGP` takes."""
     return isinstance(kernel, MultioutputKernel) and not isinstance(
         kernel, (SharedIndependent, SeparateIndependent)
     )

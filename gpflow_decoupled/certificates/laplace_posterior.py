@@ -89,7 +89,6 @@ def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 
 def _hessian_factor(A: np.ndarray, f: np.ndarray) -> tf.Tensor:
-    """Cholesky factor [p, p] of I + A^T W A, W = diag(s (1 - s)), at latent values f [N]."""
     weighted = A * np.sqrt(expit(f) * expit(-f))[:, None]
     hessian = np.eye(A.shape[1]) + weighted.T @ weighted
     chol, ok = cholesky(tf.constant(hessian))

@@ -92,7 +92,6 @@ def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.T
 
 
 def _between_changes(kernel: ChangePoints, X: tf.Tensor, Z: tf.Tensor | None) -> tf.Tensor:
-    """sum_i w_i(x) k_i(x, z) w_i(z): each kernel where its interval is, centred on its own."""
     left = _shares(kernel, X)
     right = left if Z is None else _shares(kernel, Z)
     total = 0.0
@@ -103,7 +102,6 @@ def _between_changes(kernel: ChangePoints, X: tf.Tensor, Z: tf.Tensor | None) ->
 
 
 def _shares(kernel: ChangePoints, X: tf.Tensor) -> tf.Tensor:
-    """The weights w_i of k kernels at inputs [..., N, 1], which change by sigmoids, [..., N, k]."""
     begun = tf.sigmoid(kernel.steepness * (X - tf.sort(kernel.locations)))
     ones = tf.ones_like(begun[..., :1])
     return tf.concat([ones, begun], axis=-1) * tf.concat([1.0 - begun, ones], axis=-1)

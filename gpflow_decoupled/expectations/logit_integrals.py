@@ -169,7 +169,6 @@ def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """F [M] by (V4), from cos(u t) and (1 - k) / omega^2, [M, Q] each."""
     t, density, mass = _normal(h, sigma)
     integral = tf.linalg.matvec(cosine * share, _weights(h)[0])
     # (V4)

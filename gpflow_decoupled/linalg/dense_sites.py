@@ -104,7 +104,6 @@ def _with_negative(K: np.ndarray, tau: np.ndarray, found: DenseSites) -> DenseSi
 
 
 def _coefficients(K: np.ndarray, root: np.ndarray, scale: np.ndarray, nu: np.ndarray) -> np.ndarray:
-    """K^-1 u [N] of the positive sites, from nu [N], where nu - tau u would cancel too."""
     large = np.square(scale) * np.diag(K) > 1.0
     pseudo = np.where(large, nu / np.where(large, scale, 1.0), 0.0)
     rest = np.where(large, 0.0, nu)

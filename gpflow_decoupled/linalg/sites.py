@@ -119,7 +119,6 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 
 
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
-    """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N]."""
     # nu - tau u cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))

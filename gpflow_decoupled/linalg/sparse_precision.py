@@ -111,7 +111,6 @@ class SparsePattern:
 
 
 def _filled(lower: sparse.csc_matrix) -> list[np.ndarray]:
-    """Rows below the diagonal of the factor of a matrix, for each column [p]."""
     # A column's first entry below the diagonal is its parent, which has all of its other entries
     # too.
     below = [np.sort(lower.indices[a:b]) for a, b in zip(lower.indptr[:-1], lower.indptr[1:])]

@@ -224,7 +224,6 @@ class GMRF(BayesianModel):
 
 
 def _as_labels(Y: npt.ArrayLike) -> AnyNDArray:
-    """Y as finite numbers [N, 1] of the model's dtype, or whole ones."""
     labels = as_values(Y, "Y", default_float())
     if labels.ndim != 2 or not len(labels):
         raise DataError(f"Y has shape {labels.shape}; it must be [N, 1]: use Y[:, None].")

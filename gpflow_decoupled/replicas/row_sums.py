@@ -79,7 +79,7 @@ class RowSums(Generic[Shared, Sums]):
         return lambda *given: strategy.run(one_replica, given)
 
     def _spread(self, zero: Sums) -> Sums:
-        """A copy per replica, even without blocks: all workers must trace the same functions."""
+        """A copy per replica, even without blocks, so that all workers trace the same functions."""
         return (
             zero
             if self.group.strategy is None

@@ -96,7 +96,6 @@ def _check_digits(model: BasisGP | FullGP, batches: Batches) -> None:
 
 
 def _look_at_scales(model: BasisGP | FullGP, batches: Batches) -> None:
-    """Call `warn_of_scales`: for arrays now, for a stream when its first batch is read."""
     if isinstance(batches, ArrayBatches):
         warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data)
     elif isinstance(batches, DiskBatches):

@@ -21,14 +21,13 @@ _KNOTS = 500
 class NormalScores(tf.Module):
     """Columns by their ranks: rank r among N becomes the normal quantile of (r - 1/2) / N.
 
-    For columns with heavy tails or clusters, whose values ranks spread evenly. Each map is
-    increasing and piecewise linear, through equal values at their mean rank, and linear beyond the
-    data.
+    For columns with heavy tails or clusters. Each map is increasing and piecewise linear, also
+    beyond the data.
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged.
-    :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
+    :raises DataError: for unusable arrays, and one row.
 
     Cost: D N log N; `transform` takes D log 500 a row. The maps are saved with a
     `tf.train.Checkpoint`. Example::

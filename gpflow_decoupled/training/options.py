@@ -1,7 +1,5 @@
-"""The table of the options of `fit`: one row each.
-
-From a row of `Options` (default, check, group, help) come the checks of `fit`, the table in the
-documentation and the tests of its signature.
+"""The table of the options of `fit`, from which its checks, the documentation's table and tests
+come.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Part(NamedTuple):
 class Plan:
     """Stages in order, with data X [N, D] and Y [N, P], step sizes, and the test of a turn.
 
-    The current part is the first whose share is not over and whose stage is not `done`, so a
-    resumed run finds its place. The last part should last until 1.
+    The current part is the first whose share is not over and whose stage is not `done`. The last
+    part should last until 1.
     """
 
     parts: Sequence[Part]

@@ -23,10 +23,9 @@ class Callbacks:
     """Functions that `fit` calls during training, and how often.
 
     :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean
-        bound since the last call, and after an evaluation "rmse" and "log_density", in the units of
-        the data. A `gpflow.monitor.Monitor` may be one.
-    :param every: steps between two calls and updates of the progress line. Rounds of a mean on all
-        data are reported separately.
+        bound since the last call, and after an evaluation "rmse" and "log_density". A
+        `gpflow.monitor.Monitor` may be one.
+    :param every: steps between two calls, and updates of the progress line.
     :raises DataError: for an unusable list, and `every` below 1.
 
     Example::

@@ -101,9 +101,9 @@ class Totals:
 class FitResult(RunResult):
     """The result of `fit`.
 
-    `elbo` is the bound in nats at the final Parameters, where a step sees all data without
-    sampling; on minibatches the mean of the last 20 estimates. `seconds` excludes compilation and
-    evaluations. `converged` means that patience or a tolerance ended the run.
+    `elbo` is the bound in nats at the final Parameters; on minibatches the mean of the last 20
+    estimates. `seconds` excludes compilation and evaluations. `converged` means that patience or a
+    tolerance ended the run.
 
     `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
     whole data set in nats, on inducing points and with sites before the step, else after it. With
@@ -123,10 +123,10 @@ class FitResult(RunResult):
     refreshes: int = 0
     """Updates of values that are held fixed between refreshes, see `Schedule`."""
     gap: float | None = None
-    """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below
-    its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods it is the
-    quadratic of the sites before the last step, and this is no distance of the ELBO from its
-    optimum. None where no solve was certified."""
+    """For a mean on all data, in nats: the distance of the last solve's bound below its maximum, at
+    most. For Gaussian noise of the ELBO; for other likelihoods of the quadratic of the last sites.
+    None where no solve was certified.
+    """
     restored_step: int | None = None
     """The step whose Parameters the model has, if the run went back to it: the best evaluation if
     patience ended the run, the last sound bound if the last step spoilt it. `history` stays the

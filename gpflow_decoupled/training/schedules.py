@@ -48,8 +48,8 @@ class Limits:
 class Schedule:
     """Step sizes of `fit` over a run; None is the default of the model's family.
 
-    :param ramp_steps: steps over which the step size of q grows from 1e-4; 10 for models on
-        inducing points. Other families refuse it.
+    :param ramp_steps: steps over which the step size of q grows from 1e-4; 10, for models on
+        inducing points alone.
     :param anneal: final share of the run in which all step sizes fall to 2 %; 0.2, and 0 for factor
         graphs.
     :param refresh_every: steps between updates of the scaling of the mean coefficients (100), or of
@@ -77,10 +77,9 @@ class MeanSolver:
     """The optimizer of the mean coefficients in `fit`.
 
     :param method: "adam"; "natural", a natural gradient; or "newton", by conjugate gradients, for
-        `OrthogonalBasis`. For a mean on all data pass a `ConjugateGradients` or a
-        `StochasticDualDescent` as `mean_solver` instead.
-    :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03 up to
-        1000 mean points, then in inverse proportion to their number.
+        `OrthogonalBasis`.
+    :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03, less
+        beyond 1000 mean points.
     :raises UnknownOptionError: for another method.
     :raises DataError: for a step size not above 0.
 

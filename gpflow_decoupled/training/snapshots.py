@@ -45,7 +45,6 @@ def snapshot(variables: Sequence[tf.Variable]) -> Snapshot:
 
 
 def _value_of(variable: tf.Variable) -> tf.Tensor:
-    """`read_value` in a quarter of its time, which matters in steps of a millisecond."""
     if isinstance(variable, tf.distribute.DistributedValues):
         return variable.read_value()  # replicas have a handle each
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)

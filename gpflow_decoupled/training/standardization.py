@@ -24,14 +24,13 @@ _LARGEST = 1e150
 class Standardization(tf.Module):
     """Columns less their mean, over their standard deviation: z = (x - mean) / scale.
 
-    A constant column is shifted to 0 and keeps its scale. Mean and scale [D] are saved with a
-    `tf.train.Checkpoint`.
+    A constant column is shifted to 0 and keeps its scale.
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged, such as indices.
     :param gaps: NaN entries are allowed, and count for nothing.
-    :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
+    :raises DataError: for unusable arrays, and one row.
 
     Example::
 

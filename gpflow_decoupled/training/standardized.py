@@ -38,15 +38,15 @@ from .units.predictions import PredictionsInUnits
 class Standardized(PredictionsInUnits):
     """A model of standardised X and Y, with predictions in the units of the data.
 
-    Lengthscales, variances and step sizes of order one are then a good start. Y without a scale
-    (counts, labels) stays.
+    Lengthscales and variances of one are then a good start. Y without a scale (counts, labels)
+    stays.
 
     :param build: a function of the standardised X [N, D] and Y [N, P] that returns a model for
         `fit`.
     :param data: (X [N, D], Y [N, P]) in original units, or data frames, see `tables.Column`; rows
         without a target are left out.
-    :param scale_outputs: standardise Y. None: for `Gaussian`, `StudentT` and `Laplace`, else
-        `build` is called again with Y unscaled. True for your own likelihood of f plus noise.
+    :param scale_outputs: standardise Y. None: for `Gaussian`, `StudentT` and `Laplace`; True for
+        your own likelihood of f plus noise.
     :param scale_inputs: standardise X; or for each column, [D]. Columns of words, booleans and gaps
         never are.
     :param normal_scores: scale inputs by their ranks, see `NormalScores`.
@@ -56,8 +56,8 @@ class Standardized(PredictionsInUnits):
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
-    `model` is the model inside, `inputs` and `outputs` the scalings (None if Y is not scaled),
-    `table` the columns of a data frame, `usual_options` the default options of `fit`. Example::
+    `model` is the model inside, `inputs` and `outputs` the scalings (perhaps None), `table` the
+    columns of a frame, `usual_options` defaults of `fit`. Example::
 
         def build(X, Y):
             kernel = gpflow.kernels.Matern52()
@@ -171,8 +171,7 @@ class Standardized(PredictionsInUnits):
         :param data: X [N, D] and Y [N, P] in original units, a `tf.data.Dataset` of them, or a
             function that starts passes; None uses the data it was built from.
         :param evaluation: held-out data in original units, or an `Evaluation` with such data.
-        :raises DataError: for data other than its own, if the model owns them; and for anything but
-            a pair of arrays with the columns of training.
+        :raises DataError: for data other than its own, if the model owns them, and other columns.
 
         Example::
 
@@ -224,8 +223,6 @@ class Standardized(PredictionsInUnits):
 
     def elbo(self, data: Sequence[TensorType] | None = None) -> tf.Tensor:
         """The evidence lower bound on log p(Y) in the units of Y, in nats, a scalar.
-
-        Estimated from the data it was built from, if it was trained on more.
 
         :param data: X and Y in original units, for a model that does not own its data; by default
             the data it was built from.

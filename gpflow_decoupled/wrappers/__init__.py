@@ -1,10 +1,9 @@
 """The package inside other libraries: plots, scikit-learn, trieste.
 
-`posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, imported on
-use, helped by `axes` and `curves`; `matters` ranks inputs and compares models, `effects` has the
-shape of an effect and shares of a sum. `sklearn` and `trieste` are imported by name only;
-`estimator` (the part that both share), `classes` (probabilities of classes) and `validation`
-(held-out rows) serve `sklearn`.
+`posterior_plots`, `marginal_plots`, `plots` and `calibration` draw with Matplotlib, helped by
+`axes` and `curves`; `matters` ranks inputs and compares models, `effects` has effects of inputs.
+`sklearn` and `trieste` are imported by name only; `estimator`, `classes` and `validation` serve
+`sklearn`.
 """
 
 from .calibration import plot_calibration

@@ -20,7 +20,7 @@ _MISSING = "Plots need Matplotlib, which is not installed: pip install matplotli
 def axes_or_new(ax: Axes | None) -> Axes:
     """Return `ax`, or new axes if it is None.
 
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
     """
     try:
         import matplotlib.pyplot as plt
@@ -47,7 +47,7 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figu
     """Return a figure and its axes [rows, columns].
 
     :param size: width and height in inches.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
     """
     try:
         import matplotlib.pyplot as plt

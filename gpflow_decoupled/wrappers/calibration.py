@@ -49,7 +49,7 @@ def plot_calibration(
     :return: the axes.
     :raises DataError: for columns of Y that the model does not predict, masked or non-finite
         entries, and no groups.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 
@@ -107,7 +107,6 @@ def _draw_shares(
 
 
 def _draw_levels(ax: Axes, levels: Mapping[str, np.ndarray]) -> None:
-    """The share of observations below each predictive quantile [N], NaN where there is none."""
     fewest = min(int(np.sum(~np.isnan(one))) for one in levels.values())
     band = kstwobign.ppf(0.95) / np.sqrt(max(fewest, 1))
     edges = [-band, 1 - band], [band, 1 + band]

@@ -34,9 +34,8 @@ def partial_dependence(
 ) -> pd.DataFrame:
     """Mean of f over the rows of X where one input has each value of a grid, with intervals.
 
-    The average over rows (Friedman, 2001) is linear in f, so Gaussian under the joint posterior:
-    the interval is of the average itself. Unless y is f plus noise, f is the logarithm or the log
-    odds.
+    The average over rows (Friedman, 2001) is Gaussian under the joint posterior. Unless y is f plus
+    noise, f is the logarithm or the log odds.
 
     :param model: from `build`, or a `Standardized` one, of one output.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
@@ -80,9 +79,9 @@ def sobol_shares(
 ) -> pd.DataFrame:
     """Shares of the variance of f over the rows of X that the parts of an additive kernel have.
 
-    f is a sum of functions of different inputs, one for each part of a `Sum` kernel; parts that
-    read the same input count as one. Over independent inputs their variances add up to the variance
-    of f (Sobol, 1993); joint draws of the posterior give intervals.
+    f is a sum of functions of different inputs, one for each part of a `Sum` kernel; parts of the
+    same input count as one. Over independent inputs variances add up (Sobol, 1993); joint draws
+    give intervals.
 
     :param model: from `build`, or a `Standardized` one, of one output, with an additive kernel.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
@@ -90,8 +89,7 @@ def sobol_shares(
     :param level: of the intervals.
     :param seed: of rows and draws.
     :return: columns "share", "low", "high", with the inputs of a part as index.
-    :raises ModelError: for a model that is not `Standardized`, several outputs, and kernels that
-        are no sum over different inputs.
+    :raises ModelError: for other models, several outputs, and kernels that are no such sum.
 
     Cost: one joint prediction of 200 rows, and `draws` products with its factor. Example::
 

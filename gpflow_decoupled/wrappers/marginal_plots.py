@@ -32,7 +32,7 @@ def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None
     :param ax: Matplotlib axes; new ones if not given.
     :return: the axes.
     :raises DataError: for a model with Gaussian densities, and another number of inputs.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 
@@ -81,7 +81,7 @@ def plot_weights(
     :param level: the probability of a Gaussian interval.
     :return: the axes.
     :raises DataError: for another number of names, and a level outside of (0, 1).
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 

@@ -32,14 +32,14 @@ LABELS = {
 def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
     """Draw the bound against seconds of training, and held-out scores, if any.
 
-    The axis omits a first fifth that lies far below; each held-out metric has an axis on the right.
+    The axis may omit a first fifth; held-out metrics have axes on the right.
 
     :param result: of `fit`.
     :param ax: Matplotlib axes for the bound; new ones if not given.
     :param window: steps of the running mean, since each bound comes from one minibatch.
     :return: the axes.
     :raises DataError: for a result without steps.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 
@@ -105,7 +105,7 @@ def plot_posterior_1d(
     :param parts: add the mean without its mean points, and their contribution, both dashed.
     :return: the axes.
     :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean without points.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 

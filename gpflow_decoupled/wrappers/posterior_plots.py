@@ -61,7 +61,7 @@ def plot_posterior(
     :param num_points: inputs per column; default 200 for curves, 40 for contours.
     :return: the figure.
     :raises DataError: for unusable data, and for none where the model keeps none.
-    :raises ImportError: with the fix, if Matplotlib is not installed.
+    :raises ImportError: without Matplotlib.
 
     Example::
 

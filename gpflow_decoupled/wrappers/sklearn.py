@@ -30,12 +30,10 @@ from .validation import without_gaps
 class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
-    `gpflow_decoupled.build` chooses the model: an exact GP for up to 2,000 rows, nearest neighbours
-    (`NNGP`) for more, inducing points (`ODVGP`) for other noise than Gaussian, or if their number
-    is given.
-
-    X may be a data frame of numbers, words, booleans, dates and gaps, see `training.tables.Column`.
-    Predictions are in the units of y. Several targets are independent GPs with one kernel.
+    `gpflow_decoupled.build` chooses the model: an exact GP up to 2,000 rows, an `NNGP` beyond, an
+    `ODVGP` for other noise than Gaussian, or if `num_inducing` is given. X may be a data frame, see
+    `training.tables.Column`. Predictions are in the units of y. Several targets are independent GPs
+    with one kernel.
 
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
         None: Matern 5/2 with one lengthscale per column. Without both, models with inducing points
@@ -45,13 +43,13 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows. If
         one of these numbers is given, the other is 300 or 1,000.
-    :param num_neighbours: m of a nearest-neighbour GP, in the place of points: see `build`.
+    :param num_neighbours: m of a nearest-neighbour GP: see `build`.
     :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
         end by themselves.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
-        stops at the best Parameters when their log density, taken every 100 steps, no longer
-        improves, or with a `ConvergenceWarning` at a limit. None: train on all rows for all steps.
+        stops at the best Parameters when their log density no longer improves, or with a
+        `ConvergenceWarning` at a limit. None: train on all rows for all steps.
     :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
@@ -87,7 +85,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         :param exposure: of each row, for counts: exp(offset).
         :param noise_variance: known noise of each row.
         :param trials: of each row, for counts of successes.
-        :param censored: codes of rows, 1 where the true value is above y and -1 where it is below.
+        :param censored: codes of rows: 1 if the true value is above y, -1 below.
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
         filled, missing = without_gaps(y)

@@ -42,7 +42,7 @@ class DecoupledVariational(
 ):
     """A model on inducing points with trieste's interface, trained by `fit`, with a cache.
 
-    `update` checks the data; `optimize` learns from them, starting where the last training ended. A
+    `update` checks the data; `optimize` learns from them, from where the last training ended. A
     prediction costs N M^2, and `optimize` as much as `fit`.
 
     :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`, with points in the encoded

@@ -72,7 +72,7 @@ def how_to_go_on(result: FitResult) -> str:
 
 
 def numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> Any:
-    """Numbers of rows [N], weights as scikit-learn checks them; a name of a column stays one.
+    """Numbers of rows [N], checked as scikit-learn does; a column's name stays.
 
     :param value: numbers, a name, or None.
     """
@@ -86,7 +86,7 @@ def numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> 
 def without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
     """Several targets with means where entries are missing, and which are, [N, P].
 
-    Others unchanged, with None: scikit-learn's checks refuse them.
+    Others unchanged, with None.
 
     :param y: targets [N] or [N, P].
     """

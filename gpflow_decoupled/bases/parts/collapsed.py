@@ -73,7 +73,6 @@ def coupled_bound_and_left(
 def _matrices(
     kernel: Kernel, beta: InducingVariables, data: Regression, prior: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L], s2 []."""
     # prior variances are per kernel, where K is per kernel and points
     trace = tf.reduce_sum(prior) * (data.y.shape[1] / prior.shape[0])
     K, cross = gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X)

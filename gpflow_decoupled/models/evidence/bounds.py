@@ -105,8 +105,6 @@ def _ends(part: Observed, settings: EvidenceSettings, tolerance: float) -> _Ends
 def _estimate(
     product: Product, U: InverseFactor, X: tf.Tensor, probes: int, seed: int
 ) -> tuple[float, float, int]:
-    """log|U (K + D) U^T|, at most zero, with its standard error and the products it took."""
-
     def apply(columns: tf.Tensor) -> tf.Tensor:
         inner = U.transposed(tf.cast(columns, X.dtype))
         return tf.cast(U.times(product(inner, None)), tf.float64)

@@ -133,7 +133,6 @@ class _System:
         return RowsSolution(a, self.gap(residual), self.products), residual
 
     def is_over(self) -> bool:
-        """True if another product, and the last one, would be too many or too late."""
         late = time.perf_counter() + 2.0 * self._seconds > self.settings.deadline
         return late or self.products + 2 > self.settings.max_products
 
@@ -181,7 +180,6 @@ class _Neighbours:
 
 
 def _preconditioners(parts: Sequence[Observed]) -> Sequence[Nystrom | _Neighbours]:
-    """One for each part: points if they leave little beside the noise, else neighbours."""
     kernel, X, _, noise = parts[0]
     N = int(X.shape[0])
     most = min(_POINTS // int(np.ceil(np.sqrt(len(parts)))), N // 4)

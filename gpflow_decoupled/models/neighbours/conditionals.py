@@ -126,7 +126,7 @@ def joint_given_rows(
 def _conditional(
     K: tf.Tensor, noise: tf.Tensor, there: tf.Tensor, values: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Means and variances [B, Q] of the last variable of K [B, n, n], and the status.
+    """Moments [B, Q] of the last variable of K [B, n, n], and the status.
 
     :param noise: [B, n, Q], or [B, n, 1] for one factorisation for all Q columns.
     :param there: [B, n], bool: absent rows carry no information.

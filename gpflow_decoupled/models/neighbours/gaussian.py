@@ -323,7 +323,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             self.refresh_neighbours()
 
     def _keep(self, neighbours: tf.Tensor) -> None:
-        """Store neighbours, in the same variable for the same rows, for compiled functions."""
         if self._earlier is not None and self._earlier.shape == neighbours.shape:
             self._earlier.assign(neighbours)
         else:

@@ -217,9 +217,6 @@ class NeighboursPosterior(AbstractPosterior):
     def _joint(
         self, group: Group, data: Observations, Xnew: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Means and spreads [..., N, Q], covariances [..., Q, N, N], given the union of all
-        neighbours.
-        """
         mean, cov = self._joint_covariance(group, data, Xnew)
         if self._spread is None:
             return mean, cov, tf.ones_like(mean)
@@ -278,7 +275,6 @@ class NeighboursPosterior(AbstractPosterior):
 
 
 def _mean_of_rows(kernel: Kernel, Xnew: tf.Tensor, X: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-    """k(x, X) a [..., N, Q] at inputs [..., N, D], in full precision."""
     found = kernel_product(kernel, tf.reshape(Xnew, [-1, Xnew.shape[-1]]), X, a)
     return tf.reshape(found, tf.concat([tf.shape(Xnew)[:-1], [a.shape[1]]], axis=0))
 

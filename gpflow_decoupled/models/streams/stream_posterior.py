@@ -125,7 +125,6 @@ def _plus_identity(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _with_norm(frame: Frame, precision: tf.Tensor) -> tf.Tensor:
-    """Pi + Lambda [L, M, M], kept definite against round-off in a singular C_g."""
     if frame.norm is None:
         return _plus_identity(precision)
     total = precision + frame.norm

@@ -87,7 +87,6 @@ def _with_floor(plain: Tilted) -> Tilted:
 
 
 def _classes(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:
-    """The marginals of each class's latent, for cavities N(mean, variance) [N, C] and power 1."""
     likelihood, X, Y = densities.likelihood, densities.X, densities.Y
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])

@@ -89,7 +89,6 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, step + 1)), size, change)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """True if the posterior exists and, where steps ascend, the bound has not fallen."""
         rule, elbo = self.rule, float(then.probe.elbo)
         if not then.probe.ok and rule.negative_precision == "raise":
             raise step_failure()

@@ -124,7 +124,6 @@ def _applied(block: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.
 
 
 def _variances(A: tf.Tensor, prior: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """(D20) [n, L] for A [G, M, n] and prior variances [G, n]."""
     plus = tf.reduce_sum(tf.square(tf.matmul(root, A, transpose_a=True)), axis=-2)
     return tf.transpose(prior - tf.reduce_sum(tf.square(A), axis=-2) + plus)
 

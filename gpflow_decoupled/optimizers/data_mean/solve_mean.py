@@ -246,5 +246,4 @@ def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
 
 
 def _sum_of_lengths(gap: float, drift: float) -> float:
-    """Bound of the gap of a sum of two residuals, by the triangle inequality."""
     return (math.sqrt(max(gap, 0.0)) + math.sqrt(max(drift, 0.0))) ** 2

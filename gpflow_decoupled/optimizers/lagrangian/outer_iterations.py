@@ -145,7 +145,6 @@ class OuterIterations:
         return self.record.result(converged, reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
-        """A Newton step on (V11); None if the duality gap is large or the bound would fall."""
         if not self.fast or abs(self.gap) > self.near:
             return None
         new = stationary_step(

@@ -116,7 +116,6 @@ class MixtureObjective:
         return energy + self.constant + self.entropy(*self._parts(x)) + volume
 
     def _expected(self, group: SiteGroup, m: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-        """Sum of E g_n over a group under one component m [D], root [D, D]: (A33)."""
         mean = group.offset + tf.linalg.matvec(group.features, m)
         variance = tf.reduce_sum(tf.square(tf.matmul(group.features, root)), axis=1)
         variance = variance if group.noise is None else variance + group.noise

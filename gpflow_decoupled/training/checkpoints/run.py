@@ -96,7 +96,6 @@ class RunCheckpoint:
             self.group.together(lambda: self._look_for(step))
 
     def _look_for(self, step: int) -> None:
-        """Raise if this worker does not see the state that the first one has written."""
         if not self.group.is_first and step not in self.folder.steps():
             raise CheckpointError(
                 f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the"

@@ -132,9 +132,8 @@ class Route(abc.ABC):
 
     @contextmanager
     def accepting(self, model: Any) -> Iterator[Callable[[Any, Batches], None]]:
-        """Yield a function that calls `accept` with the view and the batches.
-
-        If it was not called, the run is refused and the model restored.
+        """Yield a function that calls `accept` with the view and the batches; if it is not called,
+        restore the model.
         """
         with ExitStack() as refusal:
             refusal.callback(self.undo(model))

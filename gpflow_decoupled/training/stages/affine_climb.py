@@ -30,8 +30,8 @@ any score."""
 
 
 def has_gaussian_start(model: AffineIndependentGP) -> bool:
-    """True if a full GP of sites has the same prior and likelihood: no weights, no inducing points,
-    and no sampled expectations.
+    """True if a full GP of sites has the same prior and likelihood: no weights, inducing points or
+    sampled expectations.
     """
     if model.weight_priors is not None or model.basis.size != len(model.data[0]):
         return False
@@ -41,8 +41,7 @@ def has_gaussian_start(model: AffineIndependentGP) -> bool:
 class AffineClimb(Stage):
     """L-BFGS on the bound over hyperparameters and q together, in one step.
 
-    1. The best Gaussian q, and hyperparameters by `SitesClimb` on its bound. A Gaussian is a member
-       of the family, so that its optimum is near.
+    1. The best Gaussian q, and hyperparameters by `SitesClimb` on its bound.
     2. The best q at these hyperparameters, by `AffineIndependentAscent`.
     3. Both together, in coordinates that whiten q.
 
@@ -126,7 +125,6 @@ class AffineClimb(Stage):
 
 
 def _gaussian(model: AffineIndependentGP) -> CVIGP:
-    """A full GP of sites with the same data, and the Parameters of the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of the data, which the model has said
         return CVIGP(model.data, model.kernel, model.likelihood, mean_function=model.mean_function)

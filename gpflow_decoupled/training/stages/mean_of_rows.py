@@ -27,10 +27,10 @@ _MOST = 0.5
 def closed(rounds: NeighbourRounds, clock: Clock) -> Report:
     """Calibrate the variances, then solve for a mean on all rows, if the model has one.
 
-    Before that choose the neighbours of predictions, where the model leaves them to `fit`.
+    First choose the neighbours of predictions, if left to `fit`.
 
-    A limit of seconds cuts the solve short, with a warning; an interrupt, and a limit that leaves
-    no time, leave it to the first prediction.
+    A limit of seconds cuts the solve short, with a warning, or leaves it to the first prediction,
+    as an interrupt does.
     """
     end = clock.deadline()
     if rounds.model.chooses_neighbours:

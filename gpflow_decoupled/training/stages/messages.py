@@ -27,8 +27,6 @@ length.
 class Messages(Stage):
     """One sweep over all variables towards the factors' gradients (C32).
 
-    A sweep that lowers the bound is undone and the next one halved; each success doubles the step.
-
     :param step_size: in (0, 1], before annealing.
     """
 

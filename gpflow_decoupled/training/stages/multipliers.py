@@ -90,9 +90,8 @@ class Multipliers(Stage):
         return tf.constant(result.elbo, self.model.data[0].dtype)
 
     def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Take a step of the hyperparameters.
-
-        :return: the bound before it; whether all is finite; 1 if negative lambda were dropped.
+        """Take a step of the hyperparameters; return the bound before it, if all is finite, and 1
+        if negative lambda were dropped.
         """
         model, basis, moved = self.model, self.model.basis, self.others.moved
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()

@@ -24,9 +24,8 @@ class NeighbourSteps(Stage):
 
         log p(y) ~ sum_{i in batch} w_i (P / B) l_i
 
-    Rows come from a pool of P = 6,000, replaced after four passes. The weights w_i make the
-    estimate unbiased. L-BFGS is faster for some dozens of parameters; a network in a kernel has
-    thousands.
+    Rows come from a pool of P = 6,000, replaced after four passes; weights w_i make it unbiased.
+    L-BFGS is faster for some dozens of parameters.
 
     :param batch_size: B.
 

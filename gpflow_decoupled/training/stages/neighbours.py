@@ -32,9 +32,8 @@ DONE = "the rounds are done"
 class NeighbourClimbs(Stage):
     """L-BFGS on the likelihood of neighbours, (N2), of random rows.
 
-    A turn is one climb: the first on the exact density of a few hundred rows, the others on fresh
-    rows with neighbours found again. Turns that lower the leave-one-out score beyond chance are
-    undone.
+    A turn is one climb: the first on the exact density of a few hundred rows, others on fresh rows.
+    Turns that lower the leave-one-out score beyond chance are undone.
     """
 
     def __init__(

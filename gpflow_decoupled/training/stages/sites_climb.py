@@ -43,8 +43,7 @@ class SitesClimb(Stage):
     """L-BFGS on max_q ELBO(q, theta), with the sites of the best q found at each theta.
 
     Each evaluation finds the sites, from the last ones, in some 3 steps of 2/3 N^3 per latent, or
-    of two loops over the rows for a `StateSpaceGP`. Their optimum makes the gradient simple: see
-    `site_priors`. One turn and one step.
+    of two loops for a `StateSpaceGP`. One turn and one step.
     """
 
     def __init__(self, model: CVIGP | LCLGP, evaluations: int, compile: bool = True) -> None:

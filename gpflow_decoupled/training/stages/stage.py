@@ -1,8 +1,7 @@
 """The contract of a stage.
 
-A run is a list of stages, say minibatches, then L-BFGS on all rows. The loop asks the current stage
-for one turn at a time: a training step, several small ones, or one long piece of work. If a turn
-fails, the loop restores all `variables`.
+The loop asks the current stage for one turn at a time: a step, several small ones, or a long climb.
+If a turn fails, it restores all `variables`.
 """
 
 from __future__ import annotations
@@ -150,8 +149,8 @@ class Report(NamedTuple):
 class Stage(abc.ABC):
     """One stage of a run of `fit`.
 
-    A stage knows neither limits nor other stages. Override `variables` and `run`, and list it in a
-    route's `plan`. `prepare` is called once; per turn `refresh` if due, and `run`.
+    Override `variables` and `run`, and list it in a route's `plan`. `prepare` is called once; per
+    turn `refresh` if due, and `run`.
     """
 
     most: int = 1

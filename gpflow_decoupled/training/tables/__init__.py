@@ -1,8 +1,8 @@
 """Data frames as matrices of numbers.
 
-`column` has the rule for each kind of column, `seasons` those of dates, `encoding` applies the
-rules by scikit-learn's `ColumnTransformer`, `table` remembers columns, target and classes by name.
-Read `table` first.
+`column` has the rule of a column, `seasons` rules of dates, `encoding` applies them by
+scikit-learn's `ColumnTransformer`, `table` remembers columns, target and classes. Read `table`
+first.
 """
 
 from .column import Column

@@ -43,9 +43,7 @@ NumbersOf: TypeAlias = Callable[[Any], "np.ndarray | None"]
 class Table:
     """Encodes data frames, and numbers classes, as in training.
 
-    Arrays pass: X as it was encoded, Y as numbers; a Y of one dimension becomes a column.
-
-    `names` are the columns of X, [D]. Example::
+    Arrays pass: X as encoded, Y as numbers. `names` are the columns of X, [D]. Example::
 
         table, X, Y = Table.learn(frame[["area", "city"]], frame["price"])
         X_new = table.inputs(new_frame)  # columns in any order

@@ -1,7 +1,7 @@
 """A model of standardised data in the units of the data.
 
-`model_parts` has kernel and likelihood, made of `views` onto the Parameters that train; `records`
-the posterior and the record of a run, `predictions` the verbs that ask the model.
+`model_parts` has kernel and likelihood, made of `views` onto Parameters; `records` posterior and
+record, `predictions` predictions.
 """
 
 from .model_parts import kernel_in_units, likelihood_in_units

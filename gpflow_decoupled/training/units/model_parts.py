@@ -35,9 +35,8 @@ def kernel_in_units(
     """The kernel with lengthscales in units of X and a variance in units of Y.
 
     Its Parameters are `ParameterView`s of the kernel that trains. For stationary and static
-    kernels, their sums and products, and any kernel of columns that are not scaled. Outputs of
-    different scale have `SeparateIndependent` kernels, or mix latents without a unit by a W in
-    units of Y.
+    kernels, their sums and products, and any kernel of unscaled columns. Outputs of different scale
+    have `SeparateIndependent` kernels, or a W in units of Y.
 
     :param kernel: of standardised data.
     :param inputs: of X [N, D].

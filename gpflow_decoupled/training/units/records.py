@@ -26,7 +26,7 @@ class _Units(Protocol):
 
 
 class StandardizedPosterior(tf.Module):
-    """Predictions of f from factorisations that were computed once, in the units of the data.
+    """Predictions of f from cached factorisations, in the units of the data.
 
     `inside` is the posterior of standardised data. Example::
 

@@ -96,8 +96,7 @@ class ParameterView(gpflow.Parameter):
 def view_of(part: Part, attributes: Mapping[str, object]) -> Part:
     """A kernel or likelihood that shares everything with `part` except some attributes.
 
-    It refuses to have attributes replaced, which would not reach `part`; deep copies are plain
-    ones, independent of it.
+    It refuses new attributes, which would not reach `part`; deep copies are independent.
 
     :param part: stays unchanged.
     :param attributes: by name, replacing the attributes of `part`.
