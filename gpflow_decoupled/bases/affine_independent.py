@@ -66,7 +66,7 @@ class AffineState(NamedTuple):
 
 
 class AffineIndependentBasis(Basis):
-    """q(f through w = A v + b, w whitened, for one latent (Challis & Barber 2012).
+    """q(f) through w = A v + b, w whitened, for one latent (Challis & Barber 2012).
 
     Cost: D^3, and N D^2 for N inputs.
 
@@ -74,7 +74,7 @@ class AffineIndependentBasis(Basis):
     :param base: base distribution of the v_d: a name of `distributions.BASES`, a
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
     :param structure: "full", "lower", "lu" or "low_rank", see `affine_map`.
-    :param rank: of "low_rank".
+    :param rank: k of "low_rank".
     :param non_normal: k, the number of v_d with the base distribution; the others are normal. By
         default D, and 20 for "full" and more than 100 points. Only for "full"; a site costs k T
         frequencies, not D T.

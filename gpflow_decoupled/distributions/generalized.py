@@ -19,7 +19,7 @@ class GeneralizedNormalBase(Base):
     """Symmetric densities proportional to exp(-|r|^p), p = theta [..., 1] in [0.9, 6].
 
     p = 1 is Laplace, p = 2 normal; smaller powers have heavier tails. The characteristic function
-    comes from a table, made once in 1.5 s.
+    comes from a table, computed once in 1.5 s.
 
     Example::
 

@@ -123,6 +123,7 @@ class TabulatedBase(Base):
         FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite interpolation.
         """
         masses, grid = self._masses(theta), self._grid(theta.dtype)
+        # about its mean the transform is smooth enough for the table; the last line turns it back
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))
         u = grid - centre
         length = self.points * _PADDING

@@ -59,6 +59,7 @@ def frequency_sum_expectation(
         )
         phase = omega * shift[:, None]
         terms = tf.cos(phase) * (gauss - tf.math.real(phi))
+        # symmetric densities have a real transform, and no sines
         if phi.dtype.is_complex:
             terms += tf.sin(phase) * tf.math.imag(phi)
         return (

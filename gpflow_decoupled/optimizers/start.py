@@ -118,6 +118,7 @@ def initialize(
     with all_or_nothing(variables):
         _guess(model)
         after = _value(model, density)
+        # a guess may be worse than the caller's values; also where its evidence is NaN
         if not after > present:
             for variable, value in zip(variables, before):
                 variable.assign(value)

@@ -116,6 +116,7 @@ def solve(
     found = conjugate_gradients(
         apply, lambda r: (r[0] / weights,), (right,), inner, tolerance, iterations
     ).x[0]
+    # the recursion's residual drifts, so that solved members are told by a new one
     residual = right - apply((found,))[0]
     left, whole = (
         tf.reduce_sum(part**2 / weights, axis=1, keepdims=True) for part in (residual, right)

@@ -43,7 +43,7 @@ class LogProbFamily(Family):
     A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
     set `draws`, whose covariance replaces the Fisher matrix, with error O(1 / sqrt(draws)).
 
-    :param draws: for solves; None uses second derivatives of `log_prob`.
+    :param draws: draws of a solve; None uses second derivatives of `log_prob`.
     :param iterations: limit per solve; members not solved to a thousandth become NaN.
     :param tolerance: relative residual; default 1e4 machine epsilons, or 1e-6 with `draws`.
     :raises DataError: for counts below their minimum.

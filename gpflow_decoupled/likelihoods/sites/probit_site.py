@@ -76,6 +76,7 @@ def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> Quadrature
     share = 1.0 - 2.0 * JITTER
 
     def slopes(eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # far out r underflows, and r (r + u) must not be 0 times infinity
         u = tf.clip_by_value(t * eta, -1e3, 1e3)
         r = (
             share

@@ -31,6 +31,7 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
         return tf.convert_to_tensor(likelihood.scale)
 
     def steepest() -> tf.Tensor:
+        # the slope is steepest at a residual of scale sqrt(df)
         return (df + 1.0) / (2.0 * scale() * tf.sqrt(df))
 
     def lowest() -> tf.Tensor:

@@ -99,6 +99,7 @@ def _loops(step: Step, carried: int, reverse: bool) -> tuple[Callable, Callable]
 
         def body(i: tf.Tensor, pulled: Tensors, filled: list) -> tuple:
             row = places(i)
+            # the step of this row began with the carry of the row before, or with the start
             before = row + 1 if reverse else row - 1
             inside = (before >= 0) & (before < size)
             at = tf.clip_by_value(before, 0, size - 1)

@@ -207,6 +207,7 @@ class _Run:
 
     def solve(self) -> MeanResult:
         now = self._start()
+        # no sites to update: one solve is the optimum
         if self.joint or (isinstance(self.model.likelihood, GaussianNoise) and not self.mixed):
             end, reason = self.propose(now, 0, 1.0), CONVERGED
             if not np.isfinite(end.elbo):

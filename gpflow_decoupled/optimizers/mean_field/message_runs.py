@@ -133,6 +133,7 @@ def run_batches(
             order = order or list(generator.permutation(len(blocks)))
             size = rule.step_size_at(step)
             then = memory.step(order.pop(), size, _seed(rule, step))
+            # a bound costs a pass over all factors: once an epoch, and at the end
             elbo = (
                 float(memory.bound(_seed(rule, step)))
                 if not order or step + 1 == steps

@@ -87,6 +87,7 @@ class NeighboursRoute(Route):
             size = int(options.batch_size or BATCH_SIZE)
             stage = NeighbourSteps(model, options.optimizer, size, seed, compiled)
             bound = lambda X, Y: None  # noqa: E731
+        # all workers take the first one's, so that they end their climbs at the same turn
         share = options.group.first(share_of_climbs(model, options.limits))
         batches = ArrayBatches(*model.data, None, seed)
         return Plan(

@@ -95,6 +95,7 @@ class SitesClimb(Stage):
                 )
                 reason, before = climbed.reason, (climbed.start,)
         finally:
+            # after an interrupt too: sites and hyperparameters must belong together
             self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
         return Report.of_climb(self.model.elbo(), reason, deadline, before)
 
