@@ -82,7 +82,7 @@ def split_words(
         )
     if (counts.data != np.round(counts.data)).any():
         raise DataError(
-            "X has counts that are not whole, whose occurrences cannot be split; round them."
+            "X has counts that are not whole numbers, which cannot be split; round them."
         )
     drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)
     parts = []

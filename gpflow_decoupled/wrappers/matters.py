@@ -94,8 +94,8 @@ def importance(
 
     if not isinstance(model, Standardized):
         raise ModelError(
-            f"importance knows the columns of a built model, and this is a {type(model).__name__}:"
-            " build it by gpflow_decoupled.build, or Standardized."
+            f"importance needs a model that knows its columns, not a {type(model).__name__}: make"
+            " it by gpflow_decoupled.build or Standardized."
         )
     check_whole(1, repeats=repeats)
     X, Y = (as_values(part, name) for part, name in zip(model.table.arrays(data), "XY"))

@@ -34,7 +34,7 @@ def test_inputs_are_ranked_by_what_they_tell(model) -> None:
     inverse = table["inverse_lengthscale"]
     assert inverse["wave"] == pytest.approx(TRAIN["wave"].std(ddof=0) / lengths[0])
     assert inverse["wave"] > 10.0 * inverse["noise"]
-    with pytest.raises(ModelError, match="knows the columns of a built model"):
+    with pytest.raises(ModelError, match="needs a model that knows its columns"):
         importance(model.model, TEST)
 
 

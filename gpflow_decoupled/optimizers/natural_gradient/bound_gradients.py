@@ -56,8 +56,8 @@ def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisG
         if model.memory is not None:
             raise ModelError(
                 f"{method} would forget the data that this {type(model).__name__} has taken in by"
-                " update: go on by model.update(data), with learn=3 to learn the kernel too; or"
-                " set model.memory = None, and pass all data."
+                " update: continue with model.update(data), where learn=3 learns the kernel too;"
+                " or set model.memory = None and pass all data."
             )
         return model
     require_model(method, model, BasisGP, SVGP)

@@ -136,8 +136,8 @@ def _on_minibatches(model: BasisGP, data: Data, options: Options) -> Plan:
     solver, group, mean = options.mean_solver, options.group, model.basis.kernel_mean
     if not isinstance(solver, MeanSolver):
         raise UnknownOptionError(
-            f'{type(solver).__name__} needs a mean on all data, gamma="data", and'
-            f" the mean points of this {type(model).__name__} are its own: use"
+            f'{type(solver).__name__} needs a mean on all data, gamma="data", which'
+            f" this {type(model).__name__} does not have: use"
             ' mean_solver="adam" or "newton".'
         )
     check_roles(model, options.natural_gradient is not None, solver.method)

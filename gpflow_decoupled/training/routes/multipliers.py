@@ -49,8 +49,8 @@ class MultipliersRoute(Route):
         moves = options.natural_gradient is not None
         if not moves and not model.trainable_variables:
             raise DataError(
-                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f)"
-                " where it is."
+                "No Parameter of the model is trainable, and natural_gradient=None fixes q(f):"
+                ' leave natural_gradient at "auto", or call gpflow.set_trainable(model, True).'
             )
         stage: Stage
         if options.on_all_rows:
