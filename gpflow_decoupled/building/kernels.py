@@ -71,7 +71,7 @@ class KernelChoice:
     prediction_neighbours: int = PREDICTION_NEIGHBOURS
     """400 where twice the neighbours clearly predict better, else 256."""
     spread_neighbours: int = SPREAD_NEIGHBOURS
-    """Of 16, 64 and, for as many neighbours, 128: the one of the best score."""
+    """Of 16, 64 and, for as many neighbours, 128: the best by score."""
 
     def __str__(self) -> str:
         scores = ", ".join(f"{name} {score:.3f}" for name, score in self.scores.items())

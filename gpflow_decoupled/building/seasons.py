@@ -32,7 +32,7 @@ def date_places(columns: Sequence[Column]) -> list[int]:
 def with_seasons(kernel: Matern52, dates: Sequence[int], spread: np.ndarray) -> Kernel:
     """Add to a kernel of the first columns a smooth trend of each date, and its seasons.
 
-    :param kernel: with a lengthscale for each of the D columns before those of seasons.
+    :param kernel: with a lengthscale for each of the D columns before the seasons' columns.
     :param dates: columns of the dates; the waves of the first are D and D + 1, and so on.
     :param spread: standard deviations [D] of the first columns, in units of X.
     """

@@ -17,7 +17,7 @@ class SharedAndOwn(LinearCoregionalization):
 
     Without h, W W^T of R < P latents is singular.
 
-    :param kernels: of g_1, ..., g_R, h_1, ..., h_P; those of g have a fixed variance.
+    :param kernels: of g_1, ..., g_R, h_1, ..., h_P; kernels of g have a fixed variance.
     :param shared: mixture of the shared latents, [P, R].
 
     Example::

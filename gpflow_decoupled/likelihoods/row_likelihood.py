@@ -25,7 +25,7 @@ NEUTRAL: Mapping[str, float] = {
 """Numbers of a row, and their values for a row like any other."""
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 _FILL = 0.5
-"""In the place of a missing entry: in every support, and what is computed of it is dropped."""
+"""Fills a missing entry: in every support, and what is computed of it is dropped."""
 _NODES = 40
 """Of log densities of counts of successes."""
 Rule: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]

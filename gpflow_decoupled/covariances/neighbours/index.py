@@ -37,7 +37,7 @@ _SPARE = 8
 OfBlock = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(queries [B, D], limits [B]) -> row numbers [B, m]."""
 NOBODY = -1
-"""In the place of a neighbour that does not exist."""
+"""Stands for a neighbour that does not exist."""
 
 
 class RowIndex(abc.ABC):

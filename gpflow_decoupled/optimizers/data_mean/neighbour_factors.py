@@ -131,7 +131,7 @@ class NeighbourFactors:
 def best_preconditioner(
     kernel: Kernel, beta: InducingVariables, X: tf.Tensor, noise: tf.Tensor
 ) -> str:
-    """Name the one of points and neighbours that promises fewer products, judged on some rows.
+    """Name the better of points and neighbours, which promises fewer products on some rows.
 
     :param kernel: of all latents; X is [N, D].
     :param beta: the inducing points.
