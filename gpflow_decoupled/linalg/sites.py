@@ -112,7 +112,7 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
 
 
 def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
-    """Rows [m, N] of the identity where any latent is chosen [L, N]; for XLA [N, N], zeros kept."""
+    """Rows [m, N] of the identity where any latent is chosen; for XLA all, with zeros."""
     if traced_for_xla():
         return tf.linalg.diag(tf.cast(tf.reduce_any(chosen, axis=0), K.dtype))
     return tf.one_hot(tf.where(tf.reduce_any(chosen, axis=0))[:, 0], tf.shape(K)[-1], dtype=K.dtype)

@@ -218,7 +218,7 @@ def _lower(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
-    """First row of each block and the one after its last; one block for small or unknown M."""
+    """First row of each block and the last one's end; one block for small or unknown M."""
     size = matrix.shape[-2]
     if size is None:
         return [(0, tf.shape(matrix)[-2])]

@@ -59,10 +59,11 @@ class SiteParameters(gpflow.base.Module):
 class GMRF(BayesianModel):
     """y_n ~ p(y | eta_n), eta = A x + offset, x ~ N(0, Q^-1) with a sparse precision Q [p, p].
 
-    Latent Gaussian models of Khan 2014, section 2: areal models, random walks, mixed effects. q(x)
-    is the prior times a site per observation, with exact marginal variances. `ConjugateComputation`
-    finds the sites, and `LinearlyConstrainedLagrangian` more slowly. Q and likelihood are fixed;
-    compare them by `elbo`. On a lattice of p areas a step costs about p^1.5, in memory p log p.
+    Latent Gaussian models of Khan 2014, section 2: areal models (Besag, York & Mollie 1991), random
+    walks, mixed effects. q(x) is the prior times a site per observation, with exact marginal
+    variances. `ConjugateComputation` finds the sites, and `LinearlyConstrainedLagrangian` more
+    slowly. Q and likelihood are fixed; compare them by `elbo`. On a lattice of p areas a step costs
+    about p^1.5, in memory p log p.
 
     :param precision: Q, a symmetric positive definite SciPy matrix [p, p]; add a small diagonal to
         a singular one.

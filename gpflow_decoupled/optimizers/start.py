@@ -83,7 +83,8 @@ def initialize(
 ) -> Start:
     """Fit kernel, noise and mean function to some rows of the data, before a model is built.
 
-    All keep their values if no better ones are found. `fit(initialize="auto")` does the same.
+    Fixed Parameters keep their values, and so do all if no better ones are found.
+    `fit(initialize="auto")` does the same.
 
     :param kernel: a kernel of one output.
     :param likelihood: a `gpflow.likelihoods.Gaussian`.

@@ -95,7 +95,7 @@ def fit(
     :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs"
         climbs the bound at the best q: on inducing points for Gaussian noise and N M up to 30
         million, N M^2 per evaluation; for a `CVIGP` or `LCLGP` some 2 N^3; for an
-        `AffineIndependentGP`.
+        `AffineIndependentGP` over q, too.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.

@@ -123,9 +123,9 @@ class FitResult(RunResult):
     refreshes: int = 0
     """Updates of values that are held fixed between refreshes, see `Schedule`."""
     gap: float | None = None
-    """For a mean on all data, in nats: the distance of the last solve's bound below its maximum, at
-    most. For Gaussian noise of the ELBO; for other likelihoods of the quadratic of the last sites.
-    None where no solve was certified.
+    """For a mean on all data, nats: at most so far is the bound of the last solve below its maximum
+    over the mean. For Gaussian noise this bound is the ELBO, for other likelihoods the quadratic of
+    the last sites. None where no solve was certified.
     """
     restored_step: int | None = None
     """The step whose Parameters the model has, if the run went back to it: the best evaluation if

@@ -35,8 +35,8 @@ class QuadratureLoss(SiteLoss):
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
-    :param lower: lower end of S, the range of l': a number, [N, L], or a function of nothing if it
-        depends on Parameters.
+    :param lower: lower end of S, the range of l': a number, [N, L], or a function without arguments
+        if it depends on Parameters.
     :param upper: upper end of S, likewise.
     :param curvature: c >= 0 with l'' >= -c, likewise; 0 if log-concave.
     :param slopes: l' and l'' at eta [Q, N, L]; by default automatic differentiation.

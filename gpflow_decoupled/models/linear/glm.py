@@ -177,7 +177,6 @@ def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, t
 
 
 def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at 0, w_j the change at e_j."""
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())
     eta, cov = model.predict_f(units, full_cov=True)

@@ -87,7 +87,7 @@ class MeanOfRows:
 
         :param tolerance: largest gap, in nats.
         :param max_products: of the kernel matrix, from 2; a solve that ends there warns.
-        :param seconds: limit of time, with a warning.
+        :param seconds: limit of time; a solve that it ends warns.
         :param show: shows a line of text after each product.
         :raises DataError: for settings out of range.
         :raises NumericalError: if a covariance cannot be factorised, or no product could be made.

@@ -72,8 +72,9 @@ def update(
     """Take in a batch: q becomes the posterior of it and all earlier data.
 
     At fixed kernel and points, q and `bound` are exact for Gaussian noise; for others old sites
-    stay. Then `bound` is for log int p(f) l(u) p(y_new | f) df, l the old factor. Cost: N M^2 + M^3
-    per latent and step; memory L M^2. Compile functions again after a change of points.
+    stay. Once kernel or points have moved, `bound` is for log int p(f) l(u) p(y_new | f) df, l the
+    old factor. Cost: N M^2 + M^3 per latent and step; memory L M^2. Compile functions again after a
+    change of points.
 
     :param model: a model on inducing points; for a q trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once; perhaps no rows.

@@ -115,7 +115,6 @@ def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
 def _derivatives(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Projections alpha [N, D], and E g_n''' or (order 4) E g_n'''' under the Gaussian [N]."""
     # By parts: E g^(order)(y) = E g(y) He(z) / sigma^order, He the Hermite polynomial.
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0

@@ -56,7 +56,7 @@ def sweep(
     halved. Cost of a pass: 3 M^2 N, and M^3 per latent; replicas send one message of 4 L M^2 bytes.
 
     :param model: with a `CoupledBasis` or an `OrthogonalBasis` (whose mean coefficients stay), or a
-        `gpflow.models.SVGP`. `num_data` is set.
+        `gpflow.models.SVGP`. `num_data` is set to the number of rows.
     :param data: (X [N, D], Y [N, P]), a `tf.data.Dataset`, or a function, as for `fit`.
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.

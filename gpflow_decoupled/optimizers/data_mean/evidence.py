@@ -113,7 +113,7 @@ def _log_det_of_points(
 def _log_det_of_neighbours(
     kernel: Kernel, X: tf.Tensor, weights: tf.Tensor, latents: int, given: Conditioning
 ) -> tf.Tensor:
-    """Bound log|K + D| from above by (N3), summed over L latents, or estimate it from B rows."""
+    """Bound log|K + D| from above by (N3), or estimate it from B rows."""
     kernels = [one for (one,) in split_latents(kernel)]
     count = max(len(kernels), int(weights.shape[1]))  # matrices that differ
     total = tf.zeros([], weights.dtype)

@@ -36,8 +36,8 @@ class CholeskyKL:
     without a dual. Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers.
 
     :param whiten: whitened coordinates, with far fewer iterations; False is the form in Khan 2014.
-    :param tolerance: the run ends when six iterations gain less, in nats; with little noise some
-        nats early.
+    :param tolerance: the run ends when six iterations gain less, in nats; with little noise the
+        bound may be some nats low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.

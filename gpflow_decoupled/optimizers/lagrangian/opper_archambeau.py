@@ -30,8 +30,8 @@ class OpperArchambeau:
     Finds the q of `LinearlyConstrainedLagrangian` more slowly: for comparison, and for site losses
     without a dual. Cost of an evaluation per latent: 5/3 N^3, or in weight space 3 N p^2.
 
-    :param tolerance: the run ends when six iterations gain less, in nats; with little noise some
-        nats early.
+    :param tolerance: the run ends when six iterations gain less, in nats; with little noise the
+        bound may be some nats low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -107,7 +107,7 @@ class OpperArchambeau:
 def _value_and_gradient(
     problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """F and its gradient in alpha and lam [N, L] (V21); F is NaN where V does not exist."""
+    """F and its gradient in alpha and lam [N, L] (V21); NaN without V."""
     at = problem._marginals(alpha, lam)
     loss = problem.expand(at.mean, at.deviation)
     geometry, prior = problem.geometry, problem.prior

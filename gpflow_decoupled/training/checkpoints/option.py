@@ -16,7 +16,7 @@ from ...summaries import short_repr
 class Checkpoints:
     """Save a run of `fit` in a folder; a killed run continues from there on the same trace.
 
-    With `gamma="data"` up to round-off in single precision.
+    With `gamma="data"` the trace agrees up to single precision.
 
     :param folder: for one run at a time. A run that finds a state in it continues from there; its
         limits may differ, other data or settings are refused.

@@ -83,7 +83,7 @@ class PredictionsInUnits(tf.Module, abc.ABC):
     ) -> tf.Tensor:
         """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P].
 
-        Of a censored row it is a log probability.
+        Of a censored row it is the log probability beyond its limit.
         """
         inside = self._standardised(data)
         density = self.model.predict_log_density(
