@@ -86,6 +86,10 @@ class HDVGP(BasisGP):
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+
+    Example::
+
+        model = HDVGP(kernel, likelihood, gamma, beta)
     """
 
     def __init__(
@@ -131,6 +135,10 @@ class DVGP(BasisGP):
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
     :param covariance: "inverse", as in the paper, or "coupled", as in `gpflow.models.SVGP`.
+
+    Example::
+
+        model = DVGP(kernel, likelihood, alpha, beta, covariance="coupled")
     """
 
     def __init__(
@@ -177,6 +185,10 @@ class SOLVEGP(BasisGP):
 
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+
+    Example::
+
+        model = SOLVEGP(kernel, likelihood, gamma, beta)
     """
 
     def __init__(
