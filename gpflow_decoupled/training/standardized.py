@@ -13,12 +13,14 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
+from ..models import Evidence
 from ..replicas import starts_passes
 from ..summaries import model_line
 from ..user_warnings import naming_columns
@@ -231,7 +233,7 @@ class Standardized(PredictionsInUnits):
         if not hasattr(self.model, "elbo"):
             raise ModelError(
                 f"{type(self.model).__name__} has no bound of the evidence: compare models by"
-                " model.model.leave_one_out(rows).log_density.mean()."
+                " model.leave_one_out(rows).log_density.mean()."
             )
         if data is None and self._data is None:
             return self.model.elbo() - self.log_scale()
@@ -265,6 +267,35 @@ class Standardized(PredictionsInUnits):
     def likelihood(self) -> Likelihood:
         """The likelihood, with views of its noise in units of Y where Y is standardised."""
         return units.likelihood_in_units(self.model.likelihood, self.outputs)
+
+    @property
+    def inducing_variable(self) -> InducingVariables:
+        """Inducing points with Z [M, D] in units of X, a view of those that train.
+
+        :raises ModelError: for a model without them, and for ranks of X.
+        """
+        points = getattr(self.model, "inducing_variable", None)
+        if points is None:
+            raise ModelError(
+                f"{type(self.model).__name__} has no inducing points; X and Y that it keeps are"
+                " model.training_data."
+            )
+        return units.inducing_in_units(points, self.inputs)
+
+    def evidence(self, **options: Any) -> Evidence:
+        """An interval for the log evidence in units of Y, in nats, of the rows it was built from.
+
+        :param options: of `evidence` of the model inside, such as `max_products`.
+        :raises ModelError: for likelihoods other than Gaussian noise.
+        """
+        if not hasattr(self.model, "evidence"):
+            raise ModelError(
+                f"{type(self.model).__name__} has no interval for its evidence: compare held-out"
+                " log densities."
+            )
+        data = () if self._data is None else (self._data,)
+        nats = float(self.log_scale(self._X.shape[0]))
+        return self.model.evidence(*data, **options).shifted(-nats)
 
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.

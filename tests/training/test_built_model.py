@@ -38,8 +38,61 @@ def test_kernel_and_likelihood_are_in_units(exact) -> None:
         np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-7)
         np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
     assert float(exact.elbo()) == pytest.approx(float(twin.log_marginal_likelihood()), rel=1e-7)
+    evidence = exact.evidence()
+    assert evidence.lower == evidence.upper == pytest.approx(float(exact.elbo()), rel=1e-7)
     lengths = exact.model.kernel.lengthscales.numpy() * X.std(axis=0)
     np.testing.assert_allclose(exact.kernel.lengthscales, lengths)
+
+
+def test_inducing_points_are_in_units() -> None:
+    """GPflow's model of them predicts the same; a whitened q(u) has no units."""
+    model = gd.build(X, Y[:, :1], num_inducing=8, num_mean_points=0, verbose=False)
+    gd.fit(model, (X, Y[:, :1]), steps=2, compile=False, progress=False)
+    points = model.inducing_variable
+    assert type(points).__name__ == "InducingPoints" and points.num_inducing == 8
+    inside = model.model
+    mean = gpflow.functions.Constant(model.outputs.mean)
+    q = {"q_mu": inside.q_mu.numpy(), "q_sqrt": inside.q_sqrt.numpy()}
+    twin = gpflow.models.SVGP(model.kernel, model.likelihood, points, mean_function=mean, **q)
+    for ours, theirs in zip(model.predict_f(NEW), twin.predict_f(NEW)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    points.Z.assign(X[:8])
+    np.testing.assert_allclose(model.inputs.inverse_transform(inside.basis.beta.Z), X[:8])
+    gpflow.set_trainable(points, True)
+    assert inside.basis.beta.Z.trainable
+    with pytest.raises(ModelError, match="InducingPoints.Z is a view"):
+        points.Z = X[:8]
+
+
+def test_shared_inducing_points_are_in_units(exact) -> None:
+    options = {"num_inducing": 8, "num_mean_points": 0, "verbose": False}
+    model = gd.build(X, Y, outputs="coregionalised", **options)
+    points = model.inducing_variable.inducing_variable
+    found = np.asarray(points.Z)
+    assert all(np.isclose(X, row).all(axis=1).any() for row in found)
+    copied = gpflow.utilities.deepcopy(model.inducing_variable)
+    np.testing.assert_allclose(copied.inducing_variable.Z, found)
+    with pytest.raises(ModelError, match="CVIGP has no inducing points"):
+        _ = exact.inducing_variable
+
+
+def test_rows_left_out_are_in_units(exact) -> None:
+    """With all other rows as neighbours it is the formula of the exact GP."""
+    model = gd.build(X, Y[:, :1], num_neighbours=29, verbose=False)
+    model.model.spread_neighbours = None
+    noisy = model.kernel(X) + model.likelihood.variance * np.eye(30)
+    inverse = np.linalg.inv(noisy)
+    variance = 1.0 / np.diag(inverse)
+    errors = (inverse @ (Y[:, :1] - model.outputs.mean))[:, 0] * variance
+    density = -0.5 * (np.log(2.0 * np.pi * variance) + errors**2 / variance)
+    found = model.leave_one_out()
+    np.testing.assert_allclose(found.mean[:, 0], Y[:, 0] - errors, rtol=1e-4)
+    np.testing.assert_allclose(found.variance[:, 0], variance, rtol=1e-4)
+    np.testing.assert_allclose(found.log_density, density, rtol=1e-4)
+    some = model.leave_one_out(np.array([3, 7]))
+    np.testing.assert_allclose(some.log_density, found.log_density[[3, 7]], rtol=1e-7)
+    with pytest.raises(ModelError, match="CVIGP has no leave_one_out"):
+        exact.leave_one_out()
 
 
 def test_a_record_is_in_units(exact) -> None:

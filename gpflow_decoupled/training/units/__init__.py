@@ -1,10 +1,13 @@
 """A model of standardised data in the units of the data.
 
-`model_parts` has kernel and likelihood, made of `views` onto Parameters; `records` posterior and
-record, `predictions` predictions.
+`model_parts` has kernel, likelihood and inducing points, made of `views` onto the Parameters that
+train; `records` the posterior and the record of a run, `predictions` the verbs that ask the model.
 """
 
-from .model_parts import kernel_in_units, likelihood_in_units
+from .model_parts import inducing_in_units, kernel_in_units, likelihood_in_units
 from .records import StandardizedPosterior, result_in_units
 
-__all__ = ["StandardizedPosterior", "kernel_in_units", "likelihood_in_units", "result_in_units"]
+__all__ = [
+    "StandardizedPosterior", "inducing_in_units", "kernel_in_units", "likelihood_in_units",
+    "result_in_units",
+]  # fmt: skip

@@ -1,11 +1,16 @@
-"""Kernel and likelihood in the units of the data."""
+"""Kernel, likelihood and inducing points of a model of standardised data in its units."""
 
 from __future__ import annotations
 
-__all__ = ["kernel_in_units", "likelihood_in_units"]
+__all__ = ["inducing_in_units", "kernel_in_units", "likelihood_in_units"]
 
 import gpflow
 import numpy as np
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    MultioutputInducingVariables,
+)
 from gpflow.kernels import (
     Kernel,
     LinearCoregionalization,
@@ -26,7 +31,7 @@ from ..normal_scores import NormalScores
 from ..standardization import Standardization
 from .views import ParameterView, view_of
 
-_INSIDE = "; read `model.model`, whose kernel and likelihood belong to standardised data."
+_INSIDE = "; read `model.model`, whose parts belong to standardised data."
 
 
 def kernel_in_units(
@@ -137,3 +142,27 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     if isinstance(likelihood, Gaussian):  # its least variance is in standardised units
         attributes |= {"variance_lower_bound": 0.0, "scale_lower_bound": 0.0}
     return view_of(likelihood, attributes)
+
+
+def inducing_in_units(
+    points: InducingVariables, inputs: Standardization | NormalScores
+) -> InducingVariables:
+    """The inducing points with places Z [M, D] in units of X, views of those that train.
+
+    Those of several outputs are views part by part.
+
+    :param points: of standardised data.
+    :param inputs: of X [N, D].
+    :raises ModelError: for ranks of X, and for inducing variables without places.
+    """
+    if isinstance(inputs, NormalScores):
+        raise ModelError(f"Inducing points among ranks of X have no form in units{_INSIDE}")
+    if isinstance(points, MultioutputInducingVariables):
+        parts = [inducing_in_units(part, inputs) for part in points.inducing_variables]
+        shared = hasattr(points, "inducing_variable")
+        attribute = {"inducing_variable": parts[0]} if shared else {"inducing_variable_list": parts}
+        return view_of(points, attribute)
+    if type(points) is not InducingPoints:
+        raise ModelError(f"{type(points).__name__} has no known form in units{_INSIDE}")
+    places = ParameterView(points.Z, np.asarray(inputs.scale), "Z", np.asarray(inputs.mean))
+    return view_of(points, {"Z": places})

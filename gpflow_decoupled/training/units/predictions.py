@@ -8,12 +8,15 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.models import GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
+from ...errors import ModelError
+from ...models import NNGP, LeaveOneOut
 from ...pathwise import pathwise_samples
 from ..row_numbers import RowNumbers
 from ..standardization import Standardization
@@ -108,6 +111,25 @@ class PredictionsInUnits(tf.Module, abc.ABC):
             inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
         )
         return self.in_units((samples, tf.ones_like(samples)), False, False)[0]
+
+    def leave_one_out(self, rows: np.ndarray | None = None, **options: Any) -> LeaveOneOut:
+        """Predict observed rows, each from its nearest other rows, in the units of Y.
+
+        :param rows: row numbers [B]; all rows if not given.
+        :param options: of `leave_one_out` of the `NNGP` inside.
+        :raises ModelError: for other models.
+        """
+        if not isinstance(self.model, NNGP):
+            raise ModelError(
+                f"{type(self.model).__name__} has no leave_one_out: compare models by rows that"
+                " were set aside, wrappers.compare(first, second, data)."
+            )
+        found = self.model.leave_one_out(rows, **options)
+        mean, variance = self.in_units((found.mean, found.variance), False, False)
+        Y = self.model.data[1].numpy()
+        seen = ~np.isnan(Y if rows is None else Y[rows])
+        density = found.log_density - self._log_scale(tf.float64, seen.astype(np.float64)).numpy()
+        return LeaveOneOut(np.asarray(mean), np.asarray(variance), density, found.spread)
 
     def in_units(
         self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool

@@ -22,25 +22,33 @@ Part = TypeVar("Part", bound=tf.Module)
 
 
 class ParameterView(gpflow.Parameter):
-    """A Parameter times a factor, sharing value, flag and variable with the Parameter.
+    """A Parameter times a factor plus an offset, of the same value, flag and variable.
 
     :param inside: the Parameter that trains.
     :param factor: positive; a scalar `inside` and a factor [D] make a view [D].
+    :param offset: for inputs, which are centred before they are scaled.
     """
 
-    def __init__(self, inside: gpflow.Parameter, factor: npt.ArrayLike, name: str) -> None:
-        scale = np.asarray(factor, inside.dtype.as_numpy_dtype)
+    def __init__(
+        self,
+        inside: gpflow.Parameter,
+        factor: npt.ArrayLike,
+        name: str,
+        offset: npt.ArrayLike = 0.0,
+    ) -> None:
+        scale, shift = (np.asarray(x, inside.dtype.as_numpy_dtype) for x in (factor, offset))
         own = tfb.Identity() if inside.transform is None else inside.transform
+        to_units = [tfb.Scale(tf.constant(scale)), own]
         tfu.TransformedVariable.__init__(
             self,
             None,
-            tfb.Chain([tfb.Scale(tf.constant(scale)), own]),
+            tfb.Chain([tfb.Shift(tf.constant(shift)), *to_units] if np.any(shift) else to_units),
             dtype=inside.dtype,
             name=name,
             pretransformed_input=inside.unconstrained_variable,
         )
         self._shape = tf.TensorShape(np.broadcast_shapes(tuple(inside.shape), scale.shape))
-        self._own, self._factor = own, scale
+        self._own, self._factor, self._offset = own, scale, shift
         self.prior_on = "constrained"
 
     def __deepcopy__(self, memo: dict[int, object]) -> gpflow.Parameter:
@@ -76,7 +84,8 @@ class ParameterView(gpflow.Parameter):
         :raises DataError: where several numbers stand for one Parameter and disagree.
         """
         shape = tuple(self.unconstrained_variable.shape)
-        values = np.broadcast_to(np.asarray(value, self._factor.dtype), self.shape) / self._factor
+        given = np.broadcast_to(np.asarray(value, self._factor.dtype), self.shape)
+        values = (given - self._offset) / self._factor
         if values.shape != shape:
             if np.ptp(values) > 1e-6 * np.max(np.abs(values)):
                 shown = ", ".join(f"{number:.6g}" for number in self._factor.reshape(-1)[:6])
@@ -117,8 +126,8 @@ def _view_type(kind: Any) -> Any:
             return object.__setattr__(self, name, value)
         raise ModelError(
             f"{kind.__name__}.{name} is a view of the model in the units of the data, and replacing"
-            f" it would have no effect: use .{name}.assign(...), or set"
-            f" model.model.kernel.{name} (model.model.likelihood.{name}), of standardised data."
+            f" it would have no effect: use .{name}.assign(...), or set {name} of that part of"
+            " model.model, of standardised data."
         )
 
     def deep_copy(self: Any, memo: dict[int, object]) -> Any:
