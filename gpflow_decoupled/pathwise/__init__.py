@@ -1,8 +1,9 @@
 """Functions drawn from a posterior, for example for Thompson sampling.
 
-Read `samples` first: a prior draw plus a correction (Matheron's rule). `prior` draws from the
-prior; the correction to q(f) is `basis_correction`, with `projection`; for a mean on all data
-`data_correction`. `arrays` has products.
+Read `samples` first, with `pathwise_samples`: a prior draw plus a correction (Matheron's rule).
+`prior` draws from the prior; the correction to q(f) is in `basis_correction`, with the whitened
+values of `projection`; for a mean on all data in `data_correction`, for nearest neighbours in
+`neighbour_correction`. `arrays` has products of draws.
 """
 
 from .prior import PriorDraws, draw_prior

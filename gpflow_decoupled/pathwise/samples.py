@@ -18,11 +18,12 @@ from ..covariances.latents import split_latents
 from ..errors import DataError, ModelError, UnknownOptionError
 from ..inducing.variables import point_values
 from ..inputs import as_inputs, float_type, is_whole
-from ..models import BasisGP, FullGP
+from ..models import NNGP, BasisGP, FullGP
 from ..optimizers import ConjugateGradients
 from ..summaries import kernel_name, one_line, short_repr
 from .basis_correction import basis_correction
 from .data_correction import data_correction
+from .neighbour_correction import neighbour_correction
 from .prior import PriorDraws, draw_prior
 
 _TOLERANCE = 1e-3
@@ -110,7 +111,7 @@ class PathwiseSamples:
 
 
 def pathwise_samples(
-    model: BasisGP | FullGP,
+    model: BasisGP | FullGP | NNGP,
     num_samples: int,
     *,
     data: RegressionData | None = None,
@@ -121,8 +122,11 @@ def pathwise_samples(
     """Draw functions from the posterior of a model.
 
     F random frequencies approximate the prior, with covariances wrong by about variance / sqrt(F)
-    away from the data; `predict_f_samples` is exact, at N^3. Without `data` draws are of q(f), too
-    wide for a mean on all data; with `data` of f given all data, exact for Gaussian noise.
+    away from the data; `predict_f_samples` is exact, at N^3.
+
+    Without `data` draws are of q(f), too wide for a mean on all data. With `data` they are of f
+    given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision. Those
+    of an `NNGP` are given the nearest rows of each input, and jump a little where these change.
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
@@ -130,8 +134,8 @@ def pathwise_samples(
     :param solver: for `data`, by default `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, for a stationary kernel.
     :param seed: of frequencies and draws, or their source.
-    :return: the functions. Cost: S (M F + M^2); with `data` N S F, N R^2 for R points of the
-        preconditioner, N^2 (D + S L) per product; memory N (R + S L).
+    :return: the functions. Cost: S (M F + M^2), of an `NNGP` S N F; with `data` N S F, N R^2 for R
+        points of the preconditioner, N^2 (D + S L) per product; memory N (R + S L).
     :raises DataError: for numbers below 1, unusable data, kernels or inducing variables.
     :raises ModelError: for a model of another family; with `data`, for one without a mean on them.
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
@@ -149,18 +153,22 @@ def pathwise_samples(
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
         if not is_whole(number, 1):
             raise DataError(f"{name}={short_repr(number)}; pass a whole number of at least 1.")
-    if not isinstance(model, (BasisGP, FullGP)):
+    if not isinstance(model, (BasisGP, FullGP, NNGP)):
         raise ModelError(_wrong_model(model))
+    if isinstance(model, NNGP) and data is not None:
+        raise ModelError("An NNGP owns its data, of which its draws are: leave data out.")
     _check_solver(solver, data)
     rng = np.random.default_rng(seed)
     # so that the draws do not change when the model is trained further
     kernel = deepcopy(model.kernel)
     kernels = [k for (k,) in split_latents(kernel)]
     X = _some_input(model)
-    repeats = model.basis.num_latent_gps // len(kernels)
+    repeats = model.num_latent_gps // len(kernels)
     prior = draw_prior(kernels * repeats, int(X.shape[1]), num_samples, num_frequencies, rng)
     correction: Correction
-    if data is None:
+    if isinstance(model, NNGP):
+        correction = neighbour_correction(model, prior, rng)
+    elif data is None:
         correction = basis_correction(model, kernel, prior, X, rng)
     else:
         correction = data_correction(
@@ -185,8 +193,8 @@ def _check_solver(solver: ConjugateGradients | None, data: RegressionData | None
 def _wrong_model(model: object) -> str:
     message = (
         "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in"
-        " function space (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and"
-        f" got {type(model).__name__}"
+        " function space (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP, NNGP),"
+        f" and got {type(model).__name__}"
     )
     if isinstance(model, SVGP):
         return (
@@ -200,8 +208,8 @@ def _wrong_model(model: object) -> str:
     return f"{message}, which has no latent function of the inputs."
 
 
-def _some_input(model: BasisGP | FullGP) -> tf.Tensor:
-    if isinstance(model, FullGP):
+def _some_input(model: BasisGP | FullGP | NNGP) -> tf.Tensor:
+    if isinstance(model, (FullGP, NNGP)):
         return model.data[0][:1]
     inputs = point_values(model.basis.beta)
     if not inputs:
