@@ -144,6 +144,42 @@ def test_other_kinds_of_columns() -> None:
     np.testing.assert_array_equal(Y, [[1.0], [2.0], [4.0]])
 
 
+def test_durations_are_no_numbers() -> None:
+    """Which pandas would take for nanoseconds."""
+    frame = pd.DataFrame({"took": pd.to_timedelta([12.0, 24.0, 36.0], "h")})
+    table, _, _ = Table.learn(frame, [1.0, 2.0, 4.0])
+    for other in ([1.0, 2.0, 3.0], ["1", "2", "3"], [True, False, True]):
+        with pytest.raises(DataError, match="column 'took' holds duration values in training"):
+            table.inputs(pd.DataFrame({"took": other}))
+    for missing in ([np.nan] * 3, [None] * 3, [pd.NaT] * 3):
+        np.testing.assert_array_equal(table.inputs(pd.DataFrame({"took": missing})), 1.0)
+
+
+def test_a_whole_number_is_one_category_in_any_type() -> None:
+    numbers = np.array([1, 3, 3, 2])
+    for kind in (int, float):
+        frame = pd.DataFrame({"grade": pd.Categorical(numbers.astype(kind))})
+        table, X, _ = Table.learn(frame, np.arange(4.0))
+        assert table.names == ["grade=1", "grade=2", "grade=3"]
+        for other in (numbers, numbers.astype(float), numbers.astype(str)):
+            np.testing.assert_array_equal(table.inputs(pd.DataFrame({"grade": other})), X)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("kind", [list, lambda Y: np.array(Y, dtype=object)])
+def test_a_missing_label_is_no_class(missing: object, kind) -> None:
+    with pytest.raises(DataError, match=r"Y\[2\] is no label but missing, like 1 in all"):
+        Table.learn(np.eye(4), kind(["a", "b", missing, "a"]), labels=True)
+
+
+def test_targets_are_read_by_name() -> None:
+    table, _, Y = Table.learn(FRAME[["area"]], FRAME[["price", "rooms"]].dropna(), gaps=True)
+    both = FRAME[["rooms", "price"]].dropna()
+    np.testing.assert_array_equal(table.outputs(both), Y)
+    with pytest.raises(DataError, match="the data frame lacks 'rooms', of the columns"):
+        table.outputs(both.rename(columns={"rooms": "baths"}))
+
+
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["series", "words", "frame"])
 def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +217,8 @@ def test_a_vector_is_one_output_and_single_precision_is_taken() -> None:
         ({"area": "x"}, "column 'area' holds number values in training and others here"),
         ({"area": np.inf}, "column 'area' is inf in row 0"),
         ({"sold": "yesterday, perhaps"}, "column 'sold' holds date values in training"),
+        ({"area": FRAME.sold}, "column 'area' holds number values .*datetime64 values"),
+        ({"area": FRAME.sold - FRAME.sold.min()}, "column 'area' .*timedelta64 values"),
     ],
 )
 def test_what_does_not_fit_at_prediction_is_named(model, change: dict, message: str) -> None:

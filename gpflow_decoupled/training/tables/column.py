@@ -23,6 +23,7 @@ _KINDS = {
     "timedelta64": "duration", "timedelta": "duration",
 }  # fmt: skip
 """Kinds by pandas' name for the type of the entries."""
+_TIMES = {"date", "duration"}
 _SHOWN = 6
 """Categories that are printed."""
 _REPEATED = 0.5
@@ -97,11 +98,14 @@ class Column:
 
         if self.kind == "category":
             return _words(series)
+        if series.isna().all():  # of no kind
+            return np.full(len(series), np.nan)
         day = pd.Timedelta(days=1)
         found = pd.api.types.infer_dtype(series, skipna=True)
         try:
-            if self.kind == "date" and _KINDS.get(found, "") != "date" and found != "empty":
-                raise TypeError(f"{found} values")  # pandas would guess the format of words
+            # pandas would guess the format of words, and take numbers for nanoseconds
+            if _KINDS.get(found, "") != self.kind and _TIMES & {self.kind, _KINDS.get(found, "")}:
+                raise TypeError(f"{found} values")
             if self.kind == "date":
                 numbers = (_dates(series) - pd.Timestamp(self.start, tz="UTC")) / day
             elif self.kind == "duration":
@@ -163,9 +167,16 @@ def _dates(series: pd.Series) -> pd.Series:
 
 
 def _words(series: pd.Series) -> np.ndarray:
-    words = np.array([str(entry) for entry in series.astype(object)], dtype=object)
+    words = np.array([_word(entry) for entry in series.astype(object)], dtype=object)
     words[series.isna().to_numpy()] = MISSING
     return words
+
+
+def _word(entry: object) -> str:
+    # pandas makes integers floats where others are missing: 2 and 2.0 are one category
+    if isinstance(entry, (float, np.floating)) and float(entry).is_integer():
+        return str(int(entry))
+    return str(entry)
 
 
 def _categories(series: pd.Series) -> tuple[str, ...]:
@@ -176,5 +187,5 @@ def _categories(series: pd.Series) -> tuple[str, ...]:
             f" say little of new rows: leave it out by frame.drop(columns=[{series.name!r}]), or"
             " make numbers, dates (pandas.to_datetime) or fewer words of it."
         )
-    ordered = [str(word) for word in series.cat.categories] if hasattr(series, "cat") else []
+    ordered = [_word(word) for word in series.cat.categories] if hasattr(series, "cat") else []
     return tuple([word for word in ordered if word in found] + sorted(found - set(ordered)))

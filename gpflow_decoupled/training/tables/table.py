@@ -183,7 +183,8 @@ class Table:
         :raises DataError: naming targets that are missing and classes that training did not have.
         """
         Y = _of_frame(Y)
-        if is_frame(Y) and self.targets and set(self.targets) <= set(Y.columns):
+        if is_frame(Y) and self.targets:
+            self._check_names(Y, self.targets)
             Y = Y[list(self.targets)]
         if self.classes and _has_labels(Y):
             return _numbered(Y, self.classes)
@@ -258,7 +259,18 @@ def _labels(Y: Any) -> np.ndarray:
             f"Y has {array.shape[1]} columns; for classes pass one, their numbers:"
             " np.argmax(Y, axis=1)[:, None]."
         )
+    # of a list NumPy would make words, "nan" among them
+    missing = [_is_missing(entry) for entry in np.asarray(Y, dtype=object).reshape(-1)]
+    if any(missing):
+        raise DataError(
+            f"Y[{missing.index(True)}] is no label but missing, like {sum(missing)} in all: leave"
+            " these rows out, by keep = pandas.notna(Y); X, Y = X[keep], Y[keep]."
+        )
     return array.reshape(-1)
+
+
+def _is_missing(entry: object) -> bool:
+    return entry is None or type(entry).__name__ == "NAType" or entry != entry
 
 
 def _classes(Y: Any) -> tuple[Any, ...]:
