@@ -54,6 +54,9 @@ def test_bad_rows_and_inputs_are_refused():
     for rows in ([N], [-1], [0.5], [[0]]):
         with pytest.raises(DataError, match="whole numbers from 0 to 39"):
             ours.leave_one_out(rows)
+    for count in (0, 2.5):
+        with pytest.raises(DataError, match=f"num_neighbours={count}"):
+            ours.leave_one_out([0], num_neighbours=count)
     with pytest.raises(DataError, match="3 columns"):
         ours.predict_f(np.zeros((2, 3)))
     data, loss = ours.data, float(ours.training_loss())

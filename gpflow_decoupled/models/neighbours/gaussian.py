@@ -16,6 +16,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
 from ...errors import DataError, check_option
+from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
 from .checks import arrays_of, check_noise, check_rows, warn_at_floor
@@ -120,8 +121,10 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         :return: row numbers [G, B, m], int32, for each of the `groups`; -1 for none. Not inside
             `tf.function`. Cost: B N D, or B m log N by a tree.
         """
-        default = self.num_neighbours if before else self.prediction_neighbours
-        count = min(num_neighbours or default, max(1, int(self.data[0].shape[0]) - 1))
+        if num_neighbours is None:
+            num_neighbours = self.num_neighbours if before else self.prediction_neighbours
+        check_whole(1, num_neighbours=num_neighbours)
+        count = min(num_neighbours, max(1, int(self.data[0].shape[0]) - 1))
         rows = check_rows(rows, int(self.data[0].shape[0]))
         return tf.constant(
             find_neighbours(self.groups, self.data[0], self._order.numpy(), rows, count, before)
