@@ -85,6 +85,11 @@ class RowNumbers:
         places = {name: self.names.index(name) for name in self.names}
         return {name: Y[:, [self.outputs + place]] for name, place in places.items()}
 
+    def differ(self, Y: np.ndarray) -> bool:
+        """True unless all rows of Y [N, P + k] have the numbers of a row like any other."""
+        usual = [NEUTRAL[name] for name in self.names]
+        return bool(np.any(Y[:, self.outputs :] != usual))
+
     def measured(self, Y: TensorType) -> TensorType:
         """[..., 1], False where Y [..., P + k] is a limit: the mass beyond it has no units."""
         if "censored" not in self.names:

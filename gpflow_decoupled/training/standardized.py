@@ -23,7 +23,7 @@ from ..inputs import as_pair, as_values
 from ..models import Evidence
 from ..replicas import starts_passes
 from ..summaries import model_line
-from ..user_warnings import naming_columns
+from ..user_warnings import naming_columns, warn_user
 from . import units
 from .batches import Data, Passes
 from .evaluation import Evaluation
@@ -119,10 +119,6 @@ class Standardized(PredictionsInUnits):
             inside = self.inputs.transform(X).numpy()
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
-        seen = ~np.isnan(np.asarray(used[:, :width], np.float64))
-        weights = {} if numbers is None else numbers.by_name(used)
-        seen &= True if numbers is None else numbers.measured(used)
-        self._seen_share = np.mean(seen * weights.get("weight", 1.0), axis=0)
         self.usual_options: dict[str, object] = {}
 
     def __repr__(self) -> str:
@@ -190,38 +186,66 @@ class Standardized(PredictionsInUnits):
         if data is None:
             return self._data
         if isinstance(data, tf.data.Dataset):
-            return data.map(lambda X, Y: self._standardised((X, Y)))
+            return data.map(lambda X, Y: self._to_train_on((X, Y)))
         if starts_passes(data):
             passes = cast(Passes, data)
-            return lambda: (self._standardised(batch) for batch in passes())
+            return lambda: (self._to_train_on(batch) for batch in passes())
         if callable(data):
             of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
             # the dataset of a worker is known only there
             return lambda context: self._inside(of_worker(context))
-        inside = self._standardised(data)
+        inside = self._to_train_on(data)
         if self._data is None:
             self._check_own(*inside)
             return None
         return inside
 
+    def _to_train_on(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        """X and Y as the model inside sees them; rows it was built from keep their numbers."""
+        X, Y = self._arrays(data)
+        inside = self.inputs.transform(X), self._seen(Y)
+        if self.numbers is None or Y.shape[-1] != self.numbers.outputs:
+            return inside
+        if not self._other_than_own(*inside, self.numbers.outputs):
+            return self._X, self._Y
+        if self.numbers.differ(self._Y):
+            names = ", ".join(dict.fromkeys(self.numbers.names))
+            warn_user(
+                f"Y has no {names} of its rows, and the rows that the model was built from have:"
+                f" these count like any other. Pass {names} as further columns of Y."
+            )
+        return inside
+
+    def _other_than_own(self, X: TensorType, Y: TensorType, width: int | None = None) -> str:
+        """The name of an array that is none of those it was built from, X or Y; else empty.
+
+        :param width: columns of Y to compare.
+        """
+        if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
+            return "X"
+        for name, array, theirs in zip("XY", (X, Y), (self._X, self._Y)):
+            values = np.asarray(array)
+            if name == "Y":
+                values, theirs = values[:, :width], theirs[:, :width]
+            # up to the round-off of standardising twice
+            if values.shape != theirs.shape or not np.allclose(
+                values, theirs, rtol=1e-6, atol=1e-6, equal_nan=True
+            ):
+                return name
+        return ""
+
     def _check_own(self, X: TensorType, Y: TensorType) -> None:
-        kind, own = type(self.model).__name__, (self._X, self._Y)
+        kind = type(self.model).__name__
         if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
             raise DataError(
                 f"{kind} owns the {len(self._X)} rows that it was built from, and others cannot be"
                 " compared with them inside of a tf.function: call elbo() there, without data."
             )
-        width = None if self.numbers is None else self.numbers.outputs  # the numbers stay
-        for name, array, theirs in zip("XY", (X, np.asarray(Y)[:, :width]), own):
-            values, theirs = np.asarray(array), theirs if name == "X" else theirs[:, :width]
-            # up to the round-off of standardising twice
-            if values.shape != theirs.shape or not np.allclose(
-                values, theirs, rtol=1e-6, atol=1e-6, equal_nan=True
-            ):
-                raise DataError(
-                    f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is"
-                    " another: call fit(model) for those rows, and build a new model of others."
-                )
+        if name := self._other_than_own(X, Y):
+            raise DataError(
+                f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is"
+                " another: call fit(model) for those rows, and build a new model of others."
+            )
 
     def elbo(self, data: Sequence[TensorType] | None = None) -> tf.Tensor:
         """The evidence lower bound on log p(Y) in the units of Y, in nats, a scalar.
@@ -237,7 +261,7 @@ class Standardized(PredictionsInUnits):
             )
         if data is None and self._data is None:
             return self.model.elbo() - self.log_scale()
-        X, Y = (self._X, self._Y) if data is None else self._standardised(data)
+        X, Y = (self._X, self._Y) if data is None else self._to_train_on(data)
         if self._data is None:
             self._check_own(X, Y)
             return self.elbo()
@@ -304,7 +328,7 @@ class Standardized(PredictionsInUnits):
         """
         if not hasattr(self.model, "update"):
             raise ModelError(f"{type(self.model).__name__} has no update: build it of all data.")
-        X, Y = self._standardised(data)
+        X, Y = self._to_train_on(data)
         record = self.model.update((X, Y), **options)
         if hasattr(self.model, "data"):
             self._X = np.concatenate([self._X, np.asarray(X)])
@@ -312,13 +336,25 @@ class Standardized(PredictionsInUnits):
         return record
 
     @property
+    def _seen_share(self) -> np.ndarray:
+        """The share of rows that have each output, by their weights, [P]."""
+        Y, numbers = self._Y, self.numbers
+        if numbers is None:
+            return np.mean(~np.isnan(np.asarray(Y, np.float64)), axis=0)
+        seen = ~np.isnan(np.asarray(Y[:, : numbers.outputs], np.float64)) & numbers.measured(Y)
+        return np.mean(seen * numbers.by_name(Y).get("weight", 1.0), axis=0)
+
+    @property
     def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        of_rows = None if self.numbers is None else self.numbers.of_frame
-        X, Y = self.table.arrays(data, of_rows)
+        X, Y = self._arrays(data)
         return self.inputs.transform(X), self._seen(Y)
+
+    def _arrays(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        of_rows = None if self.numbers is None else self.numbers.of_frame
+        return self.table.arrays(data, of_rows)
 
     def _seen(self, Y: TensorType) -> TensorType:
         Y = Y if self.numbers is None else self.numbers.complete(Y)

@@ -198,6 +198,34 @@ def test_exposure_and_trials() -> None:
     assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("options", [{}, {"num_inducing": 8, "num_mean_points": 0}])
+def test_rows_keep_their_numbers_in_training(options: dict) -> None:
+    """Rows that the model was built from have their exposures in every model that trains on them.
+
+    Their bound is that of Y with the numbers as further columns; those of other rows are said to be
+    missing.
+    """
+    rng = np.random.default_rng(1)
+    exposure = rng.uniform(0.5, 20.0, 40)
+    counts = rng.poisson(exposure * np.exp(F))[:, None].astype(float)
+    complete = np.hstack([counts, np.log(exposure)[:, None]])
+    bounds = []
+    for data in ((X, counts), (X, complete), None):
+        model = gd.build(X, counts, "poisson", exposure=exposure, **options, **QUIET)
+        bounds.append(gd.fit(model, data, steps=2, **EAGER).history["elbo"])
+    np.testing.assert_allclose(bounds, bounds[1:2] * 3, rtol=1e-12)
+    assert float(model.elbo((X, counts))) == pytest.approx(float(model.elbo()), rel=1e-12)
+    other = X + 0.1, counts
+    if not options:
+        with pytest.raises(DataError, match="Y is another"):
+            model.elbo((X, complete + [[0.0, 1.0]]))
+        with pytest.warns(UserWarning, match="Y has no offset of its rows"):
+            model.update(other)
+        return
+    with pytest.warns(UserWarning, match="Pass offset as further columns of Y"):
+        model.elbo(other)
+
+
 @pytest.mark.exhaustive
 def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     x = np.linspace(0.0, 60.0, 90)[:, None]

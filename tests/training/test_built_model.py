@@ -174,6 +174,21 @@ def test_new_rows_are_taken_in_units(exact) -> None:
     assert np.isfinite(float(model.elbo()))
 
 
+@pytest.mark.parametrize("what", ["gaps", "censored"])
+def test_a_bound_counts_the_entries_that_new_rows_have(what: str) -> None:
+    """The determinant of the scaling is of the entries that are seen, also after an update."""
+    options: dict = {}
+    if what == "gaps":
+        observed, new, seen = Y.copy(), Y[:6], [21, 36]
+        observed[::2, 0] = np.nan
+    else:
+        observed, new, seen = Y[:, :1], np.hstack([Y[:6, :1], np.zeros((6, 1))]), [21]
+        options = {"likelihood": "tobit", "censored": np.arange(30) % 2}
+    model = gd.build(X, observed, verbose=False, **options)
+    model.update((NEW, new))
+    assert float(model.log_scale()) == pytest.approx(seen @ np.log(model.outputs.scale.numpy()))
+
+
 def test_plots_are_in_units(exact) -> None:
     axes = plot_calibration(exact, (NEW, Y[:6, :1]))
     assert axes.get_xlabel() == "predictive quantile"
