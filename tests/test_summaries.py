@@ -280,11 +280,19 @@ def _sites() -> gd.models.NNGP:
     return gd.models.NNGP((X, labels), gpflow.kernels.Matern52(), likelihood, num_neighbours=2)
 
 
+def _classes() -> gd.models.NNGP:
+    X = np.linspace(0.0, 1.0, 10)[:, None]
+    likelihood = gd.likelihoods.CategoricalLogit(2)
+    data = X, (X > 0.5).astype(float)
+    return gd.models.NNGP(data, gpflow.kernels.Matern52(), likelihood, num_neighbours=2)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_says_its_settings(name: str) -> None:
     assert len(OPTIMIZERS) >= 11
     needed = {
         "ConstraintSubset": lambda: 100,
+        "LabelRounds": _classes,
         "NeighbourRounds": _neighbours,
         "SiteRounds": _sites,
         "SiteSweeps": _sites,

@@ -47,8 +47,6 @@ CLASS_ROWS = 10_000
 """Rows of several classes beyond which neighbours are the default. After a minute of one core they
 had the better log loss than 300 points on four of four sets with more, and on two of six with
 fewer."""
-FEW_CLASSES, OF_CLASSES = 3, {True: 40, False: 20}
-"""Neighbours of few classes and of more, which cost a matrix each."""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unless given
 
 
@@ -121,8 +119,7 @@ class Inside:
             or type(likelihood) is not CategoricalLogit
         ):
             return None
-        few = likelihood.num_classes <= FEW_CLASSES
-        return None if _mixes(kernel) else OF_CLASSES[few]
+        return None if _mixes(kernel) else NUM_NEIGHBOURS
 
     def _by_neighbours(
         self,

@@ -15,7 +15,7 @@ from .dtc import DTC
 from .factor_graph import FactorGraph
 from .gmrf import GMRF
 from .lcl import LCLGP
-from .neighbours import GaussianNNGP, SiteNNGP
+from .neighbours import GaussianNNGP, LabelNNGP, SiteNNGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
@@ -48,7 +48,7 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         ),
     ),
     (
-        (GaussianNNGP,),
+        (GaussianNNGP, LabelNNGP),
         "fit(model), or with kernel and noise fixed not at all: its predictions need no training",
     ),
     (

@@ -19,6 +19,7 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | | | `StochasticDualDescent` |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | sparse, Gaussian noise |
 | `run(number)` | a round on the hyperparameters | `NNGP`, Gaussian noise: `NeighbourRounds` |
+| | | `NNGP`, classes: `LabelRounds` |
 | | and sites | `NNGP`, other likelihoods: `SiteRounds` |
 | `run()` | the sites, by passes over the rows | `NNGP`, other likelihoods: `SiteSweeps` |
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
@@ -53,7 +54,7 @@ from .mixture.mixture_ascent import MixtureAscent
 from .mixture.mixture_posterior import MixturePosterior
 from .mixture.mixture_result import MixtureResult
 from .natural_gradient.natural_gradient import NaturalGradient
-from .neighbours import NeighbourRounds, SiteRounds, SiteSweeps
+from .neighbours import LabelRounds, NeighbourRounds, SiteRounds, SiteSweeps
 from .steps import StepReport
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "EvidenceResult",
     "ExpectationPropagation",
     "JaakkolaJordan",
+    "LabelRounds",
     "LagrangianResult",
     "LaplaceApproximation",
     "LinearlyConstrainedLagrangian",

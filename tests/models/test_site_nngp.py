@@ -19,7 +19,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import CategoricalLogit
 from gpflow_decoupled.models import CVIGP, NNGP
-from gpflow_decoupled.models.neighbours import GaussianNNGP, SiteNNGP
+from gpflow_decoupled.models.neighbours import GaussianNNGP, LabelNNGP, SiteNNGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NeighbourRounds, SiteSweeps
 from tests.reference import neighbours as ref
 
@@ -64,7 +64,7 @@ def test_with_all_rows_it_is_the_dense_model(name):
     trend = gpflow.functions.Constant(np.full(1, 0.2))
     dense = CVIGP((X, Y), kernel(), make(), mean_function=trend)
     ConjugateComputation().run(dense)
-    ours = NNGP(
+    ours = SiteNNGP(
         (X, Y),
         kernel(),
         make(),
@@ -228,6 +228,7 @@ def test_the_likelihood_chooses_the_class():
         ((), GaussianNNGP),
         ((gpflow.likelihoods.Gaussian(0.1),), GaussianNNGP),
         ((Bernoulli(),), SiteNNGP),
+        ((CategoricalLogit(2),), LabelNNGP),
     ):
         ours = NNGP(data, kernel(), *likelihood, **options)
         assert type(ours) is kind and isinstance(ours, NNGP)
@@ -248,15 +249,15 @@ def test_sites_and_rounds_refuse_the_other_class():
 
 def test_classes_share_neighbours():
     Y = LIKELIHOODS["CategoricalLogit"][1]
-    ours = NNGP((X, Y), kernel(), CategoricalLogit(18), num_neighbours=8)
+    ours = SiteNNGP((X, Y), kernel(), CategoricalLogit(18), num_neighbours=8)
     assert ours.neighbours_of(np.arange(N)).shape == (1, N, 8)
 
 
 @functools.cache
-def _of_all_rows() -> NNGP:
+def _of_all_rows() -> SiteNNGP:
     """Three classes, a mean of all rows and the variances of a few neighbours."""
     trend = gpflow.functions.Constant(np.full(1, 0.2))
-    one = NNGP(
+    one = SiteNNGP(
         (X, LIKELIHOODS["CategoricalLogit"][1]),
         kernel(),
         CategoricalLogit(3),
@@ -309,7 +310,9 @@ def test_the_mean_of_all_rows_follows_sites_parameters_and_rows():
 
 def test_joint_predictions_of_classes_have_their_own_covariances():
     Y = LIKELIHOODS["CategoricalLogit"][1]
-    ours = NNGP((X, Y), kernel(), CategoricalLogit(3), num_neighbours=8, prediction_neighbours=N)
+    ours = SiteNNGP(
+        (X, Y), kernel(), CategoricalLogit(3), num_neighbours=8, prediction_neighbours=N
+    )
     SiteSweeps(ours, batch_size=13, compile=False).run(1)
     mean, cov = ours.predict_f(XNEW, full_cov=True)
     assert cov.shape == (3, 6, 6)

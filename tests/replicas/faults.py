@@ -28,6 +28,7 @@ from tests.replicas.neighbours import (
 from tests.replicas.neighbours import (
     neighbours,
     neighbours_faults,
+    neighbours_labels,
     neighbours_model,
     neighbours_sites,
     site_faults,
@@ -353,6 +354,7 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "neighbours": neighbours,
     "neighbours few": partial(neighbours, rows=100, compile=False),
     "neighbours faults": neighbours_faults,
+    "neighbours labels": neighbours_labels,
     "neighbours sites": neighbours_sites,
     "site faults": site_faults,
     "sweep": swept,

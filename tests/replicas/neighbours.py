@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "data_of", "neighbours", "neighbours_faults", "neighbours_model", "neighbours_sites",
-    "site_faults", "sites_model",
+    "data_of", "neighbours", "neighbours_faults", "neighbours_labels", "neighbours_model",
+    "neighbours_sites", "site_faults", "sites_model",
 ]  # fmt: skip
 
 import time
@@ -74,6 +74,23 @@ def neighbours(
         named = {f"value {name}": value for name, value in values(model).items()}
         found |= {f"{kind}/{name}": value for name, value in (named | trace).items()}
         found[f"{kind}/searched"] = np.array(numbers)
+    return found
+
+
+def neighbours_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """Classes, by this worker alone and by both."""
+    found: Found = {}
+    for kind, chosen in (("one", None), ("two", strategy)):
+        X, Y = data_of(121)
+        classes = np.digitize(Y, np.quantile(Y, [0.3, 0.6])).astype(float)
+        likelihood = gd.likelihoods.CategoricalLogit(3)
+        model = NNGP((X, classes), gpflow.kernels.Matern32(), likelihood, num_neighbours=8)
+        with _searched() as numbers:
+            result = gd.fit(model, steps=3, strategy=chosen, progress=False, compile=False)
+        trace = {name: result.history[name] for name in ("elbo", "leave_one_out")}
+        trace |= {"searched": np.array(numbers)}
+        named = {f"value {name}": value for name, value in values(model).items()}
+        found |= {f"{kind}/{name}": value for name, value in (named | trace).items()}
     return found
 
 

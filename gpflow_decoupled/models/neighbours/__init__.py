@@ -1,17 +1,23 @@
 """Nearest-neighbour GPs (Vecchia approximations): `NNGP`, for any likelihood.
 
-Read `base` first, then `gaussian`, and `sites` for other likelihoods. `likelihood` has the terms of
-rows of the data and `posterior` the predictions, both by `conditionals`, with variances by the
-errors nearby, `spread`. `ordering` finds neighbours, `groups` outputs that share them, `observed`
-subtracts the mean function, `evidence` bounds the evidence, `checks` refuses bad input.
-`mean_of_rows` keeps a mean of all rows, solved for by `all_rows`; `factors` scale the f of classes.
+Read `base` first, then `gaussian` for Gaussian noise. `latent` puts that on other observations, by
+numbers that stand for classes in `labels`, whose log densities are in `label_densities`, and by the
+sites of other likelihoods in `sites`. `likelihood` has the terms of rows of the data and
+`posterior` the predictions, both by `conditionals`, with variances by the errors nearby, `spread`.
+`ordering` finds neighbours, `groups` says which outputs share them, `observed` subtracts the mean
+function, `evidence` is that of some rows or of all, `checks` refuses bad input. `mean_of_rows`
+keeps a mean of all rows, which `all_rows` solves for, `factors` scale the f of classes.
 """
 
 from .base import NNGP
 from .gaussian import GaussianNNGP
+from .labels import LabelNNGP
 from .likelihood import LeaveOneOut
 from .mean_of_rows import SolvedMean
 from .posterior import NeighboursPosterior
 from .sites import SiteNNGP
 
-__all__ = ["NNGP", "GaussianNNGP", "LeaveOneOut", "NeighboursPosterior", "SiteNNGP", "SolvedMean"]
+__all__ = [
+    "NNGP", "GaussianNNGP", "LabelNNGP", "LeaveOneOut", "NeighboursPosterior", "SiteNNGP",
+    "SolvedMean",
+]  # fmt: skip

@@ -6,6 +6,7 @@ __all__ = ["NNGP"]
 
 import abc
 import functools
+from collections.abc import Iterator
 from typing import ClassVar, cast
 
 import numpy as np
@@ -49,11 +50,12 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP (Vecchia 1988) for any likelihood, which owns its data.
 
     Every observation and every prediction is conditioned on its nearest neighbours. The likelihood
-    says which of two classes a call makes:
+    says which of three classes a call makes:
 
     | likelihood | class | given the neighbours |
     |---|---|---|
     | Gaussian noise | `GaussianNNGP` | exact |
+    | classes, `CategoricalLogit` | `LabelNNGP` | least squares, and left-out labels |
     | any other | `SiteNNGP` | sites, by conjugate computation (Khan & Lin 2017) |
 
     :param data: X [N, D], Y [N, P].
@@ -143,9 +145,13 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """Make an object of the class for the likelihood."""
         if cls is NNGP:
             likelihood = arguments[2] if len(arguments) > 2 else options.get("likelihood")
-            gaussian = likelihood is None or isinstance(likelihood, Gaussian)
-            cls = next(one for one in cls.__subclasses__() if one.of_gaussian_noise == gaussian)
+            cls = next(one for one in _kinds(cls) if one.serves(likelihood))
         return super().__new__(cls)
+
+    @classmethod
+    def serves(cls, likelihood: Likelihood | None) -> bool:
+        """True if `NNGP` makes this class for a likelihood."""
+        return False
 
     @property
     def num_dims(self) -> int:
@@ -220,3 +226,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     @abc.abstractmethod
     def update(self, new_data: RegressionData) -> None:
         """Add observations X [N*, D] and Y [N*, P]; raises `DataError` with nothing changed."""
+
+
+def _kinds(cls: type[NNGP]) -> Iterator[type[NNGP]]:
+    for one in cls.__subclasses__():
+        yield one
+        yield from _kinds(one)

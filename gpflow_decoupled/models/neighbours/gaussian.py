@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
@@ -89,6 +89,11 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             self.spread_factor, self.spread_prior = (
                 gpflow.Parameter(1.0, transform=positive(), trainable=False) for _ in range(2)
             )
+
+    @classmethod
+    def serves(cls, likelihood: Likelihood | None) -> bool:
+        """True for Gaussian noise, the default."""
+        return likelihood is None or isinstance(likelihood, Gaussian)
 
     @property
     def order(self) -> np.ndarray:

@@ -11,34 +11,25 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
-from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import ModelError, check_option
-from ...inputs import check_finite_entries, check_whole
-from ...likelihoods import observation_moments
-from ...linalg.blocks import map_rows
-from ..checks import as_observations, check_values
+from ...errors import ModelError
+from ...inputs import check_whole
+from ..checks import as_observations
 from ..expectations import Moments
-from .base import NNGP
-from .checks import arrays_of, check_rows
-from .conditionals import Observations, new_given_neighbours
-from .factors import Factors, factors_of, scaled
+from .checks import arrays_of
+from .factors import Factors
 from .gaussian import GaussianNNGP
-from .likelihood import LeaveOneOut
-from .mean_of_rows import MEANS, MeanOfRows
-from .observed import mean_values, residuals_of
-from .posterior import NeighboursPosterior
+from .labels import LabelNNGP
+from .latent import LatentNNGP
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is
 an observation with that much noise. Below it the covariance of neighbours is round-off."""
 _PASSES, _BATCH, _BATCHES = 3, 1000, 4
 """Of `update`: passes over the new sites, most rows of a batch, and least batches of a pass."""
-_ENTRIES = 4_000_000
-"""Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
 
 
-class SiteNNGP(MeanOfRows, NNGP):
+class SiteNNGP(LatentNNGP):
     """An `NNGP` for any likelihood, by conjugate computation.
 
     As in a `CVIGP` (Khan & Lin 2017), q(f) is the prior times sites t_i(f) = exp(nu_i f - lambda_i
@@ -49,8 +40,7 @@ class SiteNNGP(MeanOfRows, NNGP):
         log Z_i = log of the integral of t_i(f) N(f; m_c, v_c), c the nearest earlier sites (N10)
 
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
-    bound. Predictions of a softmax have the mean of f times `mean_factor` and its variance times
-    `variance_factor`, both one until `fit` ends by finding them on left-out rows.
+    bound.
 
     Parameters as in `NNGP`; Y is [N, P]. `fit` trains sites and hyperparameters,
     `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once.
@@ -77,20 +67,15 @@ class SiteNNGP(MeanOfRows, NNGP):
     ) -> None:
         super().__init__(data, kernel, likelihood, seed=seed, **options)
         self._seed = seed
-        self.mean_factor, self.variance_factor = factors_of(self.likelihood)
         self.gaussian = self._without_sites()
         """The `GaussianNNGP` of the sites as observations of f."""
 
-    def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
-        """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`."""
-        super().check_rows(X, Y, dims)
-        check_finite_entries(np.asarray(Y, float), "Y")
-        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
+    factors: ClassVar[Factors | None] = None
 
-    @property
-    def of_rows(self) -> GaussianNNGP:
-        """The model of the sites, whose values are observations of f with Gaussian noise."""
-        return self.gaussian
+    @classmethod
+    def serves(cls, likelihood: Likelihood | None) -> bool:
+        """True for what neither `GaussianNNGP` nor `LabelNNGP` serves."""
+        return not (GaussianNNGP.serves(likelihood) or LabelNNGP.serves(likelihood))
 
     @property
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -109,47 +94,6 @@ class SiteNNGP(MeanOfRows, NNGP):
         # not `scatter_nd_update`, which variables of a strategy lack
         self.gaussian.data[1].scatter_update(tf.IndexedSlices(nu / precision, rows))
         self.gaussian.likelihood.variance.scatter_update(tf.IndexedSlices(1.0 / precision, rows))
-
-    def neighbours_of(self, rows: np.ndarray) -> tf.Tensor:
-        """Find the nearest other rows of some rows: see `GaussianNNGP.neighbours_of`."""
-        return self.gaussian.neighbours_of(rows, before=False, num_neighbours=self.num_neighbours)
-
-    def cavities(self, rows: tf.Tensor, neighbours: tf.Tensor) -> Moments:
-        """Moments of f at rows of the data given the sites of their neighbours, (N9).
-
-        :param rows: row numbers [B].
-        :param neighbours: row numbers [G, B, m] from `neighbours_of`, for each kernel.
-        :return: mean and variance [B, L], the mean function added. Cost: B L (m^3 / 3 + m^2 D).
-        """
-        X = self.data[0]
-
-        def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            found = []
-            for k, (kernel, columns, _) in enumerate(groups):
-                nearest = self._observed(tf.maximum(near[:, k], 0), columns)
-                found.append(
-                    new_given_neighbours(kernel, tf.gather(X, rows), nearest, near[:, k] >= 0)[:2]
-                )
-            means, variances = zip(*found)
-            return tf.concat(means, axis=1), tf.concat(variances, axis=1)
-
-        groups = self.gaussian.groups
-        each = max(len(group.columns) for group in groups)
-        size = max(1, _ENTRIES // (each * (int(neighbours.shape[-1]) + 1) ** 2))
-        near = tf.transpose(neighbours, [1, 0, 2])
-        rows = tf.cast(rows, tf.int32)
-        mean, variance = map_rows(of_block, (rows, near), size, (X.dtype, X.dtype))
-        prior = mean_values(self.mean_function, tf.gather(X, rows), self.num_latent_gps)
-        return Moments(mean + prior, variance)
-
-    def _observed(self, rows: tf.Tensor, columns: tuple[int, ...]) -> Observations:
-        """Sites of rows [B, m] as observations, for some latents; no pass over all rows."""
-        X, values = self.data[0], self.gaussian.data[1]
-        X = tf.gather(X, rows)
-        residuals = residuals_of(self.mean_function, X, tf.gather(values, rows))
-        noise = tf.gather(self.gaussian.likelihood.variance, rows)
-        parts = (tf.gather(part, columns, axis=-1) for part in (residuals, noise))
-        return Observations(X, *parts)
 
     def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         precision = 1.0 / tf.gather(self.gaussian.likelihood.variance, rows)
@@ -237,70 +181,6 @@ class SiteNNGP(MeanOfRows, NNGP):
         sites = nu * q.mean - 0.5 * precision * (tf.square(q.mean) + q.variance)
         expected = self.expected_log_densities(q)
         return tf.reduce_sum(self.log_partition(rows, earlier) + expected) - tf.reduce_sum(sites)
-
-    def leave_one_out(
-        self,
-        rows: np.ndarray | None = None,
-        *,
-        num_neighbours: int | None = None,
-        mean: str = "neighbours",
-    ) -> LeaveOneOut:
-        """Predict observed rows, each from the sites of its nearest other rows.
-
-        Slightly optimistic: the other sites have seen the row through its own.
-
-        :param rows: row numbers [B]; all rows if not given.
-        :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other sites.
-        :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
-            D) and the search.
-        """
-        N = int(self.data[0].shape[0])
-        rows = np.arange(N) if rows is None else check_rows(rows, N)
-        X, Y = (tf.gather(part, rows) for part in self.data)
-        f_mean, f_variance = scaled(self.factors, *self.left_out(rows, num_neighbours, mean))
-        y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
-        density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
-        spread = np.ones(y_mean.shape)
-        return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy(), spread)
-
-    def left_out(
-        self, rows: np.ndarray, num_neighbours: int | None = None, mean: str = "neighbours"
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance [B, L] of f at observed rows given the others, without `factors`.
-
-        Parameters and cost as in `leave_one_out`.
-        """
-        check_option("mean", mean, MEANS)
-        count = num_neighbours or self.prediction_neighbours
-        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
-        f_mean, f_variance, _ = self.cavities(tf.constant(rows, tf.int32), near)
-        if mean == "data":
-            f_mean = self.mean_without(tf.constant(rows), f_variance)
-        return f_mean, f_variance
-
-    @property
-    def factors(self) -> Factors | None:
-        """`mean_factor` and `variance_factor`; None where predictions have none."""
-        if self.mean_factor is None or self.variance_factor is None:
-            return None
-        return self.mean_factor, self.variance_factor
-
-    def posterior(
-        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> NeighboursPosterior:
-        """A posterior of f for many predictions: see `NNGP`."""
-        return NeighboursPosterior(
-            self.kernel,
-            self.gaussian.likelihood,
-            self.gaussian.data,
-            self.prediction_neighbours,
-            self.mean_function,
-            self.mean_coefficients if self.mean == "data" else None,
-            self,
-            factors=self.factors,
-            precompute_cache=precompute_cache,
-        )
 
     def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> None:
         """Add observations, and find their sites; the sites of old rows and Parameters stay.

@@ -3,22 +3,21 @@
 Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
 finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
 corrects variances by them, `pace` keeps limits of time, for sites `site_pace`.
-`prediction_neighbours` finds how many neighbours predict best, and `confidence` how sure predicted
-classes are. `site_rounds`, `site_sweeps` and `label_densities` are for other than Gaussian noise.
+`prediction_neighbours` finds how many neighbours predict best. `label_rounds` are for classes,
+`site_rounds` and `site_sweeps` for other observations without Gaussian noise.
 """
 
 from .calibration import Calibration
-from .confidence import calibrate_labels
 from .contradictions import contradictions
 from .judgement import Judged
-from .label_densities import LabelDensities
+from .label_rounds import LabelRound, LabelRounds
 from .neighbour_rounds import NeighbourRounds, RoundOutcome
 from .prediction_neighbours import choose_prediction_neighbours
 from .site_rounds import SiteRound, SiteRounds
 from .site_sweeps import SiteSweeps, SweepReport
 
 __all__ = [
-    "Calibration", "Judged", "LabelDensities", "NeighbourRounds", "RoundOutcome", "SiteRound",
-    "SiteRounds", "SiteSweeps", "SweepReport", "calibrate_labels", "choose_prediction_neighbours",
+    "Calibration", "Judged", "LabelRound", "LabelRounds", "NeighbourRounds", "RoundOutcome",
+    "SiteRound", "SiteRounds", "SiteSweeps", "SweepReport", "choose_prediction_neighbours",
     "contradictions",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CERTAIN", "Judged", "judge", "spread_of"]
+__all__ = ["CERTAIN", "Judged", "falls", "judge", "spread_of"]
 
 import warnings
 from functools import partial
@@ -51,12 +51,7 @@ class Judged(NamedTuple):
 
     def is_worse(self, scores: np.ndarray) -> bool:
         """True if the score is below the mean of others [B] of the same rows, beyond chance."""
-        # A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees
-        # many more rows than judge it, so without such evidence the later round is the better
-        # guess.
-        differences = self.scores - scores
-        error = np.std(differences) / np.sqrt(len(differences))
-        return bool(np.mean(differences) < -CERTAIN * error)
+        return falls(self.scores - scores)
 
 
 def judge(
@@ -93,6 +88,13 @@ def judge(
     scores = np.where(np.isfinite(found.log_density), np.maximum(scores, _LOWEST), _LOWEST)
     density = float(np.mean(found.log_density))
     return Judged(density, spread, error, scores, squares, found.spread)
+
+
+def falls(gains: np.ndarray) -> bool:
+    """True for gains [B] of rows whose mean is below zero beyond chance."""
+    # A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees many
+    # more rows than judge it, so without such evidence the later round is the better guess.
+    return bool(np.mean(gains) < -CERTAIN * np.std(gains) / np.sqrt(len(gains)))
 
 
 def spread_of(squares: np.ndarray) -> tuple[float, float]:

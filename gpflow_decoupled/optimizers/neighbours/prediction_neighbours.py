@@ -11,7 +11,6 @@ import numpy as np
 from ...models.neighbours import NNGP, GaussianNNGP
 from ...replicas import Group
 from .judgement import judge
-from .label_densities import left_out_scores
 
 _ROWS = 500
 """Rows that are predicted."""
@@ -24,8 +23,6 @@ _TELLS_MORE = 0.002
 """Nats a row that twice the neighbours must gain, for up to eight times the work."""
 _GROWTH = 8.0
 """Of the seconds, from a number of neighbours to twice as many."""
-_GROWTH_OF_SITES = 4.0
-"""The same for labels, which start from few neighbours: their search is most of the time."""
 _ALWAYS = 2.0
 """Seconds that are taken for a comparison after the deadline, too."""
 
@@ -35,7 +32,6 @@ def choose_prediction_neighbours(
     rows: np.ndarray,
     deadline: float = float("inf"),
     group: Group | None = None,
-    further: float = 0.0,
 ) -> int:
     """Find the smallest number of neighbours of predictions for which leave-one-out asks.
 
@@ -45,8 +41,6 @@ def choose_prediction_neighbours(
     :param deadline: a value of `time.perf_counter`, after which only short comparisons begin.
     :param group: the workers, which share the rows; the deadline is for a lone one, since all must
         come to the same number, whatever their clocks say.
-    :param further: seconds that the chosen number costs after this, in units of a comparison: then
-        comparisons end in time for that, short ones too.
     :return: the number: half of the start (or a quarter, ... but 128 at least) where the rows are
         not predicted better at the start by more than 0.002 nats and a standard error; else twice
         the start, four times, ... up to 256, until doubling gains less than 0.002 nats a row.
@@ -61,7 +55,7 @@ def choose_prediction_neighbours(
     start = min(model.prediction_neighbours, max(1, N - 1))
     count = _halved(model, rows, start, limit, group)
     if count == start:
-        count = _doubled(model, rows, start, limit, group, further)
+        count = _doubled(model, rows, start, limit, group)
     model.prediction_neighbours = count
     return count
 
@@ -90,19 +84,14 @@ def _falls_short(behind: np.ndarray) -> bool:
     return float(np.mean(behind)) > max(_TELLS_MORE, error)
 
 
-def _doubled(
-    model: NNGP, rows: np.ndarray, start: int, limit: float, group: Group, further: float
-) -> int:
+def _doubled(model: NNGP, rows: np.ndarray, start: int, limit: float, group: Group) -> int:
     """The last of start, 2 start, 4 start, ... that gains by the doubling."""
     count = start
     if 2 * count > min(_MOST, int(model.data[0].shape[0]) - 1):
         return count
     scores, seconds = _scores(model, rows, count, group)
     while 2 * count <= min(_MOST, int(model.data[0].shape[0]) - 1):
-        needed, left = _GROWTH * seconds, limit - time.perf_counter()
-        if further:
-            needed = (1.0 + further) * _GROWTH_OF_SITES * seconds
-        if needed > (left if further else max(_ALWAYS, left)):
+        if _GROWTH * seconds > max(_ALWAYS, limit - time.perf_counter()):
             break
         more, seconds = _scores(model, rows, 2 * count, group)
         if np.mean(more - scores) < _TELLS_MORE:
@@ -117,5 +106,5 @@ def _scores(model: NNGP, rows: np.ndarray, count: int, group: Group) -> tuple[np
     if isinstance(model, GaussianNNGP):
         scores = judge(model, rows, False, count, group).scores
     else:
-        (scores,) = group.over_rows(lambda some: [left_out_scores(model, some, count)], rows)
+        (scores,) = group.over_rows(lambda some: [model.left_out_scores(some, count)], rows)
     return scores, time.perf_counter() - began

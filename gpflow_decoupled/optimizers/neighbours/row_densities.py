@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ...models.neighbours import GaussianNNGP
+from ...models.neighbours import GaussianNNGP, LabelNNGP
 from ...replicas import Group
 from ..log_coordinates import LogCoordinates
 from ..log_objective import Evaluated, LogObjective, with_gradients
@@ -31,7 +31,7 @@ class RowDensities:
 
     def __init__(
         self,
-        model: GaussianNNGP,
+        model: GaussianNNGP | LabelNNGP,
         coordinates: LogCoordinates,
         compile: bool = True,
         group: Group | None = None,
@@ -44,7 +44,7 @@ class RowDensities:
     def near(
         self, rows: np.ndarray, weights: np.ndarray, num_neighbours: int | None = None
     ) -> LogObjective:
-        """The likelihood of neighbours, (N2), of weighted rows.
+        """The likelihood of neighbours, (N2), of weighted rows; of classes left-out labels.
 
         Each worker searches the neighbours of its rows now, and computes their terms; one message.
 

@@ -25,8 +25,7 @@ from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
 from ..log_objective import LogObjective
-from .judgement import CERTAIN
-from .label_densities import left_out_scores
+from .judgement import falls
 from .row_densities import RowDensities
 from .site_pace import SitePace
 from .site_sweeps import SiteSweeps
@@ -128,8 +127,6 @@ class SiteRounds:
 
         :param deadline: a value of `time.perf_counter`, after which no second pass begins.
         """
-        for factor in self.model.factors or ():
-            factor.assign(1.0)  # of other sites
         self._pass_over_sites(FIRST_SWEEPS, deadline)
         self.scores.assign(self.judge())
         return SiteRound(None, self.scores.numpy(), True)
@@ -158,8 +155,7 @@ class SiteRounds:
             self._restore(before)
             return SiteRound(climbed, self.scores.numpy(), False)
         scores = self.judge()
-        gains = scores - self.scores.numpy()
-        if np.mean(gains) < -CERTAIN * np.std(gains) / np.sqrt(len(gains)):
+        if falls(scores - self.scores.numpy()):
             self._restore(before)
             # the climb left its sites too far behind, and so would the same one again
             self.evaluations = max(_LEAST_EVALUATIONS, self.evaluations // 2)
@@ -225,7 +221,7 @@ class SiteRounds:
         """Leave-one-out log densities [B] of the judging rows, in nats."""
         with self.pace.judging():
             (scores,) = self.group.over_rows(
-                lambda rows: [left_out_scores(self.model, rows)], self.judges
+                lambda rows: [self.model.left_out_scores(rows)], self.judges
             )
         return scores
 

@@ -12,6 +12,7 @@ from .affine_independent import AffineIndependentRoute
 from .inducing import InducingRoute
 from .messages import MessagesRoute
 from .multipliers import MultipliersRoute
+from .neighbour_labels import NeighbourLabelsRoute
 from .neighbour_sites import NeighbourSitesRoute
 from .neighbours import NeighboursRoute
 from .route import Route
@@ -23,6 +24,7 @@ ROUTES: tuple[Route, ...] = (
     MultipliersRoute(),
     AffineIndependentRoute(),
     NeighboursRoute(),
+    NeighbourLabelsRoute(),
     NeighbourSitesRoute(),
     MessagesRoute(),
 )

@@ -3,7 +3,8 @@
 Read the contract `stage`, then `sites`. Inducing points: `minibatches` (with `several`),
 `collapsed_climb`, `rounds`, `solve_mean`. Models that own their data: `evidence_climb`,
 `multipliers`, `affine_ascent`, `affine_climb`, `neighbours` (L-BFGS), `neighbour_steps`
-(minibatches), `mean_of_rows`, `neighbour_sites`, `sites_climb` (with `site_priors`), `messages`.
+(minibatches), `mean_of_rows`, `neighbour_labels`, `neighbour_sites`, `sites_climb` (with
+`site_priors`), `messages`.
 """
 
 __all__: list[str] = []

@@ -12,12 +12,7 @@ import tensorflow as tf
 from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ...optimizers.neighbours import (
-    SiteRounds,
-    SiteSweeps,
-    calibrate_labels,
-    choose_prediction_neighbours,
-)
+from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
 from ...replicas import Group
 from ..batches import Trackable
 from .mean_of_rows import with_mean
@@ -33,8 +28,6 @@ _MOST_ROWS = 100_000
 needs one; a hundred thousand tell as much of a few dozen hyperparameters."""
 _LAST_PASSES = 2
 """Passes over the sites at the end for which a limit of time leaves room, after a climb."""
-_FURTHER = 2.0
-"""Seconds of the confidence of classes, in units of a comparison of half of its rows."""
 _GAIN = 0.005
 """Nats per row that make a further round worth its time."""
 
@@ -113,7 +106,7 @@ class NeighbourSites(Stage):
 
     def closing(self, clock: Clock) -> Report:
         """Pass over the sites until they have converged; then find what predictions need: a number
-        of neighbours that is left to `fit`, a mean of all rows, and the confidence of classes.
+        of neighbours that is left to `fit`, and a mean of all rows.
         """
         end = clock.deadline()
         sweeps, judges = self.rounds.sweeps, self.rounds.judges
@@ -124,11 +117,8 @@ class NeighbourSites(Stage):
         chooses, pace = self.model.chooses_neighbours, self.rounds.pace
         sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
         if chooses:
-            choose_prediction_neighbours(self.model, judges, end, self.group, further=_FURTHER)
-        report = with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
-        if self.model.mean == "neighbours" or self.model.mean_is_solved:
-            calibrate_labels(self.model, judges, self.group)
-        return report
+            choose_prediction_neighbours(self.model, judges, end, self.group)
+        return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
 
 
 def _sample(num_rows: int, seed: int) -> np.ndarray | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import gpflow
 import numpy as np
 import pytest
@@ -75,15 +73,6 @@ def test_without_time_for_the_comparison_the_number_stays(told):
 def test_a_small_number_is_doubled_while_that_gains(told):
     told({30: 0.0, 60: 0.1, 120: 0.11, 240: 0.111})
     assert choose_prediction_neighbours(model("auto"), ROWS) == 120
-
-
-@pytest.mark.parametrize(
-    "further, left, expected", [(0.0, 0.0, 60), (2.0, 1.0, 30), (2.0, 9.0, 60)]
-)
-def test_a_doubling_leaves_time_for_what_the_number_costs_later(told, further, left, expected):
-    told({30: 0.0, 60: 0.1, 120: 0.1}, seconds=0.2)
-    end = time.perf_counter() + left
-    assert choose_prediction_neighbours(model("auto"), ROWS, end, further=further) == expected
 
 
 def test_left_out_rows_of_a_line_need_few_neighbours_and_of_noise_many():

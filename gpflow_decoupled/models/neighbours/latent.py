@@ -1,0 +1,171 @@
+"""Any likelihood: f is predicted from rows at which it is observed with Gaussian noise."""
+
+from __future__ import annotations
+
+__all__ = ["LatentNNGP"]
+
+import abc
+
+import numpy as np
+import tensorflow as tf
+from gpflow.posteriors import PrecomputeCacheType
+
+from ...errors import check_option
+from ...inputs import check_finite_entries
+from ...likelihoods import observation_moments
+from ...linalg.blocks import map_rows
+from ..checks import check_values
+from ..expectations import Moments
+from .base import NNGP
+from .checks import check_rows
+from .conditionals import Observations, new_given_neighbours
+from .factors import Factors, scaled
+from .gaussian import GaussianNNGP
+from .groups import noise_variances
+from .label_densities import log_densities_of_labels
+from .likelihood import LeaveOneOut
+from .mean_of_rows import MEANS, MeanOfRows
+from .observed import mean_values, residuals_of
+from .posterior import NeighboursPosterior
+
+_ENTRIES = 4_000_000
+"""Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""
+
+
+class LatentNNGP(MeanOfRows, NNGP):
+    """An `NNGP` whose data a `GaussianNNGP` knows by values of f with Gaussian noise.
+
+    The values [N, L] are sites in a `SiteNNGP`, and numbers that stand for labels in a `LabelNNGP`.
+    Every verb follows from the moments of f at a row given the values at its nearest other rows.
+    """
+
+    gaussian: GaussianNNGP
+    """The model of the values."""
+
+    def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+        """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`."""
+        super().check_rows(X, Y, dims)
+        check_finite_entries(np.asarray(Y, float), "Y")
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
+
+    @property
+    def of_rows(self) -> GaussianNNGP:
+        """The model of the values, which are observations of f with Gaussian noise."""
+        return self.gaussian
+
+    @property
+    @abc.abstractmethod
+    def factors(self) -> Factors | None:
+        """Of mean and variance of f in predictions; None for ones."""
+
+    def neighbours_of(self, rows: np.ndarray, *, num_neighbours: int | None = None) -> tf.Tensor:
+        """Find the nearest other rows of some rows: see `GaussianNNGP.neighbours_of`.
+
+        :param num_neighbours: m; by default the model's.
+        """
+        count = num_neighbours or self.num_neighbours
+        return self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
+
+    def cavities(self, rows: tf.Tensor, neighbours: tf.Tensor) -> Moments:
+        """Moments of f at rows of the data given the values at their neighbours, (N9).
+
+        :param rows: row numbers [B].
+        :param neighbours: row numbers [G, B, m] from `neighbours_of`, for each kernel.
+        :return: mean and variance [B, L], the mean function added. Cost: B L (m^3 / 3 + m^2 D), or
+            B (m^3 / 3 + m^2 D) where all latents have one kernel and one noise.
+        """
+        X = self.data[0]
+
+        def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            found = []
+            for k, (kernel, columns, _) in enumerate(groups):
+                nearest = self._observed(tf.maximum(near[:, k], 0), columns)
+                found.append(
+                    new_given_neighbours(kernel, tf.gather(X, rows), nearest, near[:, k] >= 0)[:2]
+                )
+            means, variances = zip(*found)
+            return tf.concat(means, axis=1), tf.concat(variances, axis=1)
+
+        groups = self.gaussian.groups
+        shared = len(self.gaussian.matrices) == len(groups)
+        each = 1 if shared else max(len(group.columns) for group in groups)
+        size = max(1, _ENTRIES // (each * (int(neighbours.shape[-1]) + 1) ** 2))
+        near = tf.transpose(neighbours, [1, 0, 2])
+        rows = tf.cast(rows, tf.int32)
+        mean, variance = map_rows(of_block, (rows, near), size, (X.dtype, X.dtype))
+        prior = mean_values(self.mean_function, tf.gather(X, rows), self.num_latent_gps)
+        return Moments(mean + prior, variance)
+
+    def _observed(self, rows: tf.Tensor, columns: tuple[int, ...]) -> Observations:
+        """Values at rows [B, m] as observations, for some latents; no pass over all rows."""
+        X, values = self.data[0], self.gaussian.data[1]
+        X = tf.gather(X, rows)
+        residuals = residuals_of(self.mean_function, X, tf.gather(values, rows))
+        noise = noise_variances(self.gaussian.likelihood, X, rows)
+        if noise.shape[-1] > 1:
+            noise = tf.gather(noise, columns, axis=-1)
+        return Observations(X, tf.gather(residuals, columns, axis=-1), noise)
+
+    def leave_one_out(
+        self,
+        rows: np.ndarray | None = None,
+        *,
+        num_neighbours: int | None = None,
+        mean: str = "neighbours",
+    ) -> LeaveOneOut:
+        """Predict observed rows, each from the values at its nearest other rows.
+
+        :param rows: row numbers [B]; all rows if not given.
+        :param num_neighbours: m; by default the predictions'.
+        :param mean: "data" for the mean given all other values.
+        :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
+            D) and the search.
+        """
+        N = int(self.data[0].shape[0])
+        rows = np.arange(N) if rows is None else check_rows(rows, N)
+        X, Y = (tf.gather(part, rows) for part in self.data)
+        f_mean, f_variance = scaled(self.factors, *self.left_out(rows, num_neighbours, mean))
+        y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
+        density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
+        spread = np.ones(y_mean.shape)
+        return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy(), spread)
+
+    def left_out_scores(self, rows: np.ndarray, num_neighbours: int | None = None) -> np.ndarray:
+        """Log densities [B] in nats of rows given the others, of classes by a few draws of f.
+
+        Parameters and cost as in `leave_one_out`, whose exact integrals of classes take longer.
+        """
+        data = tuple(tf.gather(part, rows) for part in self.data)
+        moments = scaled(self.factors, *self.left_out(rows, num_neighbours))
+        return log_densities_of_labels(self.likelihood, data, *moments).numpy()
+
+    def left_out(
+        self, rows: np.ndarray, num_neighbours: int | None = None, mean: str = "neighbours"
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance [B, L] of f at observed rows given the others, without `factors`.
+
+        Parameters and cost as in `leave_one_out`.
+        """
+        check_option("mean", mean, MEANS)
+        count = num_neighbours or self.prediction_neighbours
+        near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
+        f_mean, f_variance, _ = self.cavities(tf.constant(rows, tf.int32), near)
+        if mean == "data":
+            f_mean = self.mean_without(tf.constant(rows), f_variance)
+        return f_mean, f_variance
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> NeighboursPosterior:
+        """A posterior of f for many predictions: see `NNGP`."""
+        return NeighboursPosterior(
+            self.kernel,
+            self.gaussian.likelihood,
+            self.gaussian.data,
+            self.prediction_neighbours,
+            self.mean_function,
+            self.mean_coefficients if self.mean == "data" else None,
+            self,
+            factors=self.factors,
+            precompute_cache=precompute_cache,
+        )
