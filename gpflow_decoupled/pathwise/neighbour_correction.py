@@ -35,7 +35,7 @@ class _Drawn(NamedTuple):
     """Observed rows of outputs with one covariance matrix, and what was drawn there."""
 
     group: Group
-    index: RowIndex
+    row_index: RowIndex
     rows: Observations
     """X [N, D], noise [N, 1], and minus the prior values and noise of S draws, [N, Q S]."""
 
@@ -91,7 +91,7 @@ class NeighbourCorrection:
         """w(x) (-g_n - eps_n) at X [n, D], [S, n, Q]; or at X [S n, D] with the draw of each."""
         S, Q = self.prior.num_samples, len(drawn.group.columns)
         count = min(self.model.prediction_neighbours, int(drawn.rows.X.shape[0]))
-        near = drawn.index.nearest(X, count)
+        near = drawn.row_index.nearest(X, count)
         own = draw is not None
         draws = draw if own else tf.zeros(tf.shape(X)[:1], tf.int32)
 

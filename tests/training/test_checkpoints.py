@@ -146,7 +146,11 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
 
 
 @pytest.mark.exhaustive
-def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None:
+def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpflow_decoupled.training.routes.lbfgs._LEAST_EVALUATIONS", 6)
+
     def fit(steps: int, folder: str) -> gd.training.FitResult:
         model = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA))
         options = {"optimizer": "lbfgs", "batch_size": 20, "progress": False}

@@ -63,7 +63,7 @@ class LatentNNGP(MeanOfRows, NNGP):
 
         :param num_neighbours: m; by default the model's.
         """
-        count = num_neighbours or self.num_neighbours
+        count = self.num_neighbours if num_neighbours is None else num_neighbours
         return self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
 
     def cavities(self, rows: tf.Tensor, neighbours: tf.Tensor) -> Moments:
@@ -147,7 +147,7 @@ class LatentNNGP(MeanOfRows, NNGP):
         Parameters and cost as in `leave_one_out`.
         """
         check_option("mean", mean, MEANS)
-        count = num_neighbours or self.prediction_neighbours
+        count = self.prediction_neighbours if num_neighbours is None else num_neighbours
         near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
         f_mean, f_variance, _ = self.cavities(tf.constant(rows, tf.int32), near)
         if mean == "data":
