@@ -201,6 +201,14 @@ def test_several_outputs_and_missing_entries():
     assert np.isfinite(result.elbo)
 
 
+def test_rows_that_all_contradict_others_are_learned_from():
+    """A few inputs, each with many outputs: no row is left to draw beside these."""
+    x = np.repeat(X[:3], 20, axis=0)
+    one = NNGP((x, Y[:60]), gpflow.kernels.Matern52(), num_neighbours=5)
+    result = gd.fit(one, steps=2, progress=False, compile=False)
+    assert np.isfinite(result.elbo)
+
+
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         small = NNGP(

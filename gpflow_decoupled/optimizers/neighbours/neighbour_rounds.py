@@ -159,6 +159,8 @@ class NeighbourRounds:
         before = self._values
         wanted = FIRST_ROWS_OF_INPUT * int(self.model.data[0].shape[1])
         chosen = self._draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
+        if len(chosen) == 0:  # all rows contradict others
+            chosen = self.certain
         climbed = climb_logarithms(
             self._densities.exact(chosen, self._num_data / len(chosen)),
             self._coordinates,
