@@ -21,6 +21,7 @@ import gpflow
 import numpy as np
 from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from scipy.special import logsumexp
 
 from ..diagnostics import has_scale
 from ..errors import DataError, check_option
@@ -181,7 +182,7 @@ def prior_mean(
     least = 0.5 / len(Y)  # half an event in all rows
     level = np.log(np.maximum(np.nanmean(Y, axis=0), least))
     if numbers and "offset" in numbers:
-        level -= np.log(np.mean(np.exp(numbers["offset"])))
+        level -= logsumexp(numbers["offset"]) - np.log(len(Y))
     return gpflow.functions.Constant(level)
 
 

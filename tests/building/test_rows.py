@@ -188,6 +188,8 @@ def test_exposure_and_trials() -> None:
     model = gd.build(X, counts, "poisson", exposure=exposure, **QUIET)
     level = float(model.model.mean_function.c.numpy().reshape(()))
     assert level == pytest.approx(np.log(counts.mean() / exposure.mean()))
+    far = gd.build(X, counts, "poisson", offset=np.log(exposure) - 1000.0, **QUIET)
+    np.testing.assert_allclose(far.model.mean_function.c, level + 1000.0)
     gd.fit(model, steps=12, **EAGER)
     rates = model.predict_y(X)[0].numpy()[:, 0]
     assert np.corrcoef(np.log(rates), F)[0, 1] > 0.9
@@ -245,6 +247,7 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     [
         ({"sample_weight": np.ones(3)}, r"sample_weight has shape \(3,\); pass a number per row"),
         ({"exposure": np.zeros(40)}, "exposure has entries that are not positive"),
+        ({"offset": np.full(40, np.nan), "likelihood": "poisson"}, "offset of row 0 is nan; pass"),
         ({"exposure": np.ones(40), "offset": np.ones(40)}, "pass one"),
         ({"noise_variance": "s"}, "noise_variance='s' is no column of X"),
         ({"outputs": "coregionalised"}, "pass two outputs or more"),
