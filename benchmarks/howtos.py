@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = Path("docs/howto")
-_SECTION = re.compile(r"^## (.+)$|^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^## ([^\n]+)$|^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
