@@ -67,6 +67,17 @@ def bound_that_does_not_exist(_: Patch) -> None:
     model.elbo()
 
 
+def rows_without_weights(_: Patch) -> None:
+    built = gd.build(
+        *DATA,
+        sample_weight=np.linspace(1.0, 2.0, 12),
+        num_inducing=4,
+        num_mean_points=0,
+        verbose=False,
+    )
+    built.elbo((X[:5], DATA[1][:5]))
+
+
 def too_few_nodes(_: Patch) -> None:
     model = models.CVIGP(DATA, kernel(), gpflow.likelihoods.StudentT(scale=0.001))
     optimizers.ExpectationPropagation(nodes=20).run(model, steps=2)
@@ -300,6 +311,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),
         built_by_joblib,
     ],
+    "training/standardized.py": [rows_without_weights],
     "training/workers.py": [drifted_replicas],
     "wrappers/estimator.py": [short_run],
 }

@@ -38,6 +38,17 @@ def test_two_workers_find_sites_as_one_process(workers: list[Arrays], probe: str
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("probe", ["neighbours labels"])
+def test_two_workers_learn_classes_as_one_process(workers: list[Arrays], probe: str) -> None:
+    first, second = (part(found, f"{probe}/two") for found in workers)
+    alone = part(workers[0], f"{probe}/one")
+    assert len(alone["elbo"]) >= 2 and alone["elbo"][1] != alone["elbo"][0]
+    for name in set(alone) - {"searched"}:
+        assert np.array_equal(first[name], second[name]), name
+        np.testing.assert_allclose(first[name], alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("probe", ["neighbours faults", "site faults"])
 def test_what_is_wrong_on_one_worker_ends_the_climb_on_all(
     workers: list[Arrays], probe: str

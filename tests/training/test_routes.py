@@ -17,7 +17,7 @@ from gpflow.keras import tf_keras
 import gpflow_decoupled as gd
 from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
-from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.models import (
     CVIGLM,
     CVIGP,
@@ -37,6 +37,7 @@ from gpflow_decoupled.training.routes.checks import natural_step
 from gpflow_decoupled.training.routes.inducing import InducingRoute
 from gpflow_decoupled.training.routes.messages import MessagesRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
+from gpflow_decoupled.training.routes.neighbour_labels import NeighbourLabelsRoute
 from gpflow_decoupled.training.routes.neighbour_sites import NeighbourSitesRoute
 from gpflow_decoupled.training.routes.neighbours import NeighboursRoute
 from gpflow_decoupled.training.routes.registry import ROUTES, route_for
@@ -58,6 +59,7 @@ pytestmark = pytest.mark.filterwarnings(
 )  # a narrow Student-t, on purpose
 X, Y = sine(8)
 LABELS = (Y > 0).astype(float)
+CLASSES = sine(60)[0], np.digitize(sine(60)[1], [-0.5, 0.5]).astype(float)
 OUTLIERS = np.where(np.arange(8)[:, None] == 2, Y + 30.0, Y)
 
 
@@ -81,11 +83,12 @@ BUILDERS: dict[type, Callable[[], Any]] = {
     AffineIndependentRoute: lambda: AffineIndependentGP((X, LABELS), _kernel(), BernoulliLogit()),
     NeighboursRoute: lambda: NNGP((X, OUTLIERS), _kernel(), num_neighbours=3),
     NeighbourSitesRoute: lambda: NNGP((X, LABELS), _kernel(), BernoulliLogit(), num_neighbours=3),
+    NeighbourLabelsRoute: lambda: NNGP(CLASSES, _kernel(), CategoricalLogit(3), num_neighbours=5),
     MessagesRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
 }
 """A small model of each family, on which every option that the family takes makes a difference."""
 DATA = {InducingRoute: (X, OUTLIERS)}
-OF_NEIGHBOURS = NeighboursRoute, NeighbourSitesRoute
+OF_NEIGHBOURS = NeighboursRoute, NeighbourLabelsRoute, NeighbourSitesRoute
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "steps": {"steps": 3},
