@@ -75,7 +75,7 @@ def build(
     | up to 500, one latent function per output | `CVIGP`: a full GP, L-BFGS on the bound |
     | the same, classes: 334 for ten of them | `CVIGP` with `CategoricalLogit` |
     | more, Gaussian noise | `NNGP`: kernel, noise and intervals from nearest neighbours |
-    | more than 10,000, three or more classes | `NNGP`: least squares from nearest neighbours |
+    | more, three or more classes | `NNGP`: least squares from nearest neighbours |
     | else, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
     | any, `num_neighbours` given | `NNGP`, for labels and counts too |

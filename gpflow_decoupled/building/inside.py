@@ -43,10 +43,6 @@ from .sparse import default_kernel, sparse_model
 NUM_NEIGHBOURS = 30
 """Learning wants many rows with few neighbours, so that it meets rows that contradict each other.
 """
-CLASS_ROWS = 10_000
-"""Rows of several classes beyond which neighbours are the default. After a minute of one core they
-had the better log loss than 300 points on four of four sets with more, and on two of six with
-fewer."""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000  # of models on inducing points, unless given
 
 
@@ -112,14 +108,11 @@ class Inside:
         )
 
     def _of_classes(self, rows: int, likelihood: Likelihood, kernel: Kernel) -> int | None:
-        """m for many rows of classes where the caller chose no points; None for other data."""
-        if (
-            self.points is not None
-            or rows <= CLASS_ROWS
-            or type(likelihood) is not CategoricalLogit
-        ):
+        """m for classes where the caller chose no points and a full GP is slow; else None."""
+        # after a minute of a core 300 points had the better log loss on two of ten sets
+        if self.points is not None or type(likelihood) is not CategoricalLogit or _mixes(kernel):
             return None
-        return None if _mixes(kernel) else NUM_NEIGHBOURS
+        return NUM_NEIGHBOURS if rows > classes_rows(likelihood.num_classes) else None
 
     def _by_neighbours(
         self,

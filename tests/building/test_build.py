@@ -296,8 +296,7 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     assert not np.allclose(moved[0], moved[2])
 
 
-def test_many_rows_of_classes_have_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpflow_decoupled.building.inside.CLASS_ROWS", 599)
+def test_rows_of_classes_beyond_a_full_gp_have_neighbours() -> None:
     X, Y = _waves(600)
     labels = np.digitize(Y, [450.0, 550.0])
     inside = gd.build(X, labels, "multiclass", verbose=False).model
