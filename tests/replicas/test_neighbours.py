@@ -46,6 +46,7 @@ def test_two_workers_learn_classes_as_one_process(workers: list[Arrays], probe: 
     for name in set(alone) - {"searched"}:
         assert np.array_equal(first[name], second[name]), name
         np.testing.assert_allclose(first[name], alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    assert 0 < np.sum(first["searched"]) < 0.7 * np.sum(alone["searched"])
 
 
 @pytest.mark.exhaustive
