@@ -103,7 +103,7 @@ class LabelRuns:
         rounds = LabelRounds(model, rows=_ROWS, evaluations=_EVALUATIONS, seed=self.seed)
         rounds.start(deadline)
         rounds.run(0, deadline)
-        return LabelRun(model, tf.convert_to_tensor(rounds.scores))
+        return LabelRun(model, tf.maximum(rounds.scores, _LOWEST))
 
     def _scores(self, model: GaussianNNGP, rows: np.ndarray) -> tf.Tensor:
         """The log densities [B] of left-out rows at the best a, b and c."""

@@ -24,6 +24,7 @@ from ..linalg.blocks import map_rows
 from ..models import NNGP
 from ..models.neighbours import NeighboursPosterior
 from ..models.neighbours.conditionals import Observations, new_given_neighbours
+from ..models.neighbours.factors import scaled
 from ..models.neighbours.groups import Group, jitter_variances, noise_of_group, noise_variances
 from .prior import PriorDraws
 
@@ -84,8 +85,8 @@ class NeighbourCorrection:
             mean, _, spread = self.posterior.fused_with_spread(X)
             return mean, spread
         mean, _ = self.posterior.predict_f(X)
-        b = self.model.variance_factor
-        return mean, tf.ones_like(mean) if b is None else b * tf.ones_like(mean)
+        _, spread = scaled(self.model.factors, mean, tf.ones_like(mean))
+        return mean, spread
 
     def _explained(self, drawn: _Drawn, X: tf.Tensor, draw: tf.Tensor | None) -> tf.Tensor:
         """w(x) (-g_n - eps_n) at X [n, D], [S, n, Q]; or at X [S n, D] with the draw of each."""

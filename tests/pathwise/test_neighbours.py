@@ -15,6 +15,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import ModelError
 from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.models.neighbours import SiteNNGP
 from gpflow_decoupled.pathwise import pathwise_samples
 from tests.pathwise.identity import Identity
 
@@ -55,17 +56,33 @@ def _solved() -> NNGP:
 def _classes() -> NNGP:
     likelihood = gd.likelihoods.CategoricalLogit(3)
     model = NNGP((X, CLASSES), _kernel(), likelihood, num_neighbours=4)
-    nu, precision = RNG.standard_normal((12, 3)), RNG.uniform(0.1, 2.0, (12, 3))
-    model.assign_sites(tf.range(12), tf.constant(nu), tf.constant(precision))
     model.mean_factor.assign(0.7)
     model.variance_factor.assign(1.8)
     return model
 
 
-MODELS = {"gaps": _gaps, "spread": _spread, "data": _solved, "classes": _classes}
+def _sites(labels: np.ndarray, likelihood: gpflow.likelihoods.Likelihood) -> SiteNNGP:
+    model = SiteNNGP((X, labels), _kernel(), likelihood, num_neighbours=4)
+    shape = 12, model.num_latent_gps
+    nu, precision = RNG.standard_normal(shape), RNG.uniform(0.1, 2.0, shape)
+    model.assign_sites(tf.range(12), tf.constant(nu), tf.constant(precision))
+    return model
 
 
-@pytest.mark.costly(keep=2)
+def _labels() -> SiteNNGP:
+    return _sites(CLASSES % 2, gd.likelihoods.BernoulliLogit())
+
+
+def _softmax() -> SiteNNGP:
+    return _sites(CLASSES, gd.likelihoods.CategoricalLogit(3))
+
+
+MODELS = {
+    "gaps": _gaps, "spread": _spread, "data": _solved, "classes": _classes, "labels": _labels,
+    "softmax": _softmax,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_moments_are_those_of_predictions(make: Callable[[], NNGP]) -> None:
     model, identity = make(), Identity()
