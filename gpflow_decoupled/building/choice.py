@@ -118,8 +118,8 @@ def build(
     :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, "data" for all rows of
         X.
-    :param num_neighbours: m of an `NNGP`, for any likelihood: 40 is usual for up to three classes
-        and counts, 20 for more classes, 30 for Gaussian noise. Compare held-out rows.
+    :param num_neighbours: m of an `NNGP`, for any likelihood: 40 is usual for two classes and
+        counts, else 30. Compare held-out rows.
     :param seed: of the choice of points.
     :param seconds: limit of `kernel="auto"`.
     :param verbose: False prints nothing.

@@ -16,6 +16,9 @@ from gpflow_decoupled.models.neighbours import LabelNNGP
 from gpflow_decoupled.optimizers import LabelRounds
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_objective import LogObjective
+from gpflow_decoupled.optimizers.neighbours.label_rounds import LabelRound
+from gpflow_decoupled.optimizers.neighbours.row_densities import RowDensities
 from gpflow_decoupled.training.stages.neighbour_labels import MOST_CLIMBS
 
 RNG = np.random.default_rng(4)
@@ -48,21 +51,39 @@ def test_fit_learns_kernel_and_factors():
     assert np.mean(np.log(probabilities[np.arange(300), label])) > -0.2
 
 
-def test_a_climb_raises_the_log_densities_of_its_rows_which_are_no_judges():
-    one = model()
+def test_a_climb_raises_the_log_densities_of_its_rows_which_are_no_judges(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    one, near, seen = model(), RowDensities.near, []
+
+    def watched(self: RowDensities, rows: np.ndarray, *others: object) -> LogObjective:
+        seen.append(rows)
+        return near(self, rows, *others)
+
+    monkeypatch.setattr(RowDensities, "near", watched)
     rounds = LabelRounds(one, rows=100, evaluations=4, compile=False)
     rounds.scores.assign(rounds.judge())
     climbed = rounds.run(0).climbed
     assert climbed.value > climbed.start
-    chosen = np.random.default_rng([0, 1]).choice(rounds.others, 100, replace=False)
-    assert not np.isin(chosen, rounds.judges).any()
-    rows = np.sort(chosen)
+    (rows,) = seen
+    assert len(rows) == 100 and not np.isin(rows, rounds.judges).any()
     found = 4.0 * np.sum(one.log_likelihood(rows, one.neighbours_of(rows)))
     # its neighbours were found at the lengthscales of its start
     assert climbed.value == pytest.approx(found, abs=20.0)
 
 
-def test_a_round_that_predicts_no_better_is_undone_and_the_last():
+def test_a_round_that_was_undone_is_the_last(monkeypatch: pytest.MonkeyPatch):
+    plain = LabelRounds.run
+
+    def undone(self: LabelRounds, *arguments: object) -> LabelRound:
+        return plain(self, *arguments)._replace(kept=False)
+
+    monkeypatch.setattr(LabelRounds, "run", undone)
+    result = gd.fit(model(), progress=False, compile=False)
+    assert result.steps == 2 and result.converged
+
+
+def test_a_round_that_predicts_no_better_is_undone():
     one = model()
     rounds = LabelRounds(one, rows=50, evaluations=3, compile=False)
     rounds.scores.assign(np.zeros(80))  # nothing can be better
