@@ -2,9 +2,9 @@
 
 Read the contract `route`, then `sites`, the simplest. Inducing points: `inducing` (minibatches),
 `lbfgs`, `mean_on_data`. Models that own their data: `multipliers`, `affine_independent`,
-`neighbours`, `neighbour_labels`, `neighbour_sites`, `messages`. `checks` and `replicas` refuse
-models that cannot be trained as asked; `registry` lists the routes, which models name by the
-attribute `route`.
+`neighbours`, `neighbour_labels` and `neighbour_sites`, which share `latent_neighbours`, `messages`.
+`checks` and `replicas` refuse models that cannot be trained as asked; `registry` lists the routes,
+which models name by the attribute `route`.
 """
 
 __all__: list[str] = []
