@@ -81,6 +81,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "GPflow's SVGP": lambda: gpflow.models.SVGP(
         _kernel(), gl.MultiClass(3), X[:5], num_latent_gps=3
     ),
+    "noise that varies": lambda: gd.build(X, Y, "heteroskedastic", verbose=False),
     "Standardized": lambda: gd.Standardized(
         lambda X, Y: gd.models.SOLVEGP(_kernel(), gl.StudentT(), X[5:12], X[:5]), (X, 5.0 * Y + 3.0)
     ),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.likelihoods import HeteroskedasticTFPConditional
 
 from ..errors import DataError
 from ..probability import tfp
@@ -75,6 +76,8 @@ class _Writer:
             return {"is": "numpy dtype", "name": np.dtype(value).str}
         if isinstance(value, tf.TensorShape):
             return {"is": "shape", "sizes": None if value.rank is None else value.as_list()}
+        if isinstance(value, type) and issubclass(value, tfp.distributions.Distribution):
+            return {"is": "distribution class", "name": name_of(value)}
         if isinstance(value, slice):
             ends = [value.start, value.stop, value.step]
             return {"is": "slice", "parts": self._parts(ends, path)}
@@ -115,6 +118,8 @@ class _Writer:
         if isinstance(value, (tfp.bijectors.Bijector, tfp.distributions.Distribution)):
             given = {k: v for k, v in value.parameters.items() if not k.startswith("__")}
             return {"is": "made", **self._object(value, given, path)}
+        if type(value) is HeteroskedasticTFPConditional:
+            return {"is": "made", **self._object(value, _arguments(value), path)}
         if not hasattr(value, "__dict__"):
             raise DataError(
                 f"{path} is a {type(value).__name__}, which no file of a model can hold"
@@ -147,3 +152,13 @@ class _Writer:
             raise DataError(f"{path} is an array of {array.dtype}, and files hold numbers alone")
         self.arrays.append(array)
         return len(self.arrays) - 1
+
+
+def _arguments(likelihood: HeteroskedasticTFPConditional) -> dict[str, object]:
+    """Of its constructor, which defines the density in a function within."""
+    one = likelihood.conditional_distribution(tf.zeros([1, 2], gpflow.default_float()))
+    return {
+        "distribution_class": type(one),
+        "scale_transform": likelihood.scale_transform,
+        "quadrature": likelihood.quadrature,
+    }

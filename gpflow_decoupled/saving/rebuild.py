@@ -11,6 +11,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.likelihoods import HeteroskedasticTFPConditional
 
 from ..errors import DataError
 from ..probability import tfp
@@ -20,8 +21,8 @@ from .names import Names
 def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
     """Make the object of a description by `describe`.
 
-    Bijectors, distributions and Parameters are made by constructors, others attribute by attribute.
-    Arrays [...] are named by indices.
+    Bijectors, distributions, Parameters and noise that varies are made by constructors, others
+    attribute by attribute. Arrays [...] are named by indices.
 
     :raises DataError: for a class that is not in `names`. A tree that `describe` did not make may
         raise any `Exception`.
@@ -47,6 +48,9 @@ class _Reader:
             "frozenset": lambda node: frozenset(self._parts(node)),
             "partial": self._partial,
             "function": lambda node: self.names.function(node["name"]),
+            "distribution class": lambda node: self.names.kind(
+                node["name"], tfp.distributions.Distribution
+            ),
             "array": lambda node: self._keep(node, self.arrays[node["array"]]),
             "tensor": lambda node: self._keep(node, tf.constant(self.arrays[node["array"]])),
             "variable": self._variable,
@@ -121,7 +125,7 @@ class _Reader:
     def _made(self, node: dict) -> Any:
         kinds = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
         kind = self.names.kind(node["class"])
-        if not issubclass(kind, kinds):
+        if not issubclass(kind, (*kinds, HeteroskedasticTFPConditional)):
             raise DataError(f"{kind.__name__} is no bijector and no distribution")
         given = {key: self.value(value) for key, value in node["attributes"].items()}
         return self._keep(node, kind(**given))
