@@ -285,7 +285,9 @@ class Standardized(PredictionsInUnits):
     @property
     def kernel(self) -> Kernel:
         """The kernel in the units of the data, views onto what trains: `units.kernel_in_units`."""
-        return units.kernel_in_units(self.model.kernel, self.inputs, self.outputs)
+        inside = self.model
+        log_scale = units.has_log_scale(inside.likelihood)
+        return units.kernel_in_units(inside.kernel, self.inputs, self.outputs, log_scale)
 
     @property
     def likelihood(self) -> Likelihood:

@@ -44,6 +44,29 @@ def test_kernel_and_likelihood_are_in_units(exact) -> None:
     np.testing.assert_allclose(exact.kernel.lengthscales, lengths)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_noise_that_varies_is_in_units(weighted: bool) -> None:
+    """Its latent is the logarithm of a deviation of Y: a model of the parts agrees."""
+    weights = {"sample_weight": np.ones(30)} if weighted else {}
+    model = gd.build(X, Y[:, :1], "heteroskedastic", verbose=False, **weights)
+    gd.fit(model, steps=3, progress=False)
+    inside, scale = model.model, model.outputs.scale.numpy()
+    mean_of_f, variance = model.predict_f(NEW)
+    likelihood = gpflow.likelihoods.HeteroskedasticTFPConditional()
+    for ours, theirs in zip(
+        model.predict_y(NEW), likelihood.predict_mean_and_var(NEW, mean_of_f, variance)
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    mean = gpflow.functions.Constant(np.append(model.outputs.mean, np.log(scale)))
+    twin = gd.models.CVIGP((X, Y[:, :1]), model.kernel, likelihood, mean_function=mean)
+    units = np.append(scale, 1.0)
+    twin.basis.nu.assign(inside.basis.nu / units)
+    twin.basis.tau.assign(inside.basis.tau / units**2)
+    for ours, theirs in zip((mean_of_f, variance), twin.predict_f(NEW)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert float(model.elbo()) == pytest.approx(float(twin.elbo()), rel=1e-7)
+
+
 def test_inducing_points_are_in_units() -> None:
     """GPflow's model of them predicts the same; a whitened q(u) has no units."""
     model = gd.build(X, Y[:, :1], num_inducing=8, num_mean_points=0, verbose=False)

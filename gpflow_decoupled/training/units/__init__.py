@@ -4,10 +4,10 @@
 train; `records` the posterior and the record of a run, `predictions` the verbs that ask the model.
 """
 
-from .model_parts import inducing_in_units, kernel_in_units, likelihood_in_units
+from .model_parts import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units
 from .records import StandardizedPosterior, result_in_units
 
 __all__ = [
-    "StandardizedPosterior", "inducing_in_units", "kernel_in_units", "likelihood_in_units",
-    "result_in_units",
+    "StandardizedPosterior", "has_log_scale", "inducing_in_units", "kernel_in_units",
+    "likelihood_in_units", "result_in_units",
 ]  # fmt: skip

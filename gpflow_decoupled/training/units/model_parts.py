@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["inducing_in_units", "kernel_in_units", "likelihood_in_units"]
+__all__ = ["has_log_scale", "inducing_in_units", "kernel_in_units", "likelihood_in_units"]
 
 import gpflow
 import numpy as np
@@ -22,11 +22,17 @@ from gpflow.kernels import (
     Stationary,
     Sum,
 )
-from gpflow.likelihoods import Gaussian, Likelihood, StudentT
+from gpflow.likelihoods import (
+    Gaussian,
+    HeteroskedasticTFPConditional,
+    Likelihood,
+    StudentT,
+)
 
 from ...covariances.shared_and_own import SharedAndOwn
 from ...errors import ModelError
 from ...likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
+from ...probability import tfb
 from ..normal_scores import NormalScores
 from ..standardization import Standardization
 from .views import ParameterView, view_of
@@ -34,8 +40,18 @@ from .views import ParameterView, view_of
 _INSIDE = "; read `model.model`, whose parts belong to standardised data."
 
 
+def has_log_scale(likelihood: Likelihood) -> bool:
+    """True if the last latent is the logarithm of the noise's scale, which has the units of Y."""
+    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+    varies = isinstance(base, HeteroskedasticTFPConditional)
+    return varies and isinstance(base.scale_transform, tfb.Exp)
+
+
 def kernel_in_units(
-    kernel: Kernel, inputs: Standardization | NormalScores, outputs: Standardization | None
+    kernel: Kernel,
+    inputs: Standardization | NormalScores,
+    outputs: Standardization | None,
+    log_scale: bool = False,
 ) -> Kernel:
     """The kernel with lengthscales in units of X and a variance in units of Y.
 
@@ -46,11 +62,13 @@ def kernel_in_units(
     :param kernel: of standardised data.
     :param inputs: of X [N, D].
     :param outputs: of Y [N, P]; None where Y has no scale.
+    :param log_scale: another latent, the logarithm of a scale, varies alike in all units.
     :raises ModelError: for another kernel of scaled columns, and for ranks of X.
     """
     if isinstance(inputs, NormalScores):
         raise ModelError(f"A kernel of the ranks of X has no form in units{_INSIDE}")
     scales = np.ones(1) if outputs is None else outputs.scale.numpy()
+    scales = np.append(scales, 1.0) if log_scale else scales
     if isinstance(kernel, MultioutputKernel):
         return _of_outputs(kernel, inputs, scales)
     if np.ptp(scales) == 0.0:
@@ -121,7 +139,7 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     :param outputs: of Y [N, P].
     :raises ModelError: for noise that depends on the inputs, or on the output in other forms.
     """
-    if outputs is None:
+    if outputs is None or has_log_scale(likelihood):
         return likelihood
     if isinstance(likelihood, RowLikelihood):
         return view_of(

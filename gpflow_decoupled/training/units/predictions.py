@@ -20,6 +20,7 @@ from ...models import NNGP, LeaveOneOut
 from ...pathwise import pathwise_samples
 from ..row_numbers import RowNumbers
 from ..standardization import Standardization
+from .model_parts import has_log_scale
 from .records import StandardizedPosterior
 
 
@@ -138,10 +139,12 @@ class PredictionsInUnits(tf.Module, abc.ABC):
         mean, cov = moments
         if self.outputs is None:
             return mean, cov
-        # latents beyond the outputs, as of a scale that varies, have no units
-        more = [[0, int(mean.shape[-1]) - int(self.outputs.scale.shape[0])]]
-        own = tf.pad(self.outputs.scale, more, constant_values=1.0)
-        level = tf.cast(mean, tf.float64) * own + tf.pad(self.outputs.mean, more)
+        # latents beyond the outputs have no units, but for the logarithm of a scale
+        count = int(mean.shape[-1]) - int(self.outputs.scale.shape[0])
+        own = tf.pad(self.outputs.scale, [[0, count]], constant_values=1.0)
+        beyond = tf.math.log(self.outputs.scale[:count]) * has_log_scale(self.model.likelihood)
+        shift = tf.concat([self.outputs.mean, beyond], axis=0)
+        level = tf.cast(mean, tf.float64) * own + shift
         scale = tf.cast(own, cov.dtype)
         if full_output_cov:  # [..., N, P, P], or [..., N, P, N, P]
             factor = scale[:, None, None] * scale if full_cov else scale[:, None] * scale
