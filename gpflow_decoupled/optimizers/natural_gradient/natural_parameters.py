@@ -64,22 +64,22 @@ def natural_step(
     # A halved step is halved once more: the first feasible one may end at the edge of the positive
     # definite matrices; half of it keeps at least half of the old precision in every direction.
 
-    def at(step: tf.Tensor) -> Natural:
+    def halve(tries: tf.Tensor, _: Natural | None = None) -> tuple[tf.Tensor, Natural]:
+        tries += 1
+        step = step_size / tf.cast(2**tries, step_size.dtype)
         new = (1.0 - step) * theta + step * target_theta  # (D46), (C25)
-        return Natural.of(new, (1.0 - step) * precision + step * target_precision)  # (D46), (C25)
-
-    def halve(tries: tf.Tensor, _: Natural) -> tuple[tf.Tensor, Natural]:
-        return tries + 1, at(step_size / tf.cast(2 ** (tries + 1), step_size.dtype))
+        # (D46), (C25)
+        return tries, Natural.of(new, (1.0 - step) * precision + step * target_precision)
 
     def infeasible(tries: tf.Tensor, new: Natural) -> tf.Tensor:
         return tf.logical_and(tries < max_halvings, tf.logical_not(new.ok))
 
     def search() -> tuple[Natural, tf.Tensor]:
-        tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), first))
+        tries, new = tf.while_loop(infeasible, halve, (none, first))
         tries, new = tf.cond(new.ok, partial(halve, tries, new), lambda: (tries, new))
         return new, tries
 
-    first = at(step_size)
+    none, first = halve(tf.constant(-1))
     if max_halvings == 0:
-        return first, tf.constant(0)
-    return tf.cond(first.ok, lambda: (first, tf.constant(0)), rarely(search))
+        return first, none
+    return tf.cond(first.ok, lambda: (first, none), rarely(search))
