@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["BasisPosterior", "cache_type", "mix_outputs"]
-
+__all__ = ["BasisPosterior", "cache_type"]
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
-from gpflow.conditionals.util import mix_latent_gp
 from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel, LinearCoregionalization
+from gpflow.kernels import Kernel
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .bases.base import Basis
 from .covariances.indices import check_indices
+from .covariances.latents import mix_outputs
 from .errors import UnknownOptionError
 from .inputs import as_inputs, float_type
 from .summaries import kernel_name, one_line, short_repr, short_table
@@ -34,44 +33,6 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
         raise UnknownOptionError(
             f"precompute_cache={short_repr(value)} is not known; use one of {names}."
         ) from None
-
-
-def mix_outputs(
-    kernel: Kernel,
-    mean: tf.Tensor,
-    cov: tf.Tensor,
-    full_cov: bool = False,
-    full_output_cov: bool = False,
-) -> MeanAndVariance:
-    """Moments of the P outputs from moments of the L latents, in `predict_f`'s shapes.
-
-    P = L unless the kernel is a `LinearCoregionalization` with W [P, L]: then f(x) = W g(x), with
-    mean E[g] W^T and variances var[g] (W * W)^T, (D51).
-
-    :param mean: [..., N, L].
-    :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
-    :return: the mean [..., N, P] and the variances or covariances.
-    """
-    if isinstance(kernel, LinearCoregionalization):
-        # GPflow's mixing wants [L, ..., N, N]
-        leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov
-        return mix_latent_gp(kernel.W, mean, leading, full_cov, full_output_cov)
-    if not full_output_cov:
-        return mean, cov
-    if not full_cov:
-        return mean, tf.linalg.diag(cov)  # [..., N, P, P]
-    rank = cov.shape.rank
-    # outputs that are not mixed are independent: P goes last, onto a diagonal, and then where
-    # GPflow has it
-    cov = tf.linalg.diag(
-        tf.transpose(cov, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
-    )  # [..., N, N, P, P]
-    return mean, tf.transpose(cov, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
-
-
-def _latents_first(cov: tf.Tensor) -> list[int]:
-    rank = cov.shape.rank
-    return [rank - 3, *range(rank - 3), rank - 2, rank - 1]
 
 
 class BasisPosterior(AbstractPosterior):

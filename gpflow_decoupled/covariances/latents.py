@@ -8,11 +8,14 @@ from __future__ import annotations
 
 __all__ = [
     "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor",
-    "inducing_gram", "positive_gram", "positive_variances", "prior_variance", "split_latents",
+    "inducing_gram", "mix_outputs", "positive_gram", "positive_variances", "prior_variance",
+    "split_latents",
 ]  # fmt: skip
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import MeanAndVariance
+from gpflow.conditionals.util import mix_latent_gp
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
@@ -20,7 +23,7 @@ from gpflow.inducing_variables import (
     InducingPoints,
     InducingVariables,
 )
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 
 from ..errors import DataError
 from ..linalg.cholesky import add_jitter
@@ -88,8 +91,9 @@ def positive_variances(variances: tf.Tensor) -> tf.Tensor:
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`."""
     # `inducing.Weights` needs none; jitter would add noise to every prediction.
-    K = gram(kernel, points)
-    needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
+    latents = split_latents(kernel, points)
+    K = _stack([_gram(k, z) for k, z in latents])
+    needed = any(getattr(z, "needs_jitter", True) for _, z in latents)
     return add_jitter(K) if needed else K
 
 
@@ -120,6 +124,44 @@ def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
 def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
     """k(left, right) [G, M, M']; one of the two must be plain points for GPflow's dispatch."""
     return _stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
+
+
+def mix_outputs(
+    kernel: Kernel,
+    mean: tf.Tensor,
+    cov: tf.Tensor,
+    full_cov: bool = False,
+    full_output_cov: bool = False,
+) -> MeanAndVariance:
+    """Moments of the P outputs from moments of the L latents, in `predict_f`'s shapes.
+
+    P = L unless the kernel is a `LinearCoregionalization` with W [P, L]: then f(x) = W g(x), with
+    mean E[g] W^T and variances var[g] (W * W)^T, (D51).
+
+    :param mean: [..., N, L].
+    :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
+    :return: the mean [..., N, P] and the variances or covariances.
+    """
+    if isinstance(kernel, LinearCoregionalization):
+        # GPflow's mixing wants [L, ..., N, N]
+        leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov
+        return mix_latent_gp(kernel.W, mean, leading, full_cov, full_output_cov)
+    if not full_output_cov:
+        return mean, cov
+    if not full_cov:
+        return mean, tf.linalg.diag(cov)  # [..., N, P, P]
+    rank = cov.shape.rank
+    # outputs that are not mixed are independent: P goes last, onto a diagonal, and then where
+    # GPflow has it
+    cov = tf.linalg.diag(
+        tf.transpose(cov, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
+    )  # [..., N, N, P, P]
+    return mean, tf.transpose(cov, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
+
+
+def _latents_first(cov: tf.Tensor) -> list[int]:
+    rank = cov.shape.rank
+    return [rank - 3, *range(rank - 3), rank - 2, rank - 1]
 
 
 def _stack(matrices: list) -> tf.Tensor:

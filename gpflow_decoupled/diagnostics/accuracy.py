@@ -9,11 +9,11 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import RegressionData
 
+from ..covariances.latents import mix_outputs
 from ..likelihoods import BernoulliProbit
 from ..likelihoods.nodes import with_nodes
 from ..models.checks import CheckedPredictions
 from ..models.expectations import Moments, Resolution
-from ..posteriors import mix_outputs
 from ..user_warnings import warn_user
 from .integrals import accurate_expectations
 

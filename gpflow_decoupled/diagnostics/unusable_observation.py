@@ -12,14 +12,13 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import RegressionData
 
-from ..covariances.latents import prior_variance
+from ..covariances.latents import mix_outputs, prior_variance
 from ..errors import NumericalError
 from ..likelihoods import BernoulliLogit
 from ..likelihoods.lookup import is_logit
 from ..likelihoods.parameters import extreme_parameters
 from ..models.checks import CheckedPredictions
 from ..models.expectations import Moments
-from ..posteriors import mix_outputs
 
 _TOO_LARGE = 1e30
 """Nats. Some site losses are cut off above it, so that they stay finite."""

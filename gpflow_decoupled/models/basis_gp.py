@@ -107,8 +107,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         for part in basis.submodules:
             if isinstance(part, InducingVariables):
                 check_indices_of(part, "inducing points", kernel)
-        constant = gains_are_constant(kernel, likelihood)
-        check_bound(bound, likelihood, basis, expectations is not None and not constant)
+        if bound != "classical":
+            constant = gains_are_constant(kernel, likelihood)
+            check_bound(bound, likelihood, basis, expectations is not None and not constant)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data

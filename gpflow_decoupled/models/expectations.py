@@ -15,10 +15,10 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Likelihood, MultiClass
 from gpflow.models import GPModel
 
+from ..covariances.latents import mix_outputs
 from ..errors import DataError
 from ..expectations.projections import Projections
 from ..likelihoods.lookup import expected_log_densities
-from ..posteriors import mix_outputs
 
 
 class Moments(NamedTuple):

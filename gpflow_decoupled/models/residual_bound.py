@@ -36,7 +36,7 @@ _STEPS = 2
 
 
 def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sampled: bool) -> None:
-    """Refuse "tight" where it is no bound.
+    """Refuse "tight" where it is no bound, and words other than "classical".
 
     :param sampled: the gains of rows depend on expectations that are estimated from draws.
     :raises UnknownOptionError: for another word.
@@ -44,8 +44,6 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
         of f given u.
     """
     check_option("bound", bound, BOUNDS)
-    if bound == "classical":
-        return
     if not is_log_concave(likelihood):
         raise ModelError(
             f'bound="tight" is a bound for likelihoods that are known to be log-concave, and'

@@ -69,11 +69,9 @@ class Evaluation:
         )
 
 
-def checked(
-    model: BasisGP | FullGP | FactorGraph, evaluation: Evaluation | None
-) -> Evaluation | None:
+def checked(model: BasisGP | FullGP | FactorGraph, evaluation: Evaluation) -> Evaluation:
     """Return the evaluation with X [N, D], Y [N, P] as arrays, checked as training data."""
-    if evaluation is None or evaluation.data is None:
+    if evaluation.data is None:
         return evaluation
     data = evaluation.data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):

@@ -148,7 +148,8 @@ def fit(
     ):
         view = route.view(model)
         check_kernel_gradients(view, group)
-        options = replace(options, evaluation=checked(view, options.evaluation))
+        if options.evaluation is not None:
+            options = replace(options, evaluation=checked(view, options.evaluation))
         plan = route.plan(view, data, options)
         begin = Beginning(view, plan.batches, options, lambda: accept(view, plan.batches))
         try:

@@ -16,12 +16,13 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from ...compilation import Compiled
 from ...covariances.indices import check_indices
+from ...covariances.latents import mix_outputs
 from ...covariances.neighbours import RowIndex, kept_index, row_index
 from ...covariances.products import kernel_product
 from ...errors import DataError, NumericalError
 from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
-from ...posteriors import cache_type, mix_outputs
+from ...posteriors import cache_type
 from ...summaries import kernel_name, one_line
 from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
 from .factors import Factors, scaled

@@ -18,13 +18,13 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...compilation import Compiled
+from ...covariances.latents import mix_outputs
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
 from ...models import CVIGP, GMRF
 from ...models.families import require_model
-from ...posteriors import mix_outputs
 from ...summaries import settings_line, short_repr
 from ..steps import (
     POLICIES,

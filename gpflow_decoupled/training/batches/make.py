@@ -15,11 +15,10 @@ from ...errors import DataError
 from ...inputs import as_array, stays_on_disk
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values, warn_of_values
-from .arrays import ArrayBatches
+from .arrays import ArrayBatches, RowOrder
 from .datasets import DatasetBatches
 from .functions import FunctionBatches, Passes
 from .on_disk import DiskBatches
-from .order import RowOrder
 
 Data: TypeAlias = (
     "Sequence[npt.ArrayLike] | tf.data.Dataset | Passes | "

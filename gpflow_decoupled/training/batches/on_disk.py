@@ -13,8 +13,8 @@ import tensorflow as tf
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values, warn_of_values
+from .arrays import RowOrder
 from .base import Batch, Batches
-from .order import RowOrder
 
 _BLOCK = 8192
 """Rows that are read at a time."""
