@@ -34,8 +34,8 @@ from gpflow_decoupled.pathwise import pathwise_samples
 from gpflow_decoupled.saving import model_file
 from gpflow_decoupled.training import Checkpoints, Evaluation, Schedule, Standardized
 from gpflow_decoupled.training.checkpoints import lock
-from gpflow_decoupled.training.run import Run
 from gpflow_decoupled.training.scores import Scores
+from gpflow_decoupled.training.turns import Turns
 from gpflow_decoupled.training.workers import repair_drift
 from gpflow_decoupled.user_warnings import warn_user
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
@@ -228,7 +228,7 @@ def late_climb(_: Patch) -> None:
 
 def spoilt_end(patch: Patch) -> None:
     """The test that fails is the last one, which has the exact bound."""
-    patch.setattr(Run, "_is_sound", lambda self, done, bound=None: bound is None)
+    patch.setattr(Turns, "is_sound", lambda self, done, bound=None: bound is None)
     fit(classifier(), steps=2, batch_size=None)
 
 

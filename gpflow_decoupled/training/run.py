@@ -5,19 +5,17 @@ from __future__ import annotations
 __all__ = ["Run"]
 
 import time
-from collections.abc import Callable
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import NoReturn, SupportsFloat
+from typing import SupportsFloat
 
 import numpy as np
 from gpflow.models import GPModel
 
 from ..diagnostics import (
-    explain,
     final_evidence,
     restored,
-    unusable_observation,
     warn_of_fall,
     warn_of_quadrature,
     warn_of_rise,
@@ -27,21 +25,27 @@ from ..interrupts import noted, raise_swallowed
 from ..models import FactorGraph
 from ..optimizers.ascent import INTERRUPTED
 from ..user_warnings import warn_user
-from .batches import ArrayBatches, Batch
+from .batches import ArrayBatches
 from .beginning import Beginning
 from .checkpoints import RunCheckpoint
 from .options import Options
-from .plan import Part, Plan
+from .plan import Plan
 from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .scores import Scores
-from .snapshots import Snapshot, exact_bound, go_back, is_sound, snapshot
-from .stages.stage import Clock, Report, Stage
+from .snapshots import exact_bound, go_back, snapshot
+from .stages.stage import Clock, Report
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
 
 _LIMITS = ("steps done", "time is up")
 """Reasons for which a run ends although a stage may have more to do."""
+_FAILURES: dict[type, str] = {
+    DataError: "unusable data",
+    NumericalError: "numerical failure",
+    WorkerError: "a worker failed",
+}
+"""Reasons for which a run ends by an error."""
 _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
@@ -72,8 +76,7 @@ class Run:
         self.history, self.totals = History(), Totals()
         self._scores = Scores(model, options, self.history)
         self._checkpoint = self._run_checkpoint()
-        self._turns = Turns(plan, options, self._fail)
-        self._stage: Stage | None = None
+        self._turns = Turns(model, plan, options)
         self._report: Report | None = None
         self._before: tuple[float, ...] = ()
         self._compile_seconds = 0.0
@@ -91,64 +94,52 @@ class Run:
         return run_settings(self.model, parts, self.options.refresh_every, self.group)
 
     def go(self) -> FitResult:
-        """Train until a limit is reached, with the checkpoints' folder locked."""
+        """Train until a limit is reached."""
         if self.group.workers > 1:
             refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
+        with self._begun() as (done, line):
+            try:
+                began = time.perf_counter()
+                if self._reason_to_stop(done) is None:
+                    if self.plan.timed is not None:
+                        self.plan = self._turns.plan = replace(self.plan, parts=self.plan.timed())
+                    batch = self._turns.first_batch(done)
+                    for part in self.plan.parts:
+                        part.stage.prepare(*batch, self._turns.seed(done))
+                self._compile_seconds = time.perf_counter() - began
+                while (reason := self._reason_to_stop(done)) is None:
+                    raise_swallowed()
+                    began, clock = time.perf_counter(), self._clock(done, line)
+                    taken = self._turns.take(done, clock, self.totals.seconds)
+                    done += len(taken.elbo)
+                    self._record(done, taken, time.perf_counter() - began)
+                    self._after_turn(done, line)
+            except KeyboardInterrupt:
+                if self.group.workers > 1:  # the others wait, and notice when the process ends
+                    raise
+                reason = INTERRUPTED
+            except (DataError, NumericalError, WorkerError) as error:
+                error.result = self._result(done, _FAILURES[type(error)])
+                raise
+            return self._close(done, reason, line)
+
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[int, ProgressLine]]:
+        """Resume and begin, with the checkpoints' folder locked; yield the steps that are done, and
+        the line of progress.
+        """
         lock = nullcontext() if self._checkpoint is None else self._checkpoint.locked()
         with closing(self.plan.batches), lock:
             done = self._resume()
             self.totals.seconds += self._begin(done)
-            shown = self.options.progress and self.group.is_first
-            with closing(self._line(shown)) as line, noted():
-                return self._train(done, line)
-
-    def _line(self, shown: bool) -> ProgressLine:
-        return ProgressLine(shown, self.limits.steps, self.limits.seconds, self.plan.objective)
-
-    def _train(self, done: int, line: ProgressLine) -> FitResult:
-        try:
-            began = time.perf_counter()
-            if self._reason_to_stop(done) is None:
-                if self.plan.timed is not None:
-                    self.plan = self._turns.plan = replace(self.plan, parts=self.plan.timed())
-                batch = self._turns.first_batch(done)
-                for part in self.plan.parts:
-                    part.stage.prepare(*batch, self._turns.seed(done))
-            self._compile_seconds = time.perf_counter() - began
-            while (reason := self._reason_to_stop(done)) is None:
-                raise_swallowed()
-                began, before = time.perf_counter(), self.totals.seconds
-                clock = self._clock(done, line)
-                taken = self._turns.take(self._part(clock.share), done, clock, before)
-                done += len(taken.elbo)
-                seconds = before + (time.perf_counter() - began)
-                timed = self.limits.seconds is not None
-                self.totals.seconds = self.group.first(seconds) if timed else seconds
-                self._record(done, taken, before)
-                self._after_turn(done, line)
-        except KeyboardInterrupt:
-            if self.group.workers > 1:  # the others wait, and notice when the process ends
-                raise
-            reason = INTERRUPTED
-        except (DataError, WorkerError) as error:
-            kind = "unusable data" if isinstance(error, DataError) else "a worker failed"
-            error.result = self._result(done, kind)
-            raise
-        return self._close(done, reason, line)
+            shown, limits = self.options.progress and self.group.is_first, self.limits
+            line = ProgressLine(shown, limits.steps, limits.seconds, self.plan.objective)
+            with closing(line), noted():
+                yield done, line
 
     def _clock(self, done: int, line: ProgressLine) -> Clock:
         share = self.limits.share(done, self.totals.seconds)
         return Clock(share, self.limits, line.show, float(self._shift()))
-
-    def _part(self, share: float) -> Part:
-        """The part of the plan at a share of the run; a change of part reopens the later stages."""
-        part = self.plan.at(share)
-        if part.stage is not self._stage:
-            self._stage = part.stage
-            later = [one.stage for one in self.plan.parts]
-            for stage in later[later.index(part.stage) :]:
-                stage.reopen()
-        return part
 
     def _resume(self) -> int:
         """Steps of an earlier run; a folder without a state gets one now, so that failures come
@@ -186,18 +177,20 @@ class Run:
         patience = self._scores.patience
         return patience is not None and self.totals.waited >= patience
 
-    def _record(self, done: int, taken: Taken, before: float) -> None:
-        count, report = len(taken.elbo), taken.report
-        seconds = np.linspace(before, self.totals.seconds, count + 1)[1:]
+    def _record(self, done: int, taken: Taken, seconds: float) -> None:
+        count, report, before = len(taken.elbo), taken.report, self.totals.seconds
+        timed = self.limits.seconds is not None
+        self.totals.seconds = self.group.first(before + seconds) if timed else before + seconds
+        times = np.linspace(before, self.totals.seconds, count + 1)[1:]
         for k, elbo in enumerate(taken.elbo):
-            self.history.append(step=done - count + k + 1, seconds=seconds[k], elbo=elbo)
+            self.history.append(step=done - count + k + 1, seconds=times[k], elbo=elbo)
         self.history.append(**report.scores)
         self.totals.shortened += int(np.sum(taken.shortened))
         self.totals.clipped += int(np.sum(taken.clipped))
         self.totals.refreshes += int(taken.refreshed)
         self._report, self._before = report, (*self._before, *report.before)
         # an earlier stage that ends makes way for the next one, and the run goes on
-        is_last = self._stage is self.plan.parts[-1].stage
+        is_last = self._turns.is_in_last_stage
         if report.reason == INTERRUPTED or (report.reason and is_last):
             self.totals.finished, self.totals.converged = report.reason, report.converged
 
@@ -216,8 +209,7 @@ class Run:
             return
         if done % options.checkpoint.every == 0 and self._reason_to_stop(done) is None:
             # a resumed run would begin at a state that is not finite, and could not go back
-            if (batch := self._turns.last_batch) is not None and not self._is_sound(done):
-                self._fail(batch, snapshot(self._turns.variables), done)
+            self._turns.check(done)
             self._save(done)
 
     def _save(self, done: int) -> None:
@@ -232,33 +224,6 @@ class Run:
             error.result = self._result(done, "no checkpoint could be written")
             raise
 
-    def _fail(
-        self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
-    ) -> NoReturn:
-        go_back(now)
-        cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
-        likelihood = getattr(self.model, "likelihood", None)
-        if cause is None:
-            error = explain(self.plan.matrices(), batch, done, likelihood)
-        else:
-            error = restored(cause, done)
-        go_back(now)
-        self._turns.undo()
-        error.result = self._result(done, "numerical failure")
-        raise error from cause
-
-    def _is_sound(self, done: int, bound: float | None = None) -> bool:
-        if (batch := self._turns.last_batch) is None:
-            return True
-        # the state of an optimizer is no part of the result
-        own = {variable.ref() for variable in self.model.variables}
-        moved = [variable for variable in self._turns.variables if variable.ref() in own]
-        seed = self._turns.seed(done)
-        found = is_sound(
-            moved, lambda: self.plan.soundness(*batch, seed) if bound is None else bound
-        )
-        return self.group.all(found)
-
     def _exact_bound(self) -> float | None:
         """The bound on all data in nats; None where they are not in memory."""
         if self._report is not None and self._report.is_exact and self._restored_step is None:
@@ -268,7 +233,7 @@ class Run:
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
         exact, stopped = self._exact_bound(), self._out_of_patience
-        spoilt = not self._is_sound(done, exact)
+        spoilt = not self._turns.is_sound(done, exact)
         if spoilt and (sound := self._turns.undo()) is not None:
             self._restored_step, reason = sound, reason + SPOILT
             warn_user(f"Step {done} left a bound that is not finite, and was undone.")

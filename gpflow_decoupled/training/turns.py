@@ -5,24 +5,21 @@ from __future__ import annotations
 __all__ = ["Taken", "Turns"]
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
+from gpflow.models import GPModel
 
+from ..diagnostics import explain, restored, unusable_observation
 from ..errors import NumericalError
+from ..models import FactorGraph
 from .batches import ArrayBatches, Batch
 from .options import Options
 from .plan import Part, Plan
-from .snapshots import Snapshot, go_back, snapshot
+from .snapshots import Snapshot, go_back, is_sound, snapshot
 from .stages.stage import Budget, Clock, Report, Stage
 from .workers import repair_drift
-
-Fail = Callable[[Batch, Snapshot, int, NumericalError | None], NoReturn]
-"""Raises the error of a failed step, for its batch, the values before it, its number, and its cause
-if that is known.
-"""
 
 
 class Taken(NamedTuple):
@@ -43,17 +40,18 @@ class _Turn(NamedTuple):
 
 
 class Turns:
-    """Takes the turns of a run, and undoes them.
+    """Takes the turns of a run, and undoes them; a step that fails raises an error with its cause.
 
-    :param fail: called for a step that failed.
+    :param model: as callbacks and evaluations see it.
     """
 
-    def __init__(self, plan: Plan, options: Options, fail: Fail) -> None:
-        self.plan, self.options, self._fail = plan, options, fail
+    def __init__(self, model: GPModel | FactorGraph, plan: Plan, options: Options) -> None:
+        self.model, self.plan, self.options = model, plan, options
         self.limits = options.limits
         self.variables = plan.variables
         self._first: Batch | None = None
         self._last: _Turn | None = None
+        self._stage: Stage | None = None
         self._singly_until = 0
         self._began: tuple[int, float] | None = None
 
@@ -62,17 +60,23 @@ class Turns:
         """Batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
         return None if self._last is None else self._batch_of(self._last, -1)
 
+    @property
+    def is_in_last_stage(self) -> bool:
+        """True once no other stage follows."""
+        return self._stage is self.plan.parts[-1].stage
+
     def first_batch(self, done: int) -> Batch:
         """X [B, D] and Y [B, P] of the step after the first `done` ones, kept for it."""
         self._first = self._next(done)
         return self._first  # a stream cannot go back
 
-    def take(self, part: Part, done: int, clock: Clock, seconds: float) -> Taken:
-        """Take one turn.
+    def take(self, done: int, clock: Clock, seconds: float) -> Taken:
+        """Take one turn of the present stage.
 
         :param done: the number of steps of the run that are done.
+        :raises NumericalError: if a step fails; the turn is undone.
         """
-        turn = self._turn(part, done, clock, seconds)
+        turn = self._turn(self._part(clock.share), done, clock, seconds)
         try:
             with self.options.group.naming_lost_workers():
                 taken = self._go(turn)
@@ -86,10 +90,10 @@ class Turns:
             return taken
         count = len(turn.budget.sizes)
         if count == 1:
-            self._fail(self._batch_of(turn, 0), turn.before, done, None)
+            self._fail(self._batch_of(turn, 0), turn.before, done)
         go_back(turn.before)  # which of them fails, and where, is found one by one
         self._singly_until = done + count
-        return self.take(part, done, clock, seconds)
+        return self.take(done, clock, seconds)
 
     def undo(self) -> int | None:
         """Return to before the last sound step, with a finite bound.
@@ -104,9 +108,40 @@ class Turns:
             self._go(self._last._replace(budget=budget.only(others)))
         return budget.first + others
 
+    def check(self, done: int) -> None:
+        """Raise the error of a failed step if the state is not sound."""
+        if (batch := self.last_batch) is not None and not self.is_sound(done):
+            self._fail(batch, snapshot(self.variables), done)
+
+    def is_sound(self, done: int, bound: float | None = None) -> bool:
+        """True if the model's variables and the bound are finite on all replicas.
+
+        :param bound: of the present state in nats; by default that of the last batch.
+        """
+        if (batch := self.last_batch) is None:
+            return True
+        # the state of an optimizer is no part of the result
+        own = {variable.ref() for variable in self.model.variables}
+        moved = [variable for variable in self.variables if variable.ref() in own]
+        seed = self.seed(done)
+        found = is_sound(
+            moved, lambda: self.plan.soundness(*batch, seed) if bound is None else bound
+        )
+        return self.options.group.all(found)
+
     def seed(self, step: int) -> tf.Tensor:
         """Return [2], the seed of the run and the number of a step."""
         return tf.constant([self.options.seed, step], tf.int32)
+
+    def _part(self, share: float) -> Part:
+        """The part of the plan at a share of the run; a change of part reopens the later stages."""
+        part = self.plan.at(share)
+        if part.stage is not self._stage:
+            self._stage = part.stage
+            later = [one.stage for one in self.plan.parts]
+            for stage in later[later.index(part.stage) :]:
+                stage.reopen()
+        return part
 
     def _next(self, step: int) -> Batch:
         batches, group = self.plan.batches, self.options.group
@@ -163,3 +198,18 @@ class Turns:
             for part in (report.output.elbo, report.output.shortened, report.output.clipped)
         )
         return Taken(report, elbo, shortened, clipped, refreshed)
+
+    def _fail(
+        self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
+    ) -> NoReturn:
+        """Raise the error of a step that failed from the values `now`, which are restored."""
+        go_back(now)
+        cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
+        likelihood = getattr(self.model, "likelihood", None)
+        if cause is None:
+            error = explain(self.plan.matrices(), batch, done, likelihood)
+        else:
+            error = restored(cause, done)
+        go_back(now)
+        self.undo()
+        raise error from cause
