@@ -311,7 +311,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),
         built_by_joblib,
     ],
-    "training/standardized.py": [rows_without_weights],
+    "training/units/data.py": [rows_without_weights],
     "training/workers.py": [drifted_replicas],
     "wrappers/estimator.py": [short_run],
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = ["Standardized"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,10 @@ from gpflow.models import GPModel
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
 from ..models import Evidence
-from ..replicas import starts_passes
 from ..summaries import model_line
-from ..user_warnings import naming_columns, warn_user
+from ..user_warnings import naming_columns
 from . import units
-from .batches import Data, Passes
+from .batches import Data
 from .evaluation import Evaluation
 from .fit import fit
 from .normal_scores import NormalScores
@@ -125,34 +124,6 @@ class Standardized(PredictionsInUnits):
         nameless = " object at 0x" in repr(self.model)  # as GPflow's are
         return f"{type(self).__name__}({model_line(self.model) if nameless else repr(self.model)})"
 
-    @property
-    def column_names(self) -> tuple[Sequence[object], Sequence[object]]:
-        """Names of the columns of X and of Y, none where they were arrays."""
-        return self.table.names, self.table.targets
-
-    @property
-    def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """X [N, D] and Y [N, P] that the model was built from, in original units."""
-        X, Y = self.inputs.inverse_transform(self._X), self._Y
-        if self.outputs is None:
-            return X, Y
-        if self.numbers is not None:
-            return X, self.numbers.inverse_transform(Y, self.outputs)
-        return X, self.outputs.inverse_transform(Y)
-
-    def encoded(self, Xnew: object) -> tf.Tensor:
-        """Inputs [..., N, D], a frame or an array, as the model inside sees them.
-
-        :raises DataError: for a frame that lacks a column, by its name, and other numbers of
-            columns.
-        """
-        return self.inputs.transform(self.table.inputs(Xnew))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """N and D of the data that the model was built from."""
-        return self._X.shape[0], self._X.shape[1]
-
     def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
         """Train the model inside on its data; `gpflow_decoupled.fit(self, **options)`.
 
@@ -182,70 +153,11 @@ class Standardized(PredictionsInUnits):
             evaluation = replace(given, data=held_out, units=scale)
         return self.model, self._inside(data), evaluation
 
-    def _inside(self, data: Data) -> Data:
-        if data is None:
-            return self._data
-        if isinstance(data, tf.data.Dataset):
-            return data.map(lambda X, Y: self._to_train_on((X, Y)))
-        if starts_passes(data):
-            passes = cast(Passes, data)
-            return lambda: (self._to_train_on(batch) for batch in passes())
-        if callable(data):
-            of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
-            # the dataset of a worker is known only there
-            return lambda context: self._inside(of_worker(context))
-        inside = self._to_train_on(data)
-        if self._data is None:
-            self._check_own(*inside)
-            return None
-        return inside
-
-    def _to_train_on(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        """X and Y as the model inside sees them; rows it was built from keep their numbers."""
-        X, Y = self._arrays(data)
-        inside = self.inputs.transform(X), self._seen(Y)
-        if self.numbers is None or Y.shape[-1] != self.numbers.outputs:
-            return inside
-        if not self._other_than_own(*inside, self.numbers.outputs):
-            return self._X, self._Y
-        if self.numbers.differ(self._Y):
-            names = ", ".join(dict.fromkeys(self.numbers.names))
-            warn_user(
-                f"Y has no {names} of its rows, and the rows that the model was built from have:"
-                f" these count like any other. Pass {names} as further columns of Y."
-            )
-        return inside
-
-    def _other_than_own(self, X: TensorType, Y: TensorType, width: int | None = None) -> str:
-        """The name of an array that is none of those it was built from, X or Y; else empty.
-
-        :param width: columns of Y to compare.
-        """
-        if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
-            return "X"
-        for name, array, theirs in zip("XY", (X, Y), (self._X, self._Y)):
-            values = np.asarray(array)
-            if name == "Y":
-                values, theirs = values[:, :width], theirs[:, :width]
-            # up to the round-off of standardising twice
-            if values.shape != theirs.shape or not np.allclose(
-                values, theirs, rtol=1e-6, atol=1e-6, equal_nan=True
-            ):
-                return name
-        return ""
-
-    def _check_own(self, X: TensorType, Y: TensorType) -> None:
-        kind = type(self.model).__name__
-        if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
-            raise DataError(
-                f"{kind} owns the {len(self._X)} rows that it was built from, and others cannot be"
-                " compared with them inside of a tf.function: call elbo() there, without data."
-            )
-        if name := self._other_than_own(X, Y):
-            raise DataError(
-                f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is"
-                " another: call fit(model) for those rows, and build a new model of others."
-            )
+    def _held_out(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        try:
+            return self._standardised(data)
+        except DataError as error:
+            raise DataError(f"evaluation: {error}") from error
 
     def elbo(self, data: Sequence[TensorType] | None = None) -> tf.Tensor:
         """The evidence lower bound on log p(Y) in the units of Y, in nats, a scalar.
@@ -345,33 +257,3 @@ class Standardized(PredictionsInUnits):
             return np.mean(~np.isnan(np.asarray(Y, np.float64)), axis=0)
         seen = ~np.isnan(np.asarray(Y[:, : numbers.outputs], np.float64)) & numbers.measured(Y)
         return np.mean(seen * numbers.by_name(Y).get("weight", 1.0), axis=0)
-
-    @property
-    def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
-        return None if hasattr(self.model, "data") else (self._X, self._Y)
-
-    def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        X, Y = self._arrays(data)
-        return self.inputs.transform(X), self._seen(Y)
-
-    def _arrays(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        of_rows = None if self.numbers is None else self.numbers.of_frame
-        return self.table.arrays(data, of_rows)
-
-    def _seen(self, Y: TensorType) -> TensorType:
-        Y = Y if self.numbers is None else self.numbers.complete(Y)
-        if self.outputs is not None:
-            return self._transformed(Y, self.outputs)
-        kind = tf.as_dtype(Y.dtype)
-        return tf.cast(Y, default_float()) if kind.is_floating else Y
-
-    def _held_out(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        try:
-            return self._standardised(data)
-        except DataError as error:
-            raise DataError(f"evaluation: {error}") from error
-
-    def _transformed(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
-        if self.numbers is None:
-            return outputs.transform(Y)
-        return self.numbers.transform(Y, outputs)

@@ -1,7 +1,8 @@
 """A model of standardised data in the units of the data.
 
-`model_parts` has kernel, likelihood and inducing points, made of `views` onto the Parameters that
-train; `records` the posterior and the record of a run, `predictions` the verbs that ask the model.
+`data` converts X and Y, `predictions` has the verbs that ask the model. `model_parts` has kernel,
+likelihood and inducing points, made of `views` onto the Parameters that train; `records` the
+posterior and the record of a run.
 """
 
 from .model_parts import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units

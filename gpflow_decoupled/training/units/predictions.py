@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["PredictionsInUnits"]
 
-import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,35 +11,18 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
-from gpflow.models import GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import ModelError
 from ...models import NNGP, LeaveOneOut
 from ...pathwise import pathwise_samples
-from ..row_numbers import RowNumbers
-from ..standardization import Standardization
+from .data import DataInUnits
 from .model_parts import has_log_scale
 from .records import StandardizedPosterior
 
 
-class PredictionsInUnits(tf.Module, abc.ABC):
-    """The predictions of a `model` of standardised data.
-
-    `outputs` is the scaling of Y, None if Y stays, and `numbers` what follows Y in its columns.
-    """
-
-    model: GPModel
-    outputs: Standardization | None
-    numbers: RowNumbers | None
-
-    @abc.abstractmethod
-    def encoded(self, Xnew: object) -> tf.Tensor:
-        """Inputs [..., N, D], a data frame or an array, as the model inside sees them."""
-
-    @abc.abstractmethod
-    def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        """X [..., N, D] and Y [..., N, P] as the model inside sees them."""
+class PredictionsInUnits(DataInUnits):
+    """The predictions of a `model` of standardised data."""
 
     def posterior(
         self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
