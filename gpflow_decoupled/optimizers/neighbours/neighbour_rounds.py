@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel, Stationary
 
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
@@ -34,6 +33,7 @@ from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
 from .contradictions import contradictions, trust_duplicates
 from .judgement import Judged, judge
+from .long_lengthscales import most_rises, shorten
 from .pace import Pace
 from .row_densities import RowDensities
 
@@ -59,13 +59,6 @@ UNCERTAIN, MORE_JUDGES = 0.05, 2000
 # Gaussian errors leave 0.045; heavy tails on diamonds left 0.14, and intervals too narrow.
 JUDGING_NEIGHBOURS = 128
 """Most neighbours of a judging row. With 256 a judgement took two seconds, five times in a run."""
-_LONGEST = 2.0
-"""Largest log lengthscale after the first climb, in units of sqrt(D) standard deviations. Few rows
-may call an input irrelevant that is not, and from far away the gradient does not lead back."""
-_LONGER = 2.0
-"""Most that the logarithm of a lengthscale grows in a round, whose neighbours belong to its start.
-From a start with too little noise the first steps are long: one took a relevant input out of the
-kernel, and from far away the gradient does not lead back."""
 _TOO_WIDE = 0.8
 """Mean squared standardised error below which more neighbours would sharpen the variances."""
 _NONE = -1e9
@@ -173,7 +166,7 @@ class NeighbourRounds:
             keep=self._keeps,
             group=self.group,
         )
-        _shorten(self.model.kernel, self.model.data[0])
+        shorten(self.model.kernel, self.model.data[0])
         judged = self.judge()
         kept = judged.score > self.best
         if not kept:
@@ -218,7 +211,7 @@ class NeighbourRounds:
             self._coordinates,
             self._num_data,
             evaluations=evaluations,
-            rise=_rises(self.model.kernel, self._coordinates),
+            rise=most_rises(self.model.kernel, self._coordinates),
             deadline=deadline - self._pace.of_judgements,
             show=show,
             name=f"L-BFGS on round {number + 1}, {len(chosen)} rows",
@@ -350,23 +343,3 @@ class NeighbourRounds:
     @property
     def _num_data(self) -> int:
         return int(self.model.data[0].shape[0])
-
-
-def _rises(kernel: Kernel, coordinates: LogCoordinates) -> np.ndarray:
-    parts = [one for one in (kernel, *kernel.submodules) if isinstance(one, Stationary)]
-    scales = {id(one.lengthscales.unconstrained_variable) for one in parts}
-    each = [_LONGER if id(one) in scales else np.inf for one in coordinates.variables]
-    return np.repeat(each, [int(tf.size(one)) for one in coordinates.variables])
-
-
-def _shorten(kernel: Kernel, X: tf.Tensor) -> None:
-    """Bound the trainable lengthscales from above, in units of the spread of X [N, D]."""
-    # the submodules of a kernel are its parts, without itself
-    for one in (kernel, *kernel.submodules):
-        if not isinstance(one, Stationary) or not one.lengthscales.trainable:
-            continue
-        columns, _ = one.slice(X, None)
-        spread = np.std(columns.numpy(), axis=0)
-        longest = np.exp(_LONGEST) * np.sqrt(columns.shape[1]) * np.where(spread > 0, spread, 1.0)
-        longest = longest if one.ard else np.max(longest)
-        one.lengthscales.assign(np.minimum(one.lengthscales.numpy(), longest))
