@@ -6,7 +6,8 @@ __all__ = ["fit"]
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import SupportsFloat
 
@@ -145,6 +146,7 @@ def fit(
         (group := options.group).scope(),
         group.naming_lost_workers(),
         route.accepting(model) as accept,
+        _errors_in_units(in_units),
     ):
         view = route.view(model)
         check_kernel_gradients(view, group)
@@ -152,16 +154,22 @@ def fit(
             options = replace(options, evaluation=checked(view, options.evaluation))
         plan = route.plan(view, data, options)
         begin = Beginning(view, plan.batches, options, lambda: accept(view, plan.batches))
-        try:
-            result = Run(model, plan, options, begin, shift).go()  # changes the model from here on
-        except (NumericalError, DataError, WorkerError) as error:
-            if isinstance(error.result, FitResult):
-                error.result = in_units(error.result)
-            raise
-        result = in_units(result)
+        # changes the model from here on
+        result = in_units(Run(model, plan, options, begin, shift).go())
         if result.evidence is not None and options.progress and group.is_first:
             tqdm.write(str(result.evidence), file=sys.stderr)
         return result
+
+
+@contextmanager
+def _errors_in_units(in_units: Callable[[FitResult], FitResult]) -> Iterator[None]:
+    """Convert the record of a run that an error ends."""
+    try:
+        yield
+    except (NumericalError, DataError, WorkerError) as error:
+        if isinstance(error.result, FitResult):
+            error.result = in_units(error.result)
+        raise
 
 
 def _unchanged(result: FitResult) -> FitResult:
