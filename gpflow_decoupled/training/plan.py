@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Part", "Plan"]
+__all__ = ["UNSOUND", "Part", "Plan"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +16,8 @@ from .stages.stage import Clock, Report, Stage
 
 Bound = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | None]
 """Of X [N, D] and Y [N, P]: the bound in nats; None where only estimates exist."""
+UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
+"""Errors of a bound that cannot be computed, such as a failed factorisation."""
 Probe = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """Of X [B, D], Y [B, P] and a seed [2]: a cheap number that is finite if and only if the bound is.
 Uses up no random numbers of the run."""

@@ -29,11 +29,11 @@ from .batches import ArrayBatches
 from .beginning import Beginning
 from .checkpoints import RunCheckpoint
 from .options import Options
-from .plan import Plan
+from .plan import UNSOUND, Plan
 from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .scores import Scores
-from .snapshots import exact_bound, go_back, snapshot
+from .snapshots import go_back, snapshot
 from .stages.stage import Clock, Report
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
@@ -225,11 +225,16 @@ class Run:
             raise
 
     def _exact_bound(self) -> float | None:
-        """The bound on all data in nats; None where they are not in memory."""
+        """The bound on all data in nats, NaN if it fails; None where they are not in memory."""
         if self._report is not None and self._report.is_exact and self._restored_step is None:
             return float(self._report.output.elbo)
-        whole = self.plan.whole
-        return None if whole is None else exact_bound(lambda: self.plan.bound(*whole))
+        if self.plan.whole is None:
+            return None
+        try:
+            bound = self.plan.bound(*self.plan.whole)
+        except UNSOUND:
+            return float("nan")
+        return None if bound is None else float(bound)
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
         exact, stopped = self._exact_bound(), self._out_of_patience

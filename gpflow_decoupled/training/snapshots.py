@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["Best", "Snapshot", "exact_bound", "go_back", "is_sound", "snapshot"]
+__all__ = ["Best", "Snapshot", "go_back", "snapshot"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from .stages.stage import all_finite
-
 Snapshot = list[tuple[tf.Variable, tf.Tensor]]
 """Variables with the values that they had."""
-
-UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
-"""Errors of a bound that cannot be computed."""
-
-
-def exact_bound(bound: Callable[[], tf.Tensor | None]) -> float | None:
-    """Return a bound [] in nats as a float; NaN if it failed, None if there is none."""
-    try:
-        value = bound()
-    except UNSOUND:  # a failed factorisation counts as NaN
-        return float("nan")
-    return None if value is None else float(value)
-
-
-def is_sound(variables: Sequence[tf.Variable], bound: Callable[[], tf.Tensor | float]) -> bool:
-    """True if all floating-point variables and the bound are finite."""
-    if not all_finite(
-        [tf.zeros([]), *(variable for variable in variables if variable.dtype.is_floating)]
-    ):
-        return False
-    try:
-        return bool(np.isfinite(float(bound())))
-    except UNSOUND:
-        return False
 
 
 def snapshot(variables: Sequence[tf.Variable]) -> Snapshot:

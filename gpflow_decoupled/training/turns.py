@@ -16,9 +16,9 @@ from ..errors import NumericalError
 from ..models import FactorGraph
 from .batches import ArrayBatches, Batch
 from .options import Options
-from .plan import Part, Plan
-from .snapshots import Snapshot, go_back, is_sound, snapshot
-from .stages.stage import Budget, Clock, Report, Stage
+from .plan import UNSOUND, Part, Plan
+from .snapshots import Snapshot, go_back, snapshot
+from .stages.stage import Budget, Clock, Report, Stage, all_finite
 from .workers import repair_drift
 
 
@@ -122,11 +122,14 @@ class Turns:
             return True
         # the state of an optimizer is no part of the result
         own = {variable.ref() for variable in self.model.variables}
-        moved = [variable for variable in self.variables if variable.ref() in own]
-        seed = self.seed(done)
-        found = is_sound(
-            moved, lambda: self.plan.soundness(*batch, seed) if bound is None else bound
-        )
+        moved = [v for v in self.variables if v.ref() in own and v.dtype.is_floating]
+        found = bool(all_finite([tf.zeros([]), *moved]))
+        try:
+            if found:
+                value = self.plan.soundness(*batch, self.seed(done)) if bound is None else bound
+                found = bool(np.isfinite(float(value)))
+        except UNSOUND:
+            found = False
         return self.options.group.all(found)
 
     def seed(self, step: int) -> tf.Tensor:
