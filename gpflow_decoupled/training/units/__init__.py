@@ -1,12 +1,13 @@
 """A model of standardised data in the units of the data.
 
-`data` converts X and Y, `predictions` has the verbs that ask the model. `model_parts` has kernel,
-likelihood and inducing points, made of `views` onto the Parameters that train; `records` the
-posterior and the record of a run.
+`data` converts X and Y, `predictions` has the verbs that ask the model, and its posterior.
+`model_parts` has kernel, likelihood and inducing points, made of `views` onto the Parameters that
+train; `records` the record of a run.
 """
 
 from .model_parts import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units
-from .records import StandardizedPosterior, result_in_units
+from .predictions import StandardizedPosterior
+from .records import result_in_units
 
 __all__ = [
     "StandardizedPosterior", "has_log_scale", "inducing_in_units", "kernel_in_units",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PredictionsInUnits"]
+__all__ = ["PredictionsInUnits", "StandardizedPosterior"]
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,14 +11,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
-from gpflow.posteriors import PrecomputeCacheType
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
 from ...errors import ModelError
 from ...models import NNGP, LeaveOneOut
 from ...pathwise import pathwise_samples
 from .data import DataInUnits
 from .model_parts import has_log_scale
-from .records import StandardizedPosterior
 
 
 class PredictionsInUnits(DataInUnits):
@@ -142,3 +141,29 @@ class PredictionsInUnits(DataInUnits):
         if self.outputs is None:
             return tf.zeros([], dtype)
         return tf.reduce_sum(tf.cast(tf.math.log(self.outputs.scale), dtype) * seen, axis=-1)
+
+
+class StandardizedPosterior(tf.Module):
+    """Predictions of f from cached factorisations, in the units of the data.
+
+    `inside` is the posterior of standardised data. Example::
+
+        posterior = model.posterior()
+        mean, variance = posterior.predict_f(Xnew)
+    """
+
+    def __init__(self, model: PredictionsInUnits, inside: AbstractPosterior) -> None:
+        super().__init__()
+        self.model, self.inside = model, inside
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D], as `Standardized.predict_f`."""
+        X = self.model.encoded(Xnew)
+        moments = self.inside.predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        return self.model.in_units(moments, full_cov, full_output_cov)
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute the factorisations again from the present Parameters."""
+        self.inside.update_cache(precompute_cache)
