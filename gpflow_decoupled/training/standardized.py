@@ -192,7 +192,7 @@ class Standardized(PredictionsInUnits):
 
     def result_in_units(self, result: FitResult) -> FitResult:
         """The record of a run of the model inside, with bounds in the units of Y."""
-        return units.result_in_units(result, float(self.log_scale()))
+        return units.result_in_units(result, float(self.log_scale()), len(self._X))
 
     @property
     def kernel(self) -> Kernel:

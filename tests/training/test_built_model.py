@@ -129,6 +129,24 @@ def test_a_record_is_in_units(exact) -> None:
         assert result.history[name][-1] == pytest.approx(scores[name], rel=1e-9)
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+def test_scores_of_left_out_rows_are_in_units(likelihood: str, monkeypatch) -> None:
+    """In units half as large each is log 2 less, in history and verb; the line has all rows."""
+    lines: list[str] = []
+    show = lambda self, text: lines.append(text)  # noqa: E731
+    monkeypatch.setattr("gpflow_decoupled.training.progress.ProgressLine.show", show)
+    histories, verbs, shown = [], [], []
+    for Y_in in (Y[:, :1], 2.0 * Y[:, :1]):
+        model = gd.build(X, Y_in, likelihood, num_neighbours=8, verbose=False)
+        result = gd.fit(model, steps=2, progress=False, compile=False)
+        histories.append(result.history["leave_one_out"])
+        verbs.append(model.leave_one_out().log_density)
+        shown.append(float(lines[-1].split()[-2]))
+    for one, other in (histories, verbs):
+        np.testing.assert_allclose(one - other, np.log(2.0), rtol=1e-9)
+    assert shown[0] - shown[1] == pytest.approx(len(X) * np.log(2.0), rel=1e-3)
+
+
 def test_scores_of_outputs_of_other_sizes_are_in_units() -> None:
     held_out = (NEW, Y[:6])
     model = gd.build(X, Y, num_inducing=8, num_mean_points=0, verbose=False)

@@ -132,7 +132,11 @@ class SiteRounds:
         return SiteRound(None, self.scores.numpy(), True)
 
     def run(
-        self, number: int, deadline: float = float("inf"), show: Show | None = None
+        self,
+        number: int,
+        deadline: float = float("inf"),
+        show: Show | None = None,
+        shift: float = 0.0,
     ) -> SiteRound:
         """Climb on fresh rows, pass over the sites, and judge; an interrupt undoes the round.
 
@@ -140,12 +144,13 @@ class SiteRounds:
         :param deadline: a value of `time.perf_counter`: iterations end in time for one pass and the
             judgement, and a second pass is left out where there is no time for it.
         :param show: shows a line after each iteration.
+        :param shift: nats by which shown values are less, for data in other units.
         :return: the outcome.
         :raises NumericalError: if a density or a site is not finite.
         """
         before = [variable.numpy() for variable in self.variables]
         try:
-            climbed = self._climbed(number, deadline - self.pace.after_climb, show)
+            climbed = self._climbed(number, deadline - self.pace.after_climb, show, shift)
             if climbed.reason != INTERRUPTED:
                 self._pass_over_sites(SWEEPS, deadline - self.pace.judgement)
         except (KeyboardInterrupt, NumericalError, WorkerError):
@@ -171,7 +176,9 @@ class SiteRounds:
         report = self.sweeps.run(sweeps, deadline=deadline)
         self.pace.passed(report.search, report.seconds)
 
-    def _climbed(self, number: int, deadline: float, show: Show | None) -> LBFGSRun:
+    def _climbed(
+        self, number: int, deadline: float, show: Show | None, shift: float
+    ) -> LBFGSRun:
         began = time.perf_counter()
         rng = np.random.default_rng([self.seed, 1 + number])
         chosen = np.sort(rng.choice(self._num_data, self._count(self.rows), replace=False))
@@ -183,6 +190,7 @@ class SiteRounds:
                 evaluations=self.evaluations,
                 deadline=deadline,
                 show=show,
+                shift=shift,
                 group=self.group,
                 name=f"L-BFGS on {name} of round {number + 1}, {len(chosen)} rows",
             )

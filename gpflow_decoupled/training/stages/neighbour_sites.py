@@ -77,7 +77,7 @@ class NeighbourSites(Stage):
         if number == 0 or not moves:
             outcome = self.rounds.start(deadline)
         else:
-            outcome = self.rounds.run(number - 1, deadline, clock.show)
+            outcome = self.rounds.run(number - 1, deadline, clock.show, clock.shift)
         before, per_row = float(self.value.numpy()), float(np.mean(self.rounds.scores.numpy()))
         self.value.assign(int(self.model.data[0].shape[0]) * per_row)
         gains = float(self.value.numpy()) - before > _GAIN * int(self.model.data[0].shape[0])
