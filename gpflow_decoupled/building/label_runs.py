@@ -17,6 +17,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from scipy.optimize import minimize
 
+from ..likelihoods.log_densities import observation_log_density
 from ..models.neighbours import GaussianNNGP, LabelNNGP
 from ..optimizers.neighbours import LabelRounds, NeighbourRounds
 from .likelihoods import takes_classes
@@ -115,7 +116,7 @@ class LabelRuns:
             a, b = np.exp(np.clip(x[:2], -_LARGEST, _LARGEST))
             moments = (x[2:] + a * found.mean, b * variance)
             f = (tf.constant(part, X.dtype) for part in moments)
-            return np.maximum(self.likelihood.predict_log_density(X, *f, Y), _LOWEST)
+            return np.maximum(observation_log_density(self.likelihood, X, *f, Y), _LOWEST)
 
         a = np.log(self._steep * self._spread)
         start = np.array([a, 2.0 * a, *(self._steep * self._mean)])

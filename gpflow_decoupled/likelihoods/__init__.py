@@ -5,7 +5,7 @@ Read `laplace`, then `sites`. Each class has its file (`asymmetric_laplace`, `be
 `survival` are folders, `numbered` is for observations with a number beside them, and
 `row_likelihood` has numbers of rows. `sites` has the sites of all, GPflow's included; `lookup`
 finds them, `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
-`nodes` changes quadratures, `moments` has predictive moments; see also `log_concave`.
+`nodes` changes quadratures, `moments` and `log_densities` predict; see also `log_concave`.
 """
 
 from ..expectations.projections import Site

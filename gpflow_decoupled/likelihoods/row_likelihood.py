@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["NEUTRAL", "RowLikelihood"]
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..errors import DataError, check_option
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
 from .counts.binomial import log_choices
+from .log_densities import observation_log_density
 from .numbered import NumberedLikelihood
 
 NEUTRAL: Mapping[str, float] = {
@@ -156,7 +158,7 @@ class RowLikelihood(Likelihood):
         """log p(y) of a row in nats, [...]; weights count in training alone."""
         y, numbers = self.split(Y)
         if not self.by_entry:
-            return self.likelihood.predict_log_density(X, Fmu, Fvar, y)
+            return observation_log_density(self.likelihood, X, Fmu, Fvar, y)
         mean = Fmu + numbers.get("offset", 0.0)
         if type(self.likelihood) is Gaussian:
             variance = Fvar + self.likelihood._variance(X) + numbers.get("noise", 0.0)
@@ -164,7 +166,8 @@ class RowLikelihood(Likelihood):
         elif "trials" in numbers and self.own is None:
             values = self._log_density_of_trials(X, mean, Fvar, y, numbers["trials"])
         else:
-            rule, own = self.likelihood.predict_log_density, numbers.get(self.own or "")
+            rule = partial(observation_log_density, self.likelihood)
+            own = numbers.get(self.own or "")
             values = _by_entry(rule, X, mean, Fvar, y, own)
         return tf.reduce_sum(_kept(values, y), axis=-1)
 

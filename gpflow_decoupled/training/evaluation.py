@@ -16,6 +16,7 @@ from gpflow.models import GPModel
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
 from ..likelihoods import NumberedLikelihood, RowLikelihood
+from ..likelihoods.log_densities import observation_log_density
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..summaries import one_line
@@ -183,7 +184,7 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
     def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         mean, variance = posterior.predict_f(x)
-        density = model.likelihood.predict_log_density(x, mean, variance, y)
+        density = observation_log_density(model.likelihood, x, mean, variance, y)
         return model.likelihood.predict_mean_and_var(x, mean, variance)[0], density
 
     return score

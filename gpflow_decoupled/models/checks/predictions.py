@@ -14,6 +14,7 @@ from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
+from ...likelihoods.log_densities import observation_log_density
 from ...likelihoods.lookup import expected_log_densities
 from ...likelihoods.nodes import finer, nodes_of
 from ...summaries import model_line, short_table
@@ -83,7 +84,10 @@ class CheckedPredictions(GPModel, abc.ABC):
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """Log predictive densities [..., N] in nats, at X [..., N, D] and Y [..., N, P]."""
-        return super().predict_log_density(self._held_out(data), full_cov, full_output_cov)
+        X, Y = self._held_out(data)
+        if full_cov or full_output_cov:
+            return super().predict_log_density((X, Y), full_cov, full_output_cov)
+        return observation_log_density(self.likelihood, X, *self.predict_f(X), Y)
 
     def _held_out(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))

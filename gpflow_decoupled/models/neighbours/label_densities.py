@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from ...likelihoods import CategoricalLogit
+from ...likelihoods.log_densities import observation_log_density
 
 _DRAWS = 32
 """Of f. The exact integrals of 18 classes and 1,000 rows take half a second."""
@@ -34,7 +35,7 @@ def log_densities_of_labels(
     """
     X, Y = data
     if not isinstance(likelihood, CategoricalLogit):
-        return likelihood.predict_log_density(X, mean, variance, Y)
+        return observation_log_density(likelihood, X, mean, variance, Y)
     draws = tf.constant(_draws(likelihood.num_classes), mean.dtype)
     # the gradient of a root is infinite at zero
     tiny = tf.constant(np.finfo(mean.dtype.as_numpy_dtype).tiny, mean.dtype)

@@ -13,6 +13,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from ...errors import check_option
 from ...inputs import check_finite_entries
 from ...likelihoods import observation_moments
+from ...likelihoods.log_densities import observation_log_density
 from ...linalg.blocks import map_rows
 from ..checks import check_values
 from ..expectations import Moments
@@ -126,7 +127,7 @@ class LatentNNGP(MeanOfRows, NNGP):
         X, Y = (tf.gather(part, rows) for part in self.data)
         f_mean, f_variance = scaled(self.factors, *self.left_out(rows, num_neighbours, mean))
         y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
-        density = self.likelihood.predict_log_density(X, f_mean, f_variance, Y)
+        density = observation_log_density(self.likelihood, X, f_mean, f_variance, Y)
         spread = np.ones(y_mean.shape)
         return LeaveOneOut(y_mean.numpy(), y_variance.numpy(), density.numpy(), spread)
 
