@@ -61,6 +61,9 @@ _NEIGHBOURS = {
     "NNGP of labels": full_model(
         _local, LABELS, gpflow.likelihoods.Bernoulli, "labels", kernel="kernel"
     ),
+    "NNGP of classes": full_model(
+        _local, LABELS, lambda: likelihoods.CategoricalLogit(2), "labels", kernel="kernel"
+    ),
 }
 LOCAL: dict[str, Entry] = {
     **{name: _of_gaussian_noise(entry) for name, entry in _NEIGHBOURS.items()},

@@ -27,6 +27,7 @@ from gpflow.models import GPModel
 
 from gpflow_decoupled import models
 from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
+from gpflow_decoupled.likelihoods import CategoricalLogit
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -104,9 +105,16 @@ LOCAL: dict[str, Build] = {
     "NNGP": lambda p: models.NNGP(
         p.data, p.kernel, p.likelihood, num_neighbours=8, mean_function=p.mean
     ),
+    "NNGP of labels": lambda p: models.NNGP(
+        _ranks(p.data, 2), p.kernel, gpflow.likelihoods.Bernoulli(), num_neighbours=8
+    ),
+    "NNGP of classes": lambda p: models.NNGP(
+        _ranks(p.data, 3), p.kernel, CategoricalLogit(3), num_neighbours=8
+    ),
 }
 """Models that compute with neighbours in time or space; those in space have no bound. They are
-drawn where they are named, and `oracles` has them beside the dense model."""
+drawn where they are named, and `oracles` has them beside the dense model. Some make labels of Y.
+"""
 
 FULL = (
     "CVIGP",
@@ -142,6 +150,13 @@ def bound(model: GPModel, data: Data) -> float:
     if getattr(model, "num_data", 0) is None:
         model.num_data = len(data[0])
     return float(model.elbo(given))
+
+
+def _ranks(data: Data, classes: int) -> Data:
+    """X, and the class [N, 1] of each row by the rank of its first output."""
+    X, Y = data
+    ranks = np.argsort(np.argsort(Y[:, 0], kind="stable"))
+    return X, (classes * ranks[:, None] // len(Y)).astype(Y.dtype)
 
 
 def _points(p: Parts, Z: np.ndarray | None = None) -> gpflow.inducing_variables.InducingVariables:

@@ -10,12 +10,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import PrecomputeCacheType
-from gpflow.utilities import parameter_dict
 
 from ..bases import Basis
-from ..errors import NumericalError
 from ..posteriors import BasisPosterior
-from .checks import CheckedPredictions
+from .checks import CheckedPredictions, not_a_number
 
 
 class BasisPredictions(CheckedPredictions, abc.ABC):
@@ -34,7 +32,7 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
         if tf.executing_eagerly() and np.any(np.isnan(moments[0])):
-            raise _not_a_number(self)
+            raise not_a_number(self, "mean of f at Xnew")
         return moments
 
     def posterior(
@@ -52,16 +50,3 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
             precompute_cache=precompute_cache,
             num_dims=self.num_dims,
         )
-
-
-def _not_a_number(model: BasisPredictions) -> NumericalError:
-    names = [
-        f"model{name}"
-        for name, parameter in parameter_dict(model).items()
-        if not np.all(np.isfinite(getattr(parameter, "unconstrained_variable", parameter)))
-    ]
-    why = f" {', '.join(names)} has entries that are NaN or infinite." if names else ""
-    return NumericalError(
-        f"The mean of f at Xnew is not a number.{why} Train the model again, or build it anew.",
-        matrix="mean of f",
-    )

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.likelihoods import CategoricalLogit
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import LabelNNGP
@@ -185,6 +185,22 @@ def test_each_class_may_have_a_kernel():
         alone = other.left_out(np.arange(5))
         assert_allclose(mean[:, c], alone[0][:, c], rtol=1e-8)
         assert_allclose(variance[:, c], alone[1][:, c], rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", ["mean_factor", "variance_factor"])
+def test_a_factor_that_is_not_a_number_is_named(factor: str):
+    one = model()
+    getattr(one, factor).unconstrained_variable.assign(np.nan)
+    verbs = (
+        lambda: one.predict_f(XNEW),
+        lambda: one.predict_y(XNEW),
+        lambda: one.predict_log_density((X, Y)),
+        lambda: one.leave_one_out(np.arange(3)),
+        lambda: gd.fit(one, steps=1, progress=False, compile=False),
+    )
+    for verb in verbs:
+        with pytest.raises(NumericalError, match=f"is not a number. model.{factor} has entries"):
+            verb()
 
 
 def test_bad_input():

@@ -30,6 +30,7 @@ from ..checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
+    not_a_number,
     refuse_replicas,
     warn_of_values,
 )
@@ -219,9 +220,14 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """Moments of f at Xnew [..., N, D] in GPflow's shapes.
 
         With `full_cov` all inputs share the union of their neighbours.
+
+        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+        moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
+        if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
+            raise not_a_number(self, "posterior of f at Xnew")
+        return moments
 
     @abc.abstractmethod
     def update(self, new_data: RegressionData) -> None:

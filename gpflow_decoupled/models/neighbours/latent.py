@@ -15,7 +15,7 @@ from ...inputs import check_finite_entries
 from ...likelihoods import observation_moments
 from ...likelihoods.log_densities import observation_log_density
 from ...linalg.blocks import map_rows
-from ..checks import check_values
+from ..checks import check_values, not_a_number
 from ..expectations import Moments
 from .base import NNGP
 from .checks import check_rows
@@ -121,11 +121,14 @@ class LatentNNGP(MeanOfRows, NNGP):
         :param mean: "data" for the mean given all other values.
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
+        :raises NumericalError: for NaN, with the Parameters at fault.
         """
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
         X, Y = (tf.gather(part, rows) for part in self.data)
         f_mean, f_variance = scaled(self.factors, *self.left_out(rows, num_neighbours, mean))
+        if np.any(np.isnan(f_mean)) or np.any(np.isnan(f_variance)):
+            raise not_a_number(self, "posterior of f at rows that are left out")
         y_mean, y_variance = observation_moments(self.likelihood, X, f_mean, f_variance)
         density = observation_log_density(self.likelihood, X, f_mean, f_variance, Y)
         spread = np.ones(y_mean.shape)

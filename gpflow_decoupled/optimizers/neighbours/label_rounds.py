@@ -19,6 +19,7 @@ import tensorflow as tf
 from ...errors import NumericalError, WorkerError
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
+from ...models.checks import not_a_number
 from ...models.families import require_model
 from ...models.neighbours import LabelNNGP
 from ...replicas import Group
@@ -109,7 +110,10 @@ class LabelRounds:
         gaussian = self.model.gaussian
         rounds = NeighbourRounds(gaussian, seed=self.seed, compile=self.compile, group=self.group)
         found = rounds.start(deadline, show)
-        self.scores.assign(self.judge())
+        scores = self.judge()
+        if np.any(np.isnan(scores)):
+            raise not_a_number(self.model, "log density of rows that are left out")
+        self.scores.assign(scores)
         return LabelRound(found.climbed, self.scores.numpy(), found.kept)
 
     def run(

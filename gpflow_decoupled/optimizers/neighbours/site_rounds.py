@@ -176,9 +176,7 @@ class SiteRounds:
         report = self.sweeps.run(sweeps, deadline=deadline)
         self.pace.passed(report.search, report.seconds)
 
-    def _climbed(
-        self, number: int, deadline: float, show: Show | None, shift: float
-    ) -> LBFGSRun:
+    def _climbed(self, number: int, deadline: float, show: Show | None, shift: float) -> LBFGSRun:
         began = time.perf_counter()
         rng = np.random.default_rng([self.seed, 1 + number])
         chosen = np.sort(rng.choice(self._num_data, self._count(self.rows), replace=False))
