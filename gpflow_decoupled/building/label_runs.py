@@ -115,8 +115,8 @@ class LabelRuns:
         def scores(x: np.ndarray) -> np.ndarray:
             a, b = np.exp(np.clip(x[:2], -_LARGEST, _LARGEST))
             moments = (x[2:] + a * found.mean, b * variance)
-            f = (tf.constant(part, X.dtype) for part in moments)
-            return np.maximum(observation_log_density(self.likelihood, X, *f, Y), _LOWEST)
+            m, v = (tf.constant(part, X.dtype) for part in moments)
+            return np.maximum(observation_log_density(self.likelihood, X, m, v, Y), _LOWEST)
 
         a = np.log(self._steep * self._spread)
         start = np.array([a, 2.0 * a, *(self._steep * self._mean)])

@@ -89,7 +89,8 @@ class CheckedPredictions(GPModel, abc.ABC):
         X, Y = self._held_out(data)
         if full_cov or full_output_cov:
             return super().predict_log_density((X, Y), full_cov, full_output_cov)
-        return observation_log_density(self.likelihood, X, *self.predict_f(X), Y)
+        mean, variance = self.predict_f(X)
+        return observation_log_density(self.likelihood, X, mean, variance, Y)
 
     def _held_out(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
