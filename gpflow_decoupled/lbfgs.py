@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["CONVERGED", "FAILED", "INTERRUPTED", "LBFGSRun", "Objective", "lbfgs_ascent", "settled"]
+__all__ = [
+    "CONVERGED", "EVALUATIONS_DONE", "FAILED", "INTERRUPTED", "TIME_IS_UP", "LBFGSRun",
+    "Objective", "lbfgs_ascent", "settled",
+]  # fmt: skip
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,6 +22,8 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 CONVERGED = "converged"
 INTERRUPTED = "interrupted"
 FAILED = "the line search failed"
+TIME_IS_UP = "time is up"
+EVALUATIONS_DONE = "evaluations done"
 _PAIRS = 20
 """Pairs of steps and gradient changes in L-BFGS's memory."""
 _ABSURD = 1e8
@@ -28,6 +33,8 @@ finite: between it and the last point a line search takes a step of round-off, a
 _FLAT = 1e-8
 """At a maximum, where line searches fail, a Newton step gains at most this share of the value."""
 
+_LAST = 10
+"""Iterations at the end of a run, whose gain tells whether more would pay."""
 _TRIALS = 4
 """Of a line search before it may be flat; most end after one or two, and one in round-off takes 20.
 """
@@ -46,7 +53,11 @@ class LBFGSRun(NamedTuple):
     converged: bool
     """False after the last evaluation, an interrupt, or a line search failed below a maximum."""
     reason: str
-    """"converged", "evaluations done", "the line search failed" or "interrupted"."""
+    """"converged", "evaluations done", "the line search failed" or "interrupted"; see also
+    `climb_logarithms`.
+    """
+    rise: float = 0.0
+    """The gain of the last ten iterations, or of all of fewer."""
 
 
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
@@ -115,7 +126,7 @@ def lbfgs_ascent(
         reason = CONVERGED
     watched.report(only_new=True)
     if ended is not None and watched.total >= max_evaluations:
-        reason = "evaluations done"
+        reason = EVALUATIONS_DONE
     elif ended is not None:
         free = watched.free_gradient(*sides)
         # SciPy calls it success, too, where no step is better at all
@@ -124,9 +135,9 @@ def lbfgs_ascent(
         )
         is_flat = _newton_gain(ended, free) <= max(flat, _FLAT * (1.0 + abs(watched.value)))
         reason = CONVERGED if watched.stopped or success or is_flat else FAILED
-    return LBFGSRun(
-        watched.x, watched.value, watched.values[0], watched.total, reason == CONVERGED, reason
-    )
+    values, is_done = watched.values, reason == CONVERGED
+    rise = watched.value - values[-1 - min(_LAST, len(values) - 1)]
+    return LBFGSRun(watched.x, watched.value, values[0], watched.total, is_done, reason, rise)
 
 
 class _FlatError(Exception):

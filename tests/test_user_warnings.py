@@ -25,7 +25,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
-from gpflow_decoupled.diagnostics import warn_of_fall, warn_of_rise
+from gpflow_decoupled.diagnostics import warn_of_fall, warn_of_last_rise, warn_of_rise
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import outer_iterations
@@ -243,6 +243,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: warn_of_fall([0.0], -1e3, 12, True),
         lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),
         lambda _: warn_of_rise(np.linspace(-1e3, 0.0, 200), 12, "Go on."),
+        lambda _: warn_of_last_rise(1.0, 12, "Go on."),
     ],
     "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],

@@ -11,11 +11,11 @@ from .accuracy import warn_of_quadrature
 from .failure import explain, restored
 from .final_evidence import final_evidence
 from .scales import check_digits, has_scale, noise_variance, warn_of_scales
-from .trend import warn_of_fall, warn_of_rise
+from .trend import warn_of_fall, warn_of_last_rise, warn_of_rise
 from .unusable_observation import naming_observation, unusable_observation
 
 __all__ = [
     "check_digits", "explain", "final_evidence", "has_scale", "naming_observation",
     "noise_variance", "restored", "unusable_observation", "warn_of_fall", "warn_of_quadrature",
-    "warn_of_rise", "warn_of_scales",
+    "warn_of_last_rise", "warn_of_rise", "warn_of_scales",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["warn_of_fall", "warn_of_rise"]
+__all__ = ["warn_of_fall", "warn_of_last_rise", "warn_of_rise"]
 
 from collections.abc import Sequence
 
@@ -93,4 +93,16 @@ def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
         warn_user(
             f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
             f" {_LAST} steps. {remedy}"
+        )
+
+
+def warn_of_last_rise(rise: float, num_data: int, remedy: str) -> None:
+    """Warn if L-BFGS rose at the same rate in its last ten iterations.
+
+    :param rise: in nats.
+    """
+    if rise > 0.1 * _RISE * num_data:
+        warn_user(
+            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
+            f" iterations of L-BFGS. {remedy}"
         )

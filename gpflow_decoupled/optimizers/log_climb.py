@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..lbfgs import LBFGSRun, Objective, lbfgs_ascent, settled
+from ..lbfgs import CONVERGED, TIME_IS_UP, LBFGSRun, Objective, lbfgs_ascent, settled
 from ..replicas import Group
 from .log_coordinates import LogCoordinates
 
@@ -53,20 +53,27 @@ def climb_logarithms(
     :param group: the workers; the first one's clock counts.
     :param matrix: the one that an error names.
     :param shift: nats by which shown values are less, for data in other units.
-    :return: the run, in nats.
+    :return: the run, in nats; its reason may be "time is up".
     :raises NumericalError: if the objective is not finite at the start.
     """
     workers = group or Group()
     start, reach = coordinates.pack(), np.where(coordinates.is_log, FAR, np.inf)
     has_settled, total = settled(tolerance, window), itertools.count()
 
-    last = [0.0]  # seconds of the last evaluation
+    last, is_late = [0.0], False  # seconds of the last evaluation
 
     def per_row(x: np.ndarray) -> tuple[float, np.ndarray]:
         began = time.perf_counter()
         value, gradient = objective(x)
         last[0] = time.perf_counter() - began
         return value / num_data, gradient / num_data
+
+    def is_over(values: list[float]) -> bool:
+        nonlocal is_late
+        if has_settled(values):
+            return True
+        is_late = workers.is_over(deadline - last[0])
+        return is_late
 
     def report(value: float, _: int) -> None:
         if show is not None:
@@ -75,7 +82,7 @@ def climb_logarithms(
     run = lbfgs_ascent(
         per_row,
         start,
-        lambda values: has_settled(values) or workers.is_over(deadline - last[0]),
+        is_over,
         evaluations,
         low=start - np.where(coordinates.is_log, fall, np.inf),
         high=start + np.minimum(reach, rise),
@@ -86,4 +93,7 @@ def climb_logarithms(
         flat=tolerance,
     )
     coordinates.assign(run.x)
-    return run._replace(value=run.value * num_data, start=run.start * num_data)
+    if is_late and run.reason == CONVERGED:  # to L-BFGS both are an end that was asked for
+        run = run._replace(converged=False, reason=TIME_IS_UP)
+    nats = {name: getattr(run, name) * num_data for name in ("value", "start", "rise")}
+    return run._replace(**nats)

@@ -17,11 +17,13 @@ from ..diagnostics import (
     final_evidence,
     restored,
     warn_of_fall,
+    warn_of_last_rise,
     warn_of_quadrature,
     warn_of_rise,
 )
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..interrupts import noted, raise_swallowed
+from ..lbfgs import EVALUATIONS_DONE, TIME_IS_UP
 from ..models import FactorGraph
 from ..optimizers.ascent import INTERRUPTED
 from ..user_warnings import warn_user
@@ -38,7 +40,7 @@ from .stages.stage import Clock, Report
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
 
-_LIMITS = ("steps done", "time is up")
+_LIMITS = ("steps done", TIME_IS_UP)
 """Reasons for which a run ends although a stage may have more to do."""
 _FAILURES: dict[type, str] = {
     DataError: "unusable data",
@@ -46,6 +48,10 @@ _FAILURES: dict[type, str] = {
     WorkerError: "a worker failed",
 }
 """Reasons for which a run ends by an error."""
+_UNFINISHED = (*_LIMITS, EVALUATIONS_DONE)
+"""The same, of L-BFGS."""
+_FEW = 100
+"""Steps; who asks for fewer of L-BFGS expects it to be unfinished."""
 _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
@@ -289,7 +295,10 @@ class Run:
             raise
         if report is None:
             return None, reason
-        self._report = report._replace(is_long=self._report is not None and self._report.is_long)
+        if self._report is not None:
+            last = self._report
+            report = report._replace(is_long=last.is_long, rise=last.rise)
+        self._report = report
         self.totals.seconds += time.perf_counter() - began
         self.totals.refreshes += 1
         return report, INTERRUPTED if report.reason == INTERRUPTED else reason
@@ -305,6 +314,9 @@ class Run:
         # patience and tolerances judge for themselves, an interrupt is no choice
         if rising and result.reason in _LIMITS:
             warn_of_rise(bounds, num_data, _REMEDY)
+        few = self.limits.steps is not None and self.limits.steps < _FEW
+        if self._report is not None and result.reason in _UNFINISHED and not few:
+            warn_of_last_rise(self._report.rise, num_data, _REMEDY)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals

@@ -40,3 +40,27 @@ def test_a_run_that_is_too_short_says_so():
     options = {"learning_rate": 0.003, "progress": False}
     with pytest.warns(UserWarning, match="still rises.*Call fit again, or give it more steps"):
         gd.fit(model, (X, Y), steps=100, **options)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+def test_a_climb_that_is_cut_short_says_so(likelihood):
+    """It has not converged either, although its last evaluation ended before the time was up."""
+    X = np.linspace(0.0, 10.0, 40)[:, None]
+    Y = RNG.poisson(np.exp(1.5 * np.sin(X))).astype(float)
+    with pytest.warns(UserWarning, match="still rises: by .* in the last iterations of L-BFGS"):
+        result = gd.fit(gd.build(X, Y, likelihood, verbose=False), seconds=1e-3, progress=False)
+    assert (result.reason, result.converged) == ("time is up", False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = gd.build(X, Y, likelihood, verbose=False)
+        assert gd.fit(model, progress=False).converged
+        gd.fit(gd.build(X, Y, likelihood, verbose=False), steps=3, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:The mean squared standardised")
+def test_neighbours_whose_rounds_are_cut_short_say_so():
+    X = RNG.uniform(0.0, 10.0, (300, 1))
+    Y = np.sin(3.0 * X) + 0.1 * RNG.normal(size=X.shape)
+    model = gd.models.NNGP((X, Y), gpflow.kernels.Matern52(), num_neighbours=8)
+    with pytest.warns(UserWarning, match="still rises"):
+        gd.fit(model, seconds=1e-3, progress=False)

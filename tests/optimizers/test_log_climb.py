@@ -140,3 +140,21 @@ def test_a_start_that_is_not_finite_is_an_error():
             N,
             evaluations=5,
         )
+
+
+def test_a_climb_without_time_has_not_converged():
+    """The next evaluation would end too late, so the last one ended before."""
+    built = model()
+    coordinates = coordinates_of(built)
+
+    def objective(x):
+        time.sleep(0.2)
+        return -float(np.sum(x**4)), -4.0 * x**3
+
+    begins = coordinates.pack()
+    deadline = time.perf_counter() + 0.5
+    run = climb_logarithms(objective, coordinates, N, evaluations=50, deadline=deadline)
+    assert time.perf_counter() < deadline + 0.4
+    assert (run.reason, run.converged) == ("time is up", False)
+    assert run.rise == pytest.approx(run.value - run.start) and run.rise > 0.0
+    assert not np.allclose(coordinates.pack(), begins)

@@ -26,6 +26,8 @@ from gpflow_decoupled.training.turns import Turns
 from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.problems import BETA, GAMMA, MODELS, parts, sine, values
 
+pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
+
 X, Y = sine()
 STEPS = 40
 

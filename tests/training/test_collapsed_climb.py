@@ -28,6 +28,8 @@ from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.clock import Clock
 from tests.training.problems import BETA, parts, sine, values
 
+pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
+
 X, Y = sine()
 STEPS = 140
 """Of which a quarter are coupled; the climb may then take 63 evaluations."""

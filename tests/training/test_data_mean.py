@@ -32,6 +32,8 @@ from gpflow_decoupled.training.stages.stage import Budget, Report
 from tests.training.clock import Clock, SlowSolver
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
+pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
+
 X, Y = sine()
 LABELS = (Y > 0.0).astype(float)
 COUPLED_SHARE = mean_on_data._BEFORE_ROUNDS

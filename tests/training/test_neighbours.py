@@ -28,6 +28,8 @@ from gpflow_decoupled.training.stages import neighbours as stage
 from gpflow_decoupled.training.stages.mean_of_rows import share_of_climbs
 from gpflow_decoupled.training.stages.neighbour_steps import NeighbourSteps
 
+pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
+
 RNG = np.random.default_rng(2)
 X = RNG.uniform(0.0, 1.0, (500, 2))
 Y = np.sin(6.0 * X[:, :1]) + 0.1 * RNG.standard_normal((500, 1))

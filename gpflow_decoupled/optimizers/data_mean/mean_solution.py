@@ -21,12 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import NumericalError
+from ...lbfgs import TIME_IS_UP
 from .system import MeanSystem
 
 Report = Callable[[int, float, float], None]
 """Called with the products so far, the share done of the next, and the gap or estimate in nats."""
-
-TIME_IS_UP = "time is up"
 
 
 @dataclass

@@ -79,10 +79,11 @@ class AffineClimb(Stage):
         except BaseException:  # the ascent tries a normal base, and may break off at it
             basis.base, basis.theta = base, theta
             raise
-        reason = first.reason
+        reason, rise = first.reason, first.rise
         if hyperparameters_of(self.model) and time.perf_counter() < deadline:
-            reason = self._together(budget, deadline).reason
-        return Report.of_climb(self.model.elbo(), reason, deadline, first.before)
+            together = self._together(budget, deadline)
+            reason, rise = together.reason, together.rise
+        return Report.of_climb(self.model.elbo(), reason, deadline, first.before, rise)
 
     def _ascent(self) -> AffineIndependentAscent:
         more = hyperparameters_of(self.model)

@@ -116,7 +116,8 @@ class CollapsedClimb(Stage):
         reason = CONVERGED if found is None else found.reason
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
-        return Report(output, reason, converged=reason == CONVERGED, is_long=True)
+        rise = 0.0 if found is None else found.rise
+        return Report(output, reason, converged=reason == CONVERGED, is_long=True, rise=rise)
 
     def closing(self, clock: Clock) -> Report | None:
         """If the run ended before the climb, set q(u) to the best one, with a warning."""

@@ -65,6 +65,7 @@ class EvidenceClimb(Stage):
         reason = CONVERGED
         before: tuple[float, ...] = ()
         bound: float | None = None
+        rise = 0.0
         try:
             objective = self.on_arrays or self.in_graph
             if objective is not None and self.coordinates.variables:
@@ -84,7 +85,7 @@ class EvidenceClimb(Stage):
                     matrix="k(X, X) + noise",
                     shift=budget.clock.shift,
                 )
-                reason, before = found.reason, (found.start,)
+                reason, before, rise = found.reason, (found.start,), found.rise
                 # without priors, the evidence is the bound at the sites that follow
                 bound = None if self.on_arrays is None else found.value
         except NumericalError as error:
@@ -94,7 +95,7 @@ class EvidenceClimb(Stage):
         finally:
             self._set_sites()
         bound = self.model.elbo() if bound is None else bound
-        return Report.of_climb(bound, reason, deadline, before)
+        return Report.of_climb(bound, reason, deadline, before, rise)
 
     def _set_sites(self) -> None:
         X, Y = self.model.data

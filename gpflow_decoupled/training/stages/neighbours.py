@@ -75,6 +75,7 @@ class NeighbourClimbs(Stage):
             converged=reason == DONE,
             is_long=True,
             scores={"leave_one_out": outcome.judged.score},
+            rise=outcome.climbed.rise,
         )
 
     @property

@@ -47,6 +47,8 @@ class Rounds(Stage):
         self.solves, self.moved, self.at_sites = solves, moved, at_sites
         self.model: BasisGP = solves.model
         self.data: Batch = solves.data
+        self.rise = 0.0
+        """Of the last climb, in nats."""
         self.rough = solves.solver.rough(_ROUGH * len(self.data[0]))
 
     @property
@@ -58,6 +60,9 @@ class Rounds(Stage):
         return {"mean_solver": type(self.solves.solver).__name__}
 
     def run(self, budget: Budget) -> Report:
+        return self._round(budget)._replace(rise=self.rise)
+
+    def _round(self, budget: Budget) -> Report:
         clock, solves = budget.clock, self.solves
         repair_drift(solves.group, self.variables)
         deadline = clock.deadline()
@@ -78,6 +83,7 @@ class Rounds(Stage):
         self, solved: Solved, before: Snapshot, deadline: float, clock: Clock
     ) -> Report:
         run, solves = self._climb(deadline - solved.seconds), self.solves
+        self.rise = run.rise
         late = self._is_late(deadline, solves=2)
         settled = run.value - run.start < _ENOUGH * len(self.data[0])
         if late or settled or clock.is_last_step:

@@ -70,7 +70,7 @@ class SitesClimb(Stage):
 
     def run(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
-        reason, before = CONVERGED, tuple[float, ...]()
+        reason, before, rise = CONVERGED, tuple[float, ...](), 0.0
         first = self._first()
         if first is None:
             raise unusable_observation(self.model, None) or NumericalError(
@@ -93,11 +93,11 @@ class SitesClimb(Stage):
                     matrix="k(X, X)",
                     shift=budget.clock.shift,
                 )
-                reason, before = climbed.reason, (climbed.start,)
+                reason, before, rise = climbed.reason, (climbed.start,), climbed.rise
         finally:
             # after an interrupt too: sites and hyperparameters must belong together
             self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
-        return Report.of_climb(self.model.elbo(), reason, deadline, before)
+        return Report.of_climb(self.model.elbo(), reason, deadline, before, rise)
 
     def _first(self) -> BestSites | None:
         """The better optimum of the sites, started from zeros and from the model's sites."""

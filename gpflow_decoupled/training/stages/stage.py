@@ -123,16 +123,23 @@ class Report(NamedTuple):
     """Nats: the bound before the first step of a run whose steps report the bound after them."""
     is_exact: bool = False
     """True if the last bound in `output` counts all data and belongs to the final Parameters."""
+    rise: float = 0.0
+    """Nats that the last ten iterations of L-BFGS gained, on which a longer run would go on."""
 
     @classmethod
     def of_climb(
-        cls, bound: tf.Tensor | float, reason: str, deadline: float, before: tuple[float, ...]
+        cls,
+        bound: tf.Tensor | float,
+        reason: str,
+        deadline: float,
+        before: tuple[float, ...],
+        rise: float = 0.0,
     ) -> Report:
         """The report of a climb on all data, in one turn.
 
         :param bound: in nats, at the final Parameters.
         :param reason: why the climb ended; convergence does not count after the deadline.
-        :param before: see the field.
+        :param before: see the field; so is `rise`.
         """
         if reason == CONVERGED and time.perf_counter() >= deadline:
             reason = TIME_IS_UP
@@ -143,6 +150,7 @@ class Report(NamedTuple):
             is_long=True,
             before=before,
             is_exact=True,
+            rise=rise,
         )
 
 
