@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import sys
 import time
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks.harness.data import load
 from benchmarks.libraries import neighbours
+from benchmarks.libraries.gpboost_vecchia import train_vecchia
 from benchmarks.libraries.models import Settings, parse
 from benchmarks.libraries.training import installed, missing, train
 from gpflow_decoupled.building.kernels import KernelChoice
@@ -95,6 +97,30 @@ def test_peers_that_stop_by_themselves_learn(name: str, library: str) -> None:
     first, last = record.snapshots
     assert record.library == library and first.metrics == last.metrics
     assert last.metrics["rmse"] < 0.9 and 0.85 < last.metrics["coverage"] <= 1.0
+
+
+def test_gpboost_is_given_no_constant_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses a set of inputs that has one."""
+    given: list[np.ndarray] = []
+
+    class Model:
+        def __init__(self, gp_coords: np.ndarray, **_: object) -> None:
+            given.append(gp_coords)
+
+        def fit(self, y: np.ndarray) -> None:
+            pass
+
+        def predict(self, gp_coords_pred: np.ndarray, **_: object) -> dict[str, np.ndarray]:
+            given.append(gp_coords_pred)
+            return {"mu": np.zeros(len(gp_coords_pred)), "var": np.ones(len(gp_coords_pred))}
+
+    monkeypatch.setitem(sys.modules, "gpboost", SimpleNamespace(GPModel=Model))
+    data = load("diabetes")
+    constant = data.X_train.copy()
+    constant[:, 3] = 0.5
+    train_vecchia(parse("vecchia-10"), data._replace(X_train=constant), [1.0], Settings())
+    for found, whole in zip(given, (constant, data.X_test), strict=True):
+        assert np.array_equal(found, np.delete(whole, 3, axis=1))
 
 
 @pytest.mark.exhaustive
