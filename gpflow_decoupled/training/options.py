@@ -172,7 +172,7 @@ _ELSEWHERE = {
     "verbose": "progress", "max_iter": "steps", "maxiter": "steps", "n_iter": "steps",
     "num_steps": "steps", "iterations": "steps", "num_iterations": "steps", "timeout": "seconds",
     "max_time": "seconds", "minibatch_size": "batch_size", "random_state": "seed",
-    "validation_data": "evaluation", "callback": "callbacks",
+    "validation_data": "evaluation", "test_data": "evaluation", "callback": "callbacks",
     "patience": "evaluation=Evaluation((X, Y), patience=10)", "jit_compile": 'compile="xla"',
 }  # fmt: skip
 """Names of other libraries for options of `fit`."""

@@ -142,6 +142,12 @@ def test_unknown_options_are_refused() -> None:
         orthogonal(mean_subsample=0)
 
 
+@pytest.mark.parametrize("name", ["validation_data", "test_data"])
+def test_other_names_of_held_out_data_lead_to_evaluation(name: str) -> None:
+    with pytest.raises(UnknownOptionError, match=f"{name}: it is called evaluation here"):
+        fit(orthogonal(), (X, Y), **{name: (X, Y)})
+
+
 def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
     model = orthogonal()
     gpflow.set_trainable(model.basis.q_mu, False)
