@@ -14,6 +14,7 @@ from scipy.stats import norm
 from ..errors import DataError, ModelError
 from ..inputs import check_rate, check_whole
 from ..training import Standardized
+from ..training.units import has_log_scale
 from .matters import columns_of_inputs
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def partial_dependence(
     X: Any,
     column: Hashable,
     *,
+    output: int | None = None,
     grid_resolution: int = 30,
     level: float = 0.95,
     seed: int = 0,
@@ -37,16 +39,18 @@ def partial_dependence(
     The average over rows (Friedman, 2001) is Gaussian under the joint posterior. Unless y is f plus
     noise, f is the logarithm or the log odds.
 
-    :param model: from `build`, or a `Standardized` one, of one output.
+    :param model: from `build`, or a `Standardized` one.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
     :param column: its name, or its number if X is an array.
+    :param output: the number of f, where outputs or classes have one each. 0 where a second one is
+        the noise, whose logarithm is 1.
     :param grid_resolution: values between the 5 % and 95 % quantiles; a category has each of its
         values.
     :param level: of the intervals.
     :param seed: of the rows.
     :return: columns "mean", "low", "high", with the values as index, in units of the data.
-    :raises ModelError: for a model that is not `Standardized`, or has several outputs.
-    :raises DataError: for an unknown column.
+    :raises ModelError: for a model that is not `Standardized`.
+    :raises DataError: for an unknown column or output.
 
     Cost: `grid_resolution` joint predictions of 200 rows. Example::
 
@@ -56,6 +60,8 @@ def partial_dependence(
 
     _check_model(model)
     check_whole(2, grid_resolution=grid_resolution)
+    if output is not None:
+        check_whole(0, output=output)
     check_rate(1.0, level=level)
     rows = _some_rows(model, X, seed)
     values, name = _grid(rows, column, grid_resolution), str(column)
@@ -67,7 +73,9 @@ def partial_dependence(
         else:
             moved[column] = value
         mean, cov = (np.asarray(part) for part in model.predict_f(moved, full_cov=True))
-        found.append((np.mean(mean), np.sqrt(np.mean(cov))))  # the mean of all N^2 covariances
+        place = _place(model, output, mean.shape[-1])
+        # the mean of all N^2 covariances
+        found.append((np.mean(mean[:, place]), np.sqrt(np.mean(cov[place]))))
     mean, deviation = np.array(found).T
     half = norm.ppf(0.5 + 0.5 * level) * deviation
     parts = {"mean": mean, "low": mean - half, "high": mean + half}
@@ -101,6 +109,11 @@ def sobol_shares(
     import pandas as pd
 
     _check_model(model)
+    if model.model.num_latent_gps != 1:
+        raise ModelError(
+            f"The model has {model.model.num_latent_gps} latent functions, and shares are of one:"
+            " build a model of one output."
+        )
     check_whole(2, draws=draws)
     check_rate(1.0, level=level)
     rows = np.asarray(model.table.inputs(_some_rows(model, X, seed)), np.float64)
@@ -141,11 +154,17 @@ def _check_model(model: object) -> None:
             f"Effects of inputs are of a built model, and this is a {type(model).__name__}: build"
             " it by gpflow_decoupled.build, or Standardized."
         )
-    if model.model.num_latent_gps != 1:
-        raise ModelError(
-            f"The model has {model.model.num_latent_gps} latent functions, and an effect is of one:"
-            " build a model of one output."
+
+
+def _place(model: Standardized, output: int | None, count: int) -> int:
+    if output is None and (count == 1 or has_log_scale(model.model.likelihood)):
+        return 0
+    if output is None or output >= count:
+        raise DataError(
+            f"output={output}: the model has {count} functions, and an effect is of one: pass its"
+            f" number, 0 to {count - 1}."
         )
+    return output
 
 
 def _some_rows(model: Standardized, X: Any, seed: int) -> Any:

@@ -46,6 +46,26 @@ def test_partial_dependence_is_the_mean_of_joint_predictions(model) -> None:
     assert np.all(narrow["high"] < found["high"]) and np.all(narrow["low"] > found["low"])
 
 
+@pytest.mark.parametrize("outputs", [None, "coregionalised"])
+def test_partial_dependence_is_of_an_output(outputs: str | None) -> None:
+    made = gd.build(X, np.column_stack([Y, -7.0 * Y]), outputs=outputs, verbose=False)
+    found = partial_dependence(made, X, 0, output=1, grid_resolution=3)
+    moved = X.copy()
+    moved[:, 0] = found.index[1]
+    mean, cov = (np.asarray(part) for part in made.predict_f(moved, full_cov=True))
+    assert found["mean"].iloc[1] == pytest.approx(mean[:, 1].mean())
+    half = 1.959964 * np.sqrt(cov[1].mean())
+    assert found["high"].iloc[1] - found["mean"].iloc[1] == pytest.approx(half, rel=1e-5)
+
+
+def test_partial_dependence_of_noise_that_varies() -> None:
+    made = gd.build(X, Y, "heteroskedastic", verbose=False)
+    gd.fit(made, steps=5, progress=False)
+    first, noise = (partial_dependence(made, X, 0, output=one) for one in (None, 1))
+    assert abs(first["mean"].mean() - Y.mean()) < 1.0
+    assert np.all(noise["mean"] < np.log(Y.std()))  # of the deviation, in units of Y
+
+
 def test_partial_dependence_of_a_frame_has_each_category() -> None:
     frame = pd.DataFrame({"x": X[:, 0], "town": np.where(X[:, 1] > 5.0, "a", "b"), "y": Y})
     frame["y"] += 4.0 * (frame["town"] == "a")
@@ -77,5 +97,8 @@ def test_what_has_no_effects_is_refused(model) -> None:
     with pytest.raises(ModelError, match="no sum of parts that read different inputs"):
         sobol_shares(made, X)
     two = gd.build(X, np.column_stack([Y, Y**2]), verbose=False)
+    for output in (None, 2):
+        with pytest.raises(DataError, match="the model has 2 functions, and an effect is of one"):
+            partial_dependence(two, X, 0, output=output)
     with pytest.raises(ModelError, match="2 latent functions"):
-        partial_dependence(two, X, 0)
+        sobol_shares(two, X)
