@@ -5,17 +5,18 @@ from __future__ import annotations
 __all__ = ["AffineIndependentRoute"]
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...errors import DataError, UnknownOptionError
 from ...models import AffineIndependentGP
-from ..batches import ArrayBatches, Data
+from ..batches import Data
 from ..options import EVERY, OF_OPTIMIZER, Options
-from ..plan import Part, Plan
+from ..plan import Plan
 from ..stages.affine_ascent import AffineAscent
 from ..stages.affine_climb import AffineClimb, has_gaussian_start
 from .lbfgs import BY_NAME as LBFGS
-from .route import ALL_ROWS, Route, rates_of, refuse_data
+from .route import ALL_ROWS, Route, plan_on_own_data, refuse_data
 
 _MOST = 200
 """Evaluations of each climb in a run without a limit of steps."""
@@ -72,13 +73,5 @@ class AffineIndependentRoute(Route):
             if options.on_all_rows
             else AffineAscent(model, options.optimizer, compiled)
         )
-        batches = ArrayBatches(*model.data, None, options.seed)
-        return Plan(
-            parts=[Part(stage)],
-            batches=batches,
-            rates=rates_of(options, None),
-            bound=lambda X, Y: model.elbo(),
-            matrices=lambda: basis.matrices(model.kernel),
-            whole=batches.whole,
-            closing=stage.closing if isinstance(stage, AffineAscent) else None,
-        )
+        closing = stage.closing if isinstance(stage, AffineAscent) else None
+        return replace(plan_on_own_data(model, stage, options, None), closing=closing)

@@ -9,12 +9,12 @@ from typing import Any
 
 from ...errors import DataError
 from ...models import LCLGP
-from ..batches import ArrayBatches, Data
+from ..batches import Data
 from ..options import EVERY, OF_OPTIMIZER, Options
-from ..plan import Part, Plan
+from ..plan import Plan
 from ..stages.multipliers import Multipliers
 from ..stages.stage import Stage
-from .route import ALL_ROWS, Route, rates_of, refuse_data
+from .route import ALL_ROWS, Route, plan_on_own_data, refuse_data
 from .sites import climb_of, with_climb
 
 
@@ -58,12 +58,4 @@ class MultipliersRoute(Route):
         else:
             compile = bool(options.compile)
             stage = Multipliers(model, moves, options.optimizer, options.hold, compile)
-        batches = ArrayBatches(*model.data, None, options.seed)
-        return Plan(
-            parts=[Part(stage)],
-            batches=batches,
-            rates=rates_of(options, options.natural_gradient),
-            bound=lambda X, Y: model.elbo(),
-            matrices=lambda: model.basis.matrices(model.kernel),
-            whole=batches.whole,
-        )
+        return plan_on_own_data(model, stage, options, options.natural_gradient)

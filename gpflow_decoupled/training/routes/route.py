@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALL_ROWS", "Model", "Route", "rates_of", "refuse_data"]
+__all__ = ["ALL_ROWS", "Model", "Route", "plan_on_own_data", "rates_of", "refuse_data"]
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
@@ -17,11 +17,12 @@ from ...errors import DataError, UnknownOptionError, check_option
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
 from ...replicas import Group, apply_trainable, check_strategy, refuse_elsewhere
-from ..batches import Batches, Data
+from ..batches import ArrayBatches, Batches, Data
 from ..keras import DEFAULT_RATE, Optimizer, check_optimizer, refuse_clipping, state_of
 from ..options import ROWS, Options
-from ..plan import Plan
+from ..plan import Part, Plan
 from ..schedules import MeanSolver, Rates
+from ..stages.stage import Stage
 
 Model: TypeAlias = GPModel | FactorGraph
 
@@ -149,6 +150,21 @@ def rates_of(options: Options, natural_gradient: object, mean_rate: float = 1.0)
     """Return the step sizes before ramp and annealing."""
     rho = None if natural_gradient is None else float(natural_gradient)  # type: ignore[arg-type]
     return Rates(rho, options.learning_rate, options.ramp_steps, options.anneal, mean_rate)
+
+
+def plan_on_own_data(
+    model: FullGP, stage: Stage, options: Options, natural_gradient: object
+) -> Plan:
+    """Return the plan of one stage on all rows of a model that owns its data."""
+    batches = ArrayBatches(*model.data, None, options.seed)
+    return Plan(
+        parts=[Part(stage)],
+        batches=batches,
+        rates=rates_of(options, natural_gradient),
+        bound=lambda X, Y: model.elbo(),
+        matrices=lambda: model.basis.matrices(model.kernel),
+        whole=batches.whole,
+    )
 
 
 def refuse_data(model: Model, data: Data, more: str) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 from ...errors import DataError, UnknownOptionError
 from ...models import CVIGP, LCLGP, StateSpaceGP
 from ...optimizers import ConjugateComputation
-from ..batches import ArrayBatches, Data
+from ..batches import Data
 from ..options import EVERY, OF_OPTIMIZER, Options
-from ..plan import Part, Plan
+from ..plan import Plan
 from ..stages.evidence_climb import EvidenceClimb, has_evidence
 from ..stages.sites import Sites
 from ..stages.sites_climb import SitesClimb, has_best_sites
 from ..stages.stage import Stage
 from .lbfgs import BY_NAME as LBFGS
-from .route import ALL_ROWS, Route, rates_of, refuse_data
+from .route import ALL_ROWS, Route, plan_on_own_data, refuse_data
 
 _MOST = 2000
 """Evaluations of the evidence in a run without a limit of steps."""
@@ -51,7 +51,7 @@ class SitesRoute(Route):
     def plan(self, model: CVIGP, data: Data, options: Options) -> Plan:
         refuse_data(model, data, "model.update(data)")
         if options.on_all_rows:
-            return _plan(model, climb_of(model, options), options, None)
+            return plan_on_own_data(model, climb_of(model, options), options, None)
         rho, rule = options.natural_gradient, None
         if rho is None and not model.trainable_variables:
             raise DataError(
@@ -62,19 +62,7 @@ class SitesRoute(Route):
             policy = options.negative_precision
             rule = ConjugateComputation(float(rho), negative_precision=policy)
         stage = Sites(model, rule, options.optimizer, options.hold, bool(options.compile))
-        return _plan(model, stage, options, rho)
-
-
-def _plan(model: CVIGP, stage: Stage, options: Options, rho: object) -> Plan:
-    batches = ArrayBatches(*model.data, None, options.seed)
-    return Plan(
-        parts=[Part(stage)],
-        batches=batches,
-        rates=rates_of(options, rho),
-        bound=lambda X, Y: model.elbo(),
-        matrices=lambda: model.basis.matrices(model.kernel),
-        whole=batches.whole,
-    )
+        return plan_on_own_data(model, stage, options, rho)
 
 
 def with_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> dict[str, Any]:
