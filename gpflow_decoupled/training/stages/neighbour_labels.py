@@ -64,7 +64,7 @@ class NeighbourLabels(Stage):
         else:
             outcome = self.rounds.run(number - 1, deadline, clock.show)
         N, before = int(self.model.data[0].shape[0]), float(self.value.numpy())
-        self.value.assign(N * np.mean(self.rounds.scores.numpy()))
+        self._assign_value()
         gains = float(self.value.numpy()) - before > _GAIN * N
         reason, undone = "", number > 0 and not outcome.kept
         if outcome.climbed.reason == INTERRUPTED:
@@ -82,10 +82,17 @@ class NeighbourLabels(Stage):
         )
 
     def closing(self, clock: Clock) -> Report:
-        """Choose the neighbours of predictions if they are left to `fit`, and solve for a mean of
-        all rows if the model has one.
+        """Choose the neighbours of predictions if they are left to `fit`, solve for a mean of all
+        rows if the model has one, and find the factors anew.
         """
-        end, rounds = clock.deadline(), self.rounds
-        if self.model.chooses_neighbours:
-            choose_prediction_neighbours(self.model, rounds.judges, end, rounds.group)
-        return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
+        end, rounds, model = clock.deadline(), self.rounds, self.model
+        if model.chooses_neighbours:
+            choose_prediction_neighbours(model, rounds.judges, end, rounds.group)
+        report = with_mean(model, Report(StepOutput.sound(0.0)), end, clock)
+        if model.mean != "data" or model.mean_is_solved:
+            rounds.calibrate()
+            self._assign_value()
+        return report
+
+    def _assign_value(self) -> None:
+        self.value.assign(int(self.model.data[0].shape[0]) * np.mean(self.rounds.scores.numpy()))

@@ -13,6 +13,7 @@ from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import LabelNNGP
+from gpflow_decoupled.models.neighbours.label_densities import log_densities_of_labels
 from gpflow_decoupled.optimizers import LabelRounds
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
@@ -27,9 +28,9 @@ HEIGHT = np.sin(7.0 * X[:, :1])  # of one column: the others are irrelevant
 Y = np.digitize(HEIGHT, [-0.5, 0.5]).astype(float)
 
 
-def model() -> LabelNNGP:
+def model(mean: str = "neighbours") -> LabelNNGP:
     kernel = gpflow.kernels.Matern32(lengthscales=np.ones(3))
-    return NNGP((X, Y), kernel, CategoricalLogit(3), num_neighbours=10)
+    return NNGP((X, Y), kernel, CategoricalLogit(3), num_neighbours=10, mean=mean)
 
 
 def test_fit_learns_kernel_and_factors():
@@ -91,6 +92,64 @@ def test_a_round_that_predicts_no_better_is_undone():
     assert not rounds.run(0).kept
     for variable, was in zip(one.trainable_variables, before):
         np.testing.assert_array_equal(variable.numpy(), was)
+
+
+@pytest.mark.parametrize("mean", ["neighbours", "data"])
+def test_calibrated_factors_are_the_best_ones_for_the_judges(mean: str):
+    one = model(mean=mean)
+    one.mean_factor.assign(40.0)
+    rounds = LabelRounds(one, compile=False)
+    start = np.log([factor.numpy() for factor in one.factors])
+    rounds.calibrate()
+    found = np.log([factor.numpy() for factor in one.factors])
+    assert found[0] < start[0] - 0.5
+
+    def objective(x: np.ndarray) -> float:
+        for factor, value in zip(one.factors, np.exp(x)):
+            factor.assign(value)
+        moments = [f * m for f, m in zip(one.factors, one.left_out(rounds.judges, mean=mean))]
+        data = (part.numpy()[rounds.judges] for part in one.data)
+        densities = log_densities_of_labels(one.likelihood, tuple(data), *moments).numpy()
+        return float(np.sum(densities) - 0.5 * np.sum(np.square(x - start)))
+
+    best = objective(found)
+    np.testing.assert_allclose(best, np.sum(rounds.scores) - 0.5 * np.sum((found - start) ** 2))
+    for step in ([0.1, 0.0], [-0.1, 0.0], [0.0, 0.3]):
+        assert objective(found + step) < best
+
+
+def test_calibration_never_makes_predictions_surer():
+    one = model()
+    one.mean_factor.assign(0.1)
+    one.variance_factor.assign(1e-3)
+    LabelRounds(one, compile=False).calibrate()
+    assert one.mean_factor.numpy() <= 0.1 * (1.0 + 1e-9)
+    assert one.variance_factor.numpy() >= 1e-3 * (1.0 - 1e-9)
+
+
+def test_fixed_factors_are_not_calibrated():
+    one = model()
+    gpflow.set_trainable(one.mean_factor, False)
+    rounds = LabelRounds(one, compile=False)
+    before = [factor.numpy() for factor in one.factors]
+    assert rounds.calibrate() is not None
+    assert one.mean_factor.numpy() == before[0]
+    assert one.variance_factor.numpy() >= before[1] * (1.0 - 1e-9)
+    gpflow.set_trainable(one.variance_factor, False)
+    assert rounds.calibrate() is None
+
+
+def test_fit_ends_with_calibrated_factors():
+    one = model()
+    result = gd.fit(one, steps=2, progress=False, compile=False)
+    rounds = LabelRounds(one, compile=False)
+    at_the_end = [factor.numpy() for factor in one.factors]
+    nats = float(np.mean(one.left_out_scores(rounds.judges)))
+    assert result.elbo == pytest.approx(400.0 * nats)
+    assert nats >= result.history["leave_one_out"][-1]
+    rounds.calibrate()
+    for factor, was in zip(one.factors, at_the_end):
+        assert abs(np.log(factor.numpy() / was)) < 0.5
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, None])
