@@ -103,6 +103,7 @@ class DTC(CheckedPredictions, SGPR):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D], in GPflow's shapes; the noise is not in them."""
         # (C41)
         return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
 
