@@ -17,6 +17,9 @@ BULLET = re.compile(r"^\s*[*-] ")
 LETTER = re.compile(
     r"^(\s*:param \w+: )([A-Za-z])\.$"
 )  # "L." would be the item of a list
+SHAPES = re.compile(
+    r"^\s*\* \*\*\S+\*\* has shape \["
+)  # check_shapes writes them as markup
 TABLE = re.compile(r"(?m)^( *)\|.*\|\n *\|[-|: ]+\|(?:\n *\|.*\|)*$")
 
 
@@ -68,6 +71,8 @@ def _table(match: re.Match[str]) -> str:
 
 
 def _line(line: str) -> str:
+    if SHAPES.match(line):
+        return line
     bullet = BULLET.match(line)
     start = bullet.end() if bullet else 0
     words = CODE.split(LETTER.sub(r"\1`\2`.", line[start:]))

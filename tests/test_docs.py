@@ -481,6 +481,7 @@ def test_docstrings_become_restructured_text() -> None:
         "|---|---|",
         "| * | c |",
         ":param e: L.",
+        "    * **X** has shape [*N*, *D*].",
     ]
     docstrings.rewrite(lines)
     assert lines == [
@@ -502,4 +503,5 @@ def test_docstrings_become_restructured_text() -> None:
         "     - c",
         "",
         ":param e: ``L``.",
+        "        * **X** has shape [*N*, *D*].",
     ]
