@@ -64,6 +64,7 @@ def regressor(data) -> DecoupledGPRegressor:
     ).fit(*data)
 
 
+@pytest.mark.filterwarnings("ignore:The bound still rises")
 @pytest.mark.filterwarnings("ignore:The mean squared standardised")  # the start is far off
 def test_many_rows_with_gaussian_noise_have_neighbours() -> None:
     rng = np.random.default_rng(0)
