@@ -374,7 +374,9 @@ def test_a_function_that_autograph_translates_is_not_the_users_line() -> None:
 
     with pytest.warns(UserWarning, match="Traced") as caught:
         compiled()
-    assert [warning.filename for warning in caught] == [__file__]
+    # on Python 3.13 the parser behind AutoGraph has deprecations of its own
+    ours = [one.filename for one in caught if one.category is UserWarning]
+    assert ours == [__file__]
 
 
 def test_without_a_line_of_the_user_the_outermost_is_named() -> None:
