@@ -24,7 +24,7 @@ from gpflow_decoupled.optimizers.neighbours.contradictions import (
     trust_duplicates,
 )
 from gpflow_decoupled.optimizers.neighbours.judgement import judge
-from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import _shorten
+from gpflow_decoupled.optimizers.neighbours.long_lengthscales import shorten
 from gpflow_decoupled.optimizers.neighbours.pace import Pace
 
 RNG = np.random.default_rng(5)
@@ -357,7 +357,7 @@ def test_long_lengthscales_of_the_start_are_bounded():
     kernel = gpflow.kernels.Matern52(lengthscales=[1e6, 0.5]) + gpflow.kernels.Linear()
     plain = gpflow.kernels.Matern52(lengthscales=[1e6, 0.5])
     for one in (kernel, plain):
-        _shorten(one, tf.constant(X[:, :2]))
+        shorten(one, tf.constant(X[:, :2]))
     longest = np.exp(2.0) * np.sqrt(2.0) * np.std(X[:, 0])
     for one in (kernel.kernels[0], plain):
         np.testing.assert_allclose(one.lengthscales.numpy(), [longest, 0.5], rtol=1e-9)
