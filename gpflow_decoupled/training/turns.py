@@ -116,7 +116,7 @@ class Turns:
     def is_sound(self, done: int, bound: float | None = None) -> bool:
         """True if the model's variables and the bound are finite on all replicas.
 
-        :param bound: of the present state in nats; by default that of the last batch.
+        :param bound: the bound of the present state, in nats; if not given, of the last batch.
         """
         if (batch := self.last_batch) is None:
             return True
