@@ -16,11 +16,11 @@ from __future__ import annotations
 
 __all__ = ["CorrelatedTopicModel"]
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, check_option
@@ -36,6 +36,7 @@ from .topic_settings import check_prior, check_whole
 POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CorrelatedTopicModel(TopicModel):
     """Topics with correlated proportions; methods and other arguments as
     `LatentDirichletAllocation`.
@@ -61,52 +62,13 @@ class CorrelatedTopicModel(TopicModel):
         model.correlations_  # which topics occur together [K, K]
     """
 
-    def __init__(
-        self,
-        num_topics: int = 10,
-        *,
-        topic_prior: npt.ArrayLike | None = None,
-        learn_topic_prior: bool = False,
-        posterior: str = "gaussian",
-        learn_prior: bool = True,
-        prior_variance: float = 1.0,
-        prior_documents: float = 0.0,
-        start_passes: int = 20,
-        method: str = "batch",
-        max_passes: int = 100,
-        tolerance: float = 2e-5,
-        fresh_passes: int = 10,
-        max_local_steps: int = 5,
-        local_tolerance: float = 1e-2,
-        start: str = "documents",
-        batch_size: int = 256,
-        delay: float = 64.0,
-        forgetting_rate: float = 0.7,
-        num_documents: int | None = None,
-        seed: int = 0,
-        progress: bool = False,
-    ) -> None:
-        self.num_topics = num_topics
-        self.topic_prior = topic_prior
-        self.learn_topic_prior = learn_topic_prior
-        self.posterior = posterior
-        self.learn_prior = learn_prior
-        self.prior_variance = prior_variance
-        self.prior_documents = prior_documents
-        self.start_passes = start_passes
-        self.method = method
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.fresh_passes = fresh_passes
-        self.max_local_steps = max_local_steps
-        self.local_tolerance = local_tolerance
-        self.start = start
-        self.batch_size = batch_size
-        self.delay = delay
-        self.forgetting_rate = forgetting_rate
-        self.num_documents = num_documents
-        self.seed = seed
-        self.progress = progress
+    posterior: str = "gaussian"
+    learn_prior: bool = True
+    prior_variance: float = 1.0
+    prior_documents: float = 0.0
+    start_passes: int = 20
+    max_local_steps: int = 5
+    local_tolerance: float = 1e-2
 
     @property
     def mean_(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 __all__ = ["LatentDirichletAllocation"]
 
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -31,6 +32,7 @@ from .topic_settings import check_prior
 LEARNING = ("none", "symmetric", "vector")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LatentDirichletAllocation(TopicModel):
     """Latent Dirichlet allocation as a scikit-learn estimator.
 
@@ -65,46 +67,8 @@ class LatentDirichletAllocation(TopicModel):
         model.transform(new_counts)  # expected proportions [D, K]
     """
 
-    def __init__(
-        self,
-        num_topics: int = 10,
-        *,
-        doc_prior: npt.ArrayLike | None = None,
-        topic_prior: npt.ArrayLike | None = None,
-        learn_doc_prior: str = "none",
-        learn_topic_prior: bool = False,
-        method: str = "batch",
-        max_passes: int = 100,
-        tolerance: float = 2e-5,
-        fresh_passes: int = 10,
-        max_local_steps: int = 20,
-        local_tolerance: float = 1e-3,
-        start: str = "documents",
-        batch_size: int = 256,
-        delay: float = 64.0,
-        forgetting_rate: float = 0.7,
-        num_documents: int | None = None,
-        seed: int = 0,
-        progress: bool = False,
-    ) -> None:
-        self.num_topics = num_topics
-        self.doc_prior = doc_prior
-        self.topic_prior = topic_prior
-        self.learn_doc_prior = learn_doc_prior
-        self.learn_topic_prior = learn_topic_prior
-        self.method = method
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.fresh_passes = fresh_passes
-        self.max_local_steps = max_local_steps
-        self.local_tolerance = local_tolerance
-        self.start = start
-        self.batch_size = batch_size
-        self.delay = delay
-        self.forgetting_rate = forgetting_rate
-        self.num_documents = num_documents
-        self.seed = seed
-        self.progress = progress
+    doc_prior: npt.ArrayLike | None = None
+    learn_doc_prior: str = "none"
 
     @property
     def doc_prior_(self) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["TopicModel"]
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,28 +29,30 @@ SCORING_STEPS = 100
 """Most local steps of a document that is transformed or scored."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TopicModel(Estimator):
     """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`, a scikit-learn estimator.
 
-    Subclasses define the prior of the proportions; `score` is the bound.
+    Subclasses define the prior of the proportions; `score` is the bound. Parameters as in
+    `LatentDirichletAllocation`, such as `topic_prior`, a number or [V].
     """
 
-    num_topics: int
-    method: str
-    max_passes: int
-    fresh_passes: int
-    tolerance: float
-    max_local_steps: int
-    local_tolerance: float
-    topic_prior: npt.ArrayLike | None
-    learn_topic_prior: bool
-    start: str
-    batch_size: int
-    delay: float
-    forgetting_rate: float
-    num_documents: int | None
-    seed: int
-    progress: bool
+    num_topics: int = field(default=10, kw_only=False)
+    topic_prior: npt.ArrayLike | None = None
+    learn_topic_prior: bool = False
+    method: str = "batch"
+    max_passes: int = 100
+    tolerance: float = 2e-5
+    fresh_passes: int = 10
+    max_local_steps: int = 20
+    local_tolerance: float = 1e-3
+    start: str = "documents"
+    batch_size: int = 256
+    delay: float = 64.0
+    forgetting_rate: float = 0.7
+    num_documents: int | None = None
+    seed: int = 0
+    progress: bool = False
 
     def fit(self, X: Counts, y: object = None) -> TopicModel:
         """Fit to counts, from scratch.

@@ -1,8 +1,7 @@
-"""The words of a block of documents, and their assignment to topics.
+"""The words of a block of documents, and their assignment to topics."""
 
-The best assignment phi_dwk is exp E log theta_dk times exp E log beta_kw, normalised over k, (T2).
-Only its sums are stored.
-"""
+# The best assignment phi_dwk is exp E log theta_dk times exp E log beta_kw, normalised over k,
+# (T2). Only its sums are stored.
 
 from __future__ import annotations
 
