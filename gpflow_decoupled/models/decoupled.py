@@ -4,13 +4,16 @@ from __future__ import annotations
 
 __all__ = ["DVGP", "HDVGP", "ODVGP", "SOLVEGP"]
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ..bases import DecoupledBasis, HybridBasis, SolveBasis
+from ..bases import DecoupledBasis, HybridBasis, InducingBasis, SolveBasis
 from ..bases.mean_on_data import orthogonal_basis
 from ..inducing.variables import as_inducing
 from .basis_gp import BasisGP
@@ -18,7 +21,47 @@ from .checks import infer_num_latent_gps
 from .monte_carlo import MonteCarlo
 
 
-class ODVGP(BasisGP):
+class _MeanPointsGP(BasisGP):
+    """A model of gamma and beta, whose basis the subclass makes."""
+
+    _make_basis: ClassVar[Callable[..., InducingBasis]]
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        gamma: InducingVariables | TensorType | str,
+        beta: InducingVariables | TensorType,
+        *,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        num_data: int | None = None,
+        whiten: bool = True,
+        mean_scaling: str = "whitened",
+        mean_subsample: int | None = None,
+        expectations: MonteCarlo | None = None,
+        bound: str = "classical",
+    ) -> None:
+        basis = self._make_basis(
+            gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
+            as_inducing(beta, "beta", kernel),
+            infer_num_latent_gps(kernel, likelihood, num_latent_gps),
+            whiten=whiten,
+            mean_scaling=mean_scaling,
+            mean_subsample=mean_subsample,
+        )
+        super().__init__(
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
+            bound=bound,
+        )
+
+
+class ODVGP(_MeanPointsGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): an `OrthogonalBasis`.
 
     :param kernel: any GPflow kernel.
@@ -44,42 +87,10 @@ class ODVGP(BasisGP):
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        gamma: InducingVariables | TensorType | str,
-        beta: InducingVariables | TensorType,
-        *,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        num_data: int | None = None,
-        whiten: bool = True,
-        mean_scaling: str = "whitened",
-        mean_subsample: int | None = None,
-        expectations: MonteCarlo | None = None,
-        bound: str = "classical",
-    ) -> None:
-        basis = orthogonal_basis(
-            gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
-            as_inducing(beta, "beta", kernel),
-            infer_num_latent_gps(kernel, likelihood, num_latent_gps),
-            whiten=whiten,
-            mean_scaling=mean_scaling,
-            mean_subsample=mean_subsample,
-        )
-        super().__init__(
-            kernel,
-            likelihood,
-            basis,
-            mean_function=mean_function,
-            num_data=num_data,
-            expectations=expectations,
-            bound=bound,
-        )
+    _make_basis = staticmethod(orthogonal_basis)
 
 
-class HDVGP(BasisGP):
+class HDVGP(_MeanPointsGP):
     """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `HybridBasis`.
 
     Other arguments as `ODVGP`, which has the same posteriors in better coordinates.
@@ -92,39 +103,7 @@ class HDVGP(BasisGP):
         model = HDVGP(kernel, likelihood, gamma, beta)
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        gamma: InducingVariables | TensorType,
-        beta: InducingVariables | TensorType,
-        *,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        num_data: int | None = None,
-        whiten: bool = True,
-        mean_scaling: str = "whitened",
-        mean_subsample: int | None = None,
-        expectations: MonteCarlo | None = None,
-        bound: str = "classical",
-    ) -> None:
-        basis = HybridBasis(
-            as_inducing(gamma, "gamma", kernel),
-            as_inducing(beta, "beta", kernel),
-            infer_num_latent_gps(kernel, likelihood, num_latent_gps),
-            whiten=whiten,
-            mean_scaling=mean_scaling,
-            mean_subsample=mean_subsample,
-        )
-        super().__init__(
-            kernel,
-            likelihood,
-            basis,
-            mean_function=mean_function,
-            num_data=num_data,
-            expectations=expectations,
-            bound=bound,
-        )
+    _make_basis = HybridBasis
 
 
 class DVGP(BasisGP):
