@@ -1,9 +1,9 @@
 """Bases: parametrisations of q(f), the approximate posterior process.
 
-Read the contracts `base` and `inducing_basis` first; then `coupled`, `decoupled`, `hybrid`,
-`orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`, `state_space`, `dual` and
-`affine_independent` (with `affine_map`) are for models that own their data. `parts` has shared
-pieces, `parameters` other parameters of the same q(f).
+Read the contracts `base` and `inducing_basis` first; then `coupled` (with `one_gaussian`),
+`decoupled`, `hybrid`, `orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`,
+`state_space`, `dual` and `affine_independent` (with `affine_map`) are for models that own their
+data. `parts` has shared pieces, `parameters` other parameters of the same q(f).
 """
 
 from . import parameters

@@ -208,7 +208,6 @@ class AffineIndependentBasis(Basis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> AffineState:
-        """The Cholesky factor of K, A, b and the divergence; cost D^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.inducing))
         divergence = self.divergence() if with_kl else None
         return AffineState(
@@ -227,7 +226,6 @@ class AffineIndependentBasis(Basis):
         )
 
     def features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and features of the variance of q(f) at X [N, columns]; cost N D^2."""
         phi = tf.transpose(self.whitened_features(state, kernel, X))[None]
         mean = apply_per_latent(phi, state.mean, adjoint=True)
         return Features(mean, (phi,), (tf.matmul(state.root, phi, transpose_a=True),))

@@ -73,7 +73,6 @@ class FullMap(AffineMap):
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
-        """log|det A| by an LU factorisation, a scalar; cost D^3."""
         return tf.linalg.slogdet(self.A).log_abs_determinant
 
     def assign_matrix(self, A: np.ndarray) -> None:
@@ -148,7 +147,6 @@ class LowRankMap(AffineMap):
         )
 
     def log_det(self) -> tf.Tensor:
-        """log|det A| by a determinant [k, k], a scalar; cost D k^2."""
         inner = tf.matmul(self.S, self.F / self.s[:, None], transpose_a=True)
         inner += tf.eye(tf.shape(inner)[0], dtype=inner.dtype)
         return (
@@ -157,7 +155,6 @@ class LowRankMap(AffineMap):
         )
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """alpha = features A, [N, D], for features [N, D]; cost N D k."""
         return features * self.s + tf.matmul(tf.matmul(features, self.F), self.S, transpose_b=True)
 
     def assign_matrix(self, A: np.ndarray) -> None:
@@ -212,7 +209,6 @@ def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """s [D], F and S [D, k] with diag(s) + F S^T near A, by alternating projections."""
     # For a nearly diagonal A, F and S are kept away from zero, where both gradients vanish.
     s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
     for _ in range(_TURNS):

@@ -13,20 +13,18 @@ __all__ = ["CoupledBasis", "CoupledState"]
 from typing import NamedTuple
 
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
-from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Features, Gaussian
-from .inducing_basis import InducingBasis
+from ..linalg.whitening import whiten, whitener
+from .base import Features
+from .one_gaussian import OneGaussianBasis
 from .parts.collapsed import coupled_bound, coupled_bound_and_left
-from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
+from .parts.inducing_gaussian import whitened
 from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
 
 
@@ -40,7 +38,7 @@ class CoupledState(NamedTuple):
     tangent: tf.Tensor | None = None
 
 
-class CoupledBasis(InducingBasis):
+class CoupledBasis(OneGaussianBasis):
     """q(f) through q(f(beta)) = N(m, S), the basis of `gpflow.models.SVGP`.
 
     Cost per step on N inputs: M^3 + N M^2.
@@ -61,7 +59,6 @@ class CoupledBasis(InducingBasis):
     """
 
     state_type = CoupledState
-    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root")
 
     def __init__(
@@ -73,27 +70,16 @@ class CoupledBasis(InducingBasis):
         q_mu: TensorType | None = None,
         q_sqrt: TensorType | None = None,
     ) -> None:
-        super().__init__()
-        self.beta = as_inducing(beta, "beta")
-        self.num_latent_gps = num_latent_gps
-        self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(
-            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
-        )
-
-    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        return {"K_beta": gram_to_factor(kernel, self.beta)}
+        super().__init__(beta, num_latent_gps, whiten, q_mu, q_sqrt)
 
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> CoupledState:
-        """chol(K_beta), and whitened q(u); M^3 / 3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         return CoupledState(chol, mean, root, ok, tangent)
 
     def features(self, state: CoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances at X [N, D]; N M^2."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = apply_per_latent(A, state.mean, adjoint=True)  # (D3)
         return Features(mean, (A,), (transposed_product(state.root, A),))
@@ -101,32 +87,8 @@ class CoupledBasis(InducingBasis):
     def prior_kl(self, state: CoupledState) -> tf.Tensor:
         return kl_from_whitened(state.mean, state.root)  # (D4)
 
-    def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
-        return (Gaussian(state.mean, state.root),)
-
-    @property
-    def holds_sites(self) -> bool:
-        return self.whiten
-
-    @property
-    def ties_sites(self) -> bool:
-        return True
-
-    def whiteners(self, state: CoupledState) -> tuple[Whitener, ...]:
-        return (Whitener(state.chol, state.ok, state.tangent),)
-
     def weights_of_rows(self, state: CoupledState) -> tf.Tensor:
-        """m~."""
         return state.mean  # (D3)
-
-    def with_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> CoupledState:
-        return state._replace(mean=new[0].mean, root=new[0].root)
-
-    def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        return (self.q_mu, self.q_sqrt)
-
-    def assign_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> None:
-        assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:

@@ -142,7 +142,6 @@ class DecoupledBasis(InducingBasis):
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta with its jitter ("coupled"), or H ("inverse")."""
         K_b = gram_to_factor(kernel, self.beta)
         return (
             {"K_beta": K_b}
@@ -153,7 +152,6 @@ class DecoupledBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> DecoupledState:
-        """chol(H) or chol(K_beta), and the mean's norm, perhaps of `rows`; M_beta^3 + m M_alpha."""
         K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
@@ -170,7 +168,6 @@ class DecoupledBasis(InducingBasis):
         return DecoupledState(chol, root, a, ok, tangent, norm)
 
     def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances at X [N, D]; N (M_alpha + M_beta^2)."""
         mean = self.kernel_mean.values(kernel, state.a, X)
         K_bx = gram_to_data(kernel, self.beta, X)
         if self.covariance == "coupled":
@@ -182,7 +179,6 @@ class DecoupledBasis(InducingBasis):
     def whitened_rows(
         self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
     ) -> tuple[tf.Tensor, ...]:
-        """A of beta, computed for covariance="inverse"."""
         # a root of B takes the place of A in (D7)
         return super().whitened_rows(kernel, X, features if self.covariance == "coupled" else None)
 

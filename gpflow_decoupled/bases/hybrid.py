@@ -22,13 +22,14 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import cross_gram, gram, gram_diagonal, gram_to_data, gram_to_factor
-from ..inducing.variables import as_inducing, check_separate, count_points
+from ..inducing.variables import check_separate
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
 from .base import Features, Gaussian
-from .inducing_basis import InducingBasis, norm_of
-from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
+from .inducing_basis import norm_of
+from .one_gaussian import OneGaussianBasis
+from .parts.inducing_gaussian import whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
@@ -52,7 +53,7 @@ class HybridState(NamedTuple):
     """a^T K_g a, a scalar, if the divergence is wanted."""
 
 
-class HybridBasis(InducingBasis):
+class HybridBasis(OneGaussianBasis):
     """q(f) with mean points gamma beside the inducing points beta (Cheng & Boots 2017).
 
     As `OrthogonalBasis`, which has the same q(f) in better coordinates, except that E_q f(beta) =
@@ -65,7 +66,6 @@ class HybridBasis(InducingBasis):
     """
 
     state_type = HybridState
-    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root")
     kernel_mean: KernelMean
 
@@ -81,15 +81,9 @@ class HybridBasis(InducingBasis):
         q_mu: TensorType | None = None,
         q_sqrt: TensorType | None = None,
     ) -> None:
-        super().__init__()
-        self.beta = as_inducing(beta, "beta")
+        super().__init__(beta, num_latent_gps, whiten, q_mu, q_sqrt)
         self.kernel_mean = KernelMean(gamma, "gamma", num_latent_gps, mean_scaling, mean_subsample)
         check_separate(self.gamma, self.beta)
-        self.num_latent_gps = num_latent_gps
-        self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(
-            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
-        )
 
     @property
     def gamma(self) -> InducingVariables:
@@ -101,13 +95,9 @@ class HybridBasis(InducingBasis):
         """Coefficients [M_gamma, L] in the coordinates of `mean_scaling`."""
         return self.kernel_mean.coefficients
 
-    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        return {"K_beta": gram_to_factor(kernel, self.beta)}
-
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> HybridState:
-        """chol(K_beta), t and the mean's norm; M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
@@ -122,7 +112,6 @@ class HybridBasis(InducingBasis):
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         of_beta = apply_per_latent(A, state.mean, adjoint=True)
         mean = self.kernel_mean.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D10)
@@ -135,10 +124,19 @@ class HybridBasis(InducingBasis):
     def mean_coefficients(self, state: HybridState) -> tf.Tensor:
         return state.a
 
+    # At fixed `q_mu` a step of the coefficients moves q(f(beta)) too.
+
     @property
     def steps_mean(self) -> bool:
-        """False: at fixed `q_mu` a step of the coefficients moves q(f(beta)) too."""
         return False  # not (D41)
+
+    @property
+    def holds_sites(self) -> bool:
+        return False
+
+    @property
+    def ties_sites(self) -> bool:
+        return False
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         self.kernel_mean.refresh(
@@ -152,13 +150,8 @@ class HybridBasis(InducingBasis):
     def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
-    def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        return (self.q_mu, self.q_sqrt)
-
     def assign_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(f(beta)) to `q_mu` and `q_sqrt`, at fixed a_gamma."""
-        shifted = Gaussian(new[0].mean - state.t, new[0].root)
-        assign_whitened(state.chol, shifted, self.q_mu, self.q_sqrt, self.whiten)
+        super().assign_gaussians(state, (Gaussian(new[0].mean - state.t, new[0].root),))
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
@@ -173,5 +166,4 @@ class HybridBasis(InducingBasis):
         )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise, the same as `OrthogonalBasis`'s."""
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D29)

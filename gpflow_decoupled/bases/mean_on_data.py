@@ -71,7 +71,6 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """The number of points beta, and N once the data are set."""
         rows = {"N": self.data_mean.size} if self.data_mean.size else {}
         return {"beta": count_points(self.beta), "gamma": '"data"', **rows}
 

@@ -127,7 +127,6 @@ class OrthogonalBasis(OrthogonalMeanBasis):
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D26), (D30), (D31)
 
     def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
-        """a^T K_g a - t^T t, or from rows of C_g a, drawn if None."""
         rows = self.draw_rows() if rows is None else rows
         if rows is None:  # a^T K_gb w = t^T t, (D21)
             return self.kernel_mean.norm(kernel, state.a, None) - tf.reduce_sum(tf.square(state.t))

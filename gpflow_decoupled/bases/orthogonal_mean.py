@@ -17,20 +17,19 @@ from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
-from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Features, Gaussian
+from ..linalg.whitening import whiten, whitener
+from .base import Features
 from .coupled import CoupledBasis
-from .inducing_basis import InducingBasis, norm_of
+from .inducing_basis import norm_of
+from .one_gaussian import OneGaussianBasis
 from .parts.data_mean import DataMean
-from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
+from .parts.inducing_gaussian import whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 
 
@@ -53,7 +52,7 @@ class OrthogonalState(NamedTuple):
     """a^T C_g a, a scalar; None in a state for predictions."""
 
 
-class OrthogonalMeanBasis(InducingBasis):
+class OrthogonalMeanBasis(OneGaussianBasis):
     """Base class of bases with a mean orthogonal to beta.
 
     Subclasses define the sum of kernels (`mean_sum`) and its norm (`_norm`). Parameters as in
@@ -61,24 +60,7 @@ class OrthogonalMeanBasis(InducingBasis):
     """
 
     state_type = OrthogonalState
-    keeps_conditional = True
     acts_on_rows = ("tangent", "mean", "root", "t")
-
-    def __init__(
-        self,
-        beta: InducingVariables | TensorType,
-        num_latent_gps: int,
-        whiten: bool,
-        q_mu: TensorType | None,
-        q_sqrt: TensorType | None,
-    ) -> None:
-        super().__init__()
-        self.beta = as_inducing(beta, "beta")
-        self.num_latent_gps = num_latent_gps
-        self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(
-            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
-        )
 
     @property
     @abc.abstractmethod
@@ -99,9 +81,6 @@ class OrthogonalMeanBasis(InducingBasis):
         """The Parameter of the coefficients [M_gamma, L]; `mean_coefficients` has the raw ones."""
         return self.mean_sum.coefficients
 
-    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        return {"K_beta": gram_to_factor(kernel, self.beta)}
-
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> OrthogonalState:
@@ -117,14 +96,12 @@ class OrthogonalMeanBasis(InducingBasis):
         return state._replace(norm=self._norm(kernel, state, rows)) if with_kl else state
 
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean (D19) and variances (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         of_beta = apply_per_latent(A, state.mean - state.t, adjoint=True)
         mean = self.mean_sum.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D19)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: OrthogonalState) -> tf.Tensor:
-        """The divergence (D21) in nats, a scalar; unbiased where the norm is estimated."""
         return 0.5 * norm_of(state) + kl_from_whitened(state.mean, state.root)  # (D21)
 
     def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
@@ -135,30 +112,5 @@ class OrthogonalMeanBasis(InducingBasis):
             self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt
         )
 
-    @property
-    def holds_sites(self) -> bool:
-        return self.whiten
-
-    @property
-    def ties_sites(self) -> bool:
-        """True: q(f(beta)) is one Gaussian, whatever the coefficients are."""
-        return True
-
-    def whiteners(self, state: OrthogonalState) -> tuple[Whitener, ...]:
-        return (Whitener(state.chol, state.ok, state.tangent),)
-
     def weights_of_rows(self, state: OrthogonalState) -> tf.Tensor:
-        """m~ - t, (D19)."""
         return state.mean - state.t
-
-    def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
-        return (Gaussian(state.mean, state.root),)
-
-    def with_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> OrthogonalState:
-        return state._replace(mean=new[0].mean, root=new[0].root)
-
-    def gaussian_parameters(self) -> tuple[Parameter, ...]:
-        return (self.q_mu, self.q_sqrt)
-
-    def assign_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> None:
-        assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)

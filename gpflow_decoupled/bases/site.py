@@ -99,7 +99,6 @@ class SiteBasis(OnObservations, Basis):
         return site_posterior(prior, tf.zeros_like(tau), tau).ok
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """I + W^1/2 K W^1/2 of the sites with positive precision."""
         scale = tf.sqrt(tf.maximum(tf.transpose(tf.convert_to_tensor(self.tau)), 0.0))
         B = scale[:, :, None] * self.prior(kernel) * scale[:, None, :]
         return {"I + W^1/2 K W^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}
@@ -107,7 +106,6 @@ class SiteBasis(OnObservations, Basis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> SiteState:
-        """The posterior at the observations; 4/3 N^3 per latent."""
         return self.state_at(self.prior(kernel), self.nu, self.tau)
 
     def state_at(self, K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SiteState:
@@ -119,7 +117,6 @@ class SiteBasis(OnObservations, Basis):
         )
 
     def features(self, state: SiteState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances at X [N*, D]; N^2 N* per latent."""
         K_Xx = gram_to_data(kernel, self.points, X)
         mean = apply_per_latent(K_Xx, state.alpha, adjoint=True)  # (C10)
         minus = solve(state.chol, state.scale[:, :, None] * K_Xx)  # (C11)

@@ -116,7 +116,6 @@ class SolveBasis(InducingBasis):
     def factor(
         self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
     ) -> SolveState:
-        """chol(K_beta), chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
         K_g = gram(kernel, self.gamma)
@@ -130,7 +129,6 @@ class SolveBasis(InducingBasis):
         )
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Mean and variances at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(
             state.projection, A, transpose_a=True
@@ -148,7 +146,6 @@ class SolveBasis(InducingBasis):
     def whitened_rows(
         self, kernel: Kernel, X: tf.Tensor, features: Features | None = None
     ) -> tuple[tf.Tensor, ...]:
-        """The factors of beta and of the orthogonal gamma."""
         found = features
         if found is None:
             found = self.features(self.factor(kernel, with_kl=False), kernel, X)
@@ -165,11 +162,9 @@ class SolveBasis(InducingBasis):
 
     @property
     def holds_sites(self) -> bool:
-        """True where the Parameters are whitened."""
         return self.whiten
 
     def whiteners(self, state: SolveState) -> tuple[Whitener, ...]:
-        """The factors of K_beta and of the residual kernel at gamma."""
         return (
             Whitener(state.chol, state.ok, state.tangent),
             Whitener(state.chol_gamma, state.ok, state.tangent_gamma),
@@ -188,7 +183,6 @@ class SolveBasis(InducingBasis):
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        """beta and gamma."""
         return (self.beta, self.gamma)
 
     def moved_to(self, *points: InducingVariables) -> SolveBasis:

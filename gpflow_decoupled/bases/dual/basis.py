@@ -94,7 +94,6 @@ class DualBasis(OnObservations, Basis):
         return self.geometry.for_predictions(state, kernel)
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Moments at X [N*, D]; N^2 N* or p^2 N* per latent."""
         return self.geometry.features(state, kernel, X)
 
     def prior_kl(self, state: DualState) -> tf.Tensor:

@@ -18,7 +18,7 @@ from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.coupled import coupled_solve
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.newton_systems import stationary_solve
-from ...linalg.sites import site_posterior
+from ...linalg.sites import SitePosterior, site_posterior
 from ...linalg.triangular import lower_root_gram, solve
 from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple
@@ -54,7 +54,6 @@ class FunctionSpace(Geometry):
         return tf.reduce_sum(tf.square(prior), axis=-1)
 
     def root(self, prior: tf.Tensor) -> tf.Tensor:
-        """The Cholesky factor of K, which is square."""
         return self.triangular_root(prior)
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
@@ -79,37 +78,12 @@ class FunctionSpace(Geometry):
         alpha, lam = tf.convert_to_tensor(alpha), tf.convert_to_tensor(lam)
         p = site_posterior(prior, tf.zeros_like(lam), lam)  # (V9)
         mean = -self.product(prior, alpha)  # (V7)
-        return DualState(
-            p.chol,
-            p.scale,
-            p.negative,
-            alpha,
-            p.ok,
-            mean,
-            p.variance,
-            p.log_det,
-            alpha,
-            lam,
-            p.inverse,
-        )
+        return _state(p, alpha, mean, lam)
 
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
         """(V22); 2/3 N^3 per latent."""
         p = site_posterior(prior, b, lam)
-        alpha = -p.alpha  # (V22)
-        return DualState(
-            p.chol,
-            p.scale,
-            p.negative,
-            alpha,
-            p.ok,
-            p.mean,
-            p.variance,
-            p.log_det,
-            alpha,
-            lam,
-            p.inverse,
-        )
+        return _state(p, -p.alpha, p.mean, lam)  # (V22)
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
         """(V7); N^2 per latent."""
@@ -178,3 +152,8 @@ class FunctionSpace(Geometry):
 
         accurate = tf.reduce_all(state.lam * state.variance > _TINY)
         return tf.cond(accurate, from_inverse, lambda: self.covariance(prior, state))
+
+
+def _state(p: SitePosterior, alpha: tf.Tensor, mean: tf.Tensor, lam: tf.Tensor) -> DualState:
+    shape = (p.chol, p.scale, p.negative)
+    return DualState(*shape, alpha, p.ok, mean, p.variance, p.log_det, alpha, lam, p.inverse)

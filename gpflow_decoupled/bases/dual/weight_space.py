@@ -57,11 +57,9 @@ class WeightSpace(Geometry):
         return tf.matmul(prior[0], tf.matmul(prior[0], vectors, transpose_a=True))
 
     def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
-        """Squared norms of the rows of A [1, N]."""
         return tf.reduce_sum(tf.square(prior), axis=-1)
 
     def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
-        """The diagonal of A (A^T A) A^T [1, N]; 2 N p^2."""
         return tf.reduce_sum(
             prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1
         )
@@ -123,7 +121,6 @@ class WeightSpace(Geometry):
         return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
-        """The state with R, for features of other inputs."""
         return state._replace(scale=_prior_root(kernel, self.X))
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:

@@ -34,8 +34,6 @@ from .optimum import Regression, best_precision, solve_columns
 
 
 class _Pieces(NamedTuple):
-    """Terms shared by bound and gradient."""
-
     chol: tf.Tensor
     """L [G, M, M]."""
     A: tf.Tensor
@@ -81,7 +79,6 @@ def _matrices(
 
 @tf.custom_gradient
 def _bound(*matrices: tf.Tensor) -> tuple:
-    """The bound from `_matrices`."""
     value, _, grad = _forward(*matrices)
     return value, grad
 
@@ -140,7 +137,6 @@ def _pieces(K: tf.Tensor, cross: tf.Tensor, y: tf.Tensor, noise: tf.Tensor) -> _
 
 
 def _to_cross(pieces: _Pieces, B_inv: tf.Tensor, shared: float, noise: tf.Tensor) -> tf.Tensor:
-    """dF/dK_bx [G, M, N]."""
     mean, rest = (_per_group(vectors, B_inv) for vectors in (pieces.mean, pieces.rest))
     of_A = tf.linalg.set_diag(-shared * B_inv, shared * (1.0 - tf.linalg.diag_part(B_inv)))
     # L^-T times the [M, M] factor, so that the solve does not grow with N
@@ -149,7 +145,6 @@ def _to_cross(pieces: _Pieces, B_inv: tf.Tensor, shared: float, noise: tf.Tensor
 
 
 def _to_gram(pieces: _Pieces, B_inv: tf.Tensor, shared: float) -> tf.Tensor:
-    """dF/dK [G, M, M]."""
     mean = _per_group(pieces.mean, B_inv)
     inner = shared * (pieces.B + B_inv) + tf.matmul(mean, mean, transpose_b=True)
     inner = tf.linalg.set_diag(inner, tf.linalg.diag_part(inner) - 2.0 * shared)

@@ -1,7 +1,6 @@
-"""q(u) = N(m, S): its Parameters, and whitening u = L u~, L = chol K_beta.
+"""q(u) = N(m, S): its Parameters, and whitening u = L u~, L = chol K_beta."""
 
-q_mu and q_sqrt describe u~ if `whiten=True`, else u; the package works with u~.
-"""
+# q_mu and q_sqrt describe u~ if `whiten=True`, else u; the package works with u~.
 
 from __future__ import annotations
 

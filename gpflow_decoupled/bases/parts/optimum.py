@@ -211,7 +211,6 @@ def solve_columns(chol: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
 def _coefficients(
     operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noise: tf.Tensor
 ) -> tf.Tensor:
-    """(D30), or (D28) without A: the coefficients a [M_gamma, L]."""
     cross = operator.cross
     if operator.projection is not None:
         cross -= tf.matmul(operator.projection, A, transpose_a=True)  # C_gx
