@@ -262,7 +262,6 @@ def _refuse_structure(value: object, name: str) -> None:
 
 
 def _refuse_text(array: np.ndarray, name: str) -> None:
-    """Refuse entries that no cast makes numbers of, as a frame with a column of text has them."""
     for entry in array.flat:
         try:
             float(entry)

@@ -1,8 +1,8 @@
 """Start a script as several workers on this host: `python -m gpflow_decoupled.launch --workers 2
 script.py`.
-
-TF_CONFIG names the others, as `tf.distribute.MultiWorkerMirroredStrategy` needs.
 """
+
+# TF_CONFIG names the others, as `tf.distribute.MultiWorkerMirroredStrategy` needs.
 
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ def naming_columns(X: Sequence[object] = (), Y: Sequence[object] = ()) -> Iterat
 
 
 def _named(message: str) -> str:
-    """The message with the names of the columns that it tells of."""
     names = _names.get({})
 
     def name(place: re.Match[str]) -> str:

@@ -220,7 +220,6 @@ def _check_options(
 
 
 def _points(num_inducing: int | None, num_mean_points: int | str | None) -> tuple[int, int | str]:
-    """M_beta and M_gamma, by default where not given."""
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     return beta, NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
 

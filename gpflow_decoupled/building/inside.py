@@ -230,7 +230,6 @@ def _kernel(
     columns: Sequence[Column],
     scaled: bool,
 ) -> Kernel:
-    """Return a copied or default kernel that fits X [N, D], of the `columns` of a frame."""
     num_dims = X.shape[1]
     if kernel is None:
         dates = date_places(columns)

@@ -198,13 +198,11 @@ def _short_run(
 
 
 def _roughest(found: Mapping[str, _Run]) -> str:
-    """The roughest kernel whose score is at most two standard errors below the best one.
-
-    Among kernels that score alike, a rough one has the safer intervals: on protein, Matern 1/2 and
-    3/2 score alike after short runs, and after long ones 1/2 gains 0.05 nats on test rows. On a
-    split of house16h, 1/2 was 0.056 (0.037) behind 5/2, and after long runs had an error of 0.55
-    for 0.67.
-    """
+    """The roughest kernel whose score is at most two standard errors below the best one."""
+    # Among kernels that score alike, a rough one has the safer intervals: on protein, Matern 1/2
+    # and 3/2 score alike after short runs, and after long ones 1/2 gains 0.05 nats on test rows. On
+    # a split of house16h, 1/2 was 0.056 (0.037) behind 5/2, and after long runs had an error of
+    # 0.55 for 0.67.
     scores = {name: found[name].scores.numpy() for name in _ROUGH_FIRST if name in found}
     best = max(scores, key=lambda name: float(np.mean(scores[name])))
 

@@ -1,8 +1,7 @@
-"""Sums over the blocks of an N x M matrix that is never stored.
+"""Sums over the blocks of an N x M matrix that is never stored."""
 
-`sweep` is one loop for TensorFlow's runtime and XLA, compiled once for all chunks of `in_chunks`:
-0.1 s each, for interrupts and progress.
-"""
+# `sweep` is one loop for TensorFlow's runtime and XLA, compiled once for all chunks of `in_chunks`:
+# 0.1 s each, for interrupts and progress.
 
 from __future__ import annotations
 

@@ -108,7 +108,6 @@ def _shares(kernel: ChangePoints, X: tf.Tensor) -> tf.Tensor:
 
 
 def _labelled(kernel: Categorical, X: tf.Tensor) -> tf.Tensor:
-    """X [..., N, D] with each label replaced by its latent value."""
     X = tf.convert_to_tensor(X)
     values = tf.gather(tf.convert_to_tensor(kernel.Z), tf.cast(X[..., -1], tf.int32))
     return tf.concat([X[..., :-1], values], axis=-1)

@@ -1,8 +1,7 @@
-"""Gram matrices for shared or separate kernels and inducing variables.
+"""Gram matrices for shared or separate kernels and inducing variables."""
 
-The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
-do, else L.
-"""
+# The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
+# do, else L.
 
 from __future__ import annotations
 
@@ -135,13 +134,12 @@ def mix_outputs(
 ) -> MeanAndVariance:
     """Moments of the P outputs from moments of the L latents, in `predict_f`'s shapes.
 
-    P = L unless the kernel is a `LinearCoregionalization` with W [P, L]: then f(x) = W g(x), with
-    mean E[g] W^T and variances var[g] (W * W)^T, (D51).
-
     :param mean: [..., N, L].
     :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
     :return: the mean [..., N, P] and the variances or covariances.
     """
+    # P = L unless the kernel is a `LinearCoregionalization` with W [P, L]: then f(x) = W g(x), with
+    # mean E[g] W^T and variances var[g] (W * W)^T, (D51).
     if isinstance(kernel, LinearCoregionalization):
         # GPflow's mixing wants [L, ..., N, N]
         leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov

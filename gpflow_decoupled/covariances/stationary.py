@@ -1,8 +1,7 @@
-"""Gram matrices of GPflow's smooth stationary kernels with a hand-written gradient.
+"""Gram matrices of GPflow's smooth stationary kernels with a hand-written gradient."""
 
-TensorFlow's passes over the matrix some thirty times; this one needs k and dk/dr2, and two products
-with D columns.
-"""
+# TensorFlow's passes over the matrix some thirty times; this one needs k and dk/dr2, and two
+# products with D columns.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Fused blocks for products with the matrix of a smooth stationary kernel.
+"""Fused blocks for products with the matrix of a smooth stationary kernel."""
 
-`_sums` runs `blocks`' loop over `_block`: by XLA in chunks and threads if eager, else in the graph.
-"""
+# `_sums` runs `blocks`' loop over `_block`: by XLA in chunks and threads if eager, else in the
+# graph.
 
 from __future__ import annotations
 

@@ -94,7 +94,6 @@ def _complaint(
 
 
 def _uses_nodes(model: CheckedPredictions, sample: RegressionData) -> bool:
-    """True if more nodes can change anything, unlike for closed forms."""
     if type(model.likelihood) is gl.Gaussian:
         return False
     ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)

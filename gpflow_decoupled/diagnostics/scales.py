@@ -104,10 +104,8 @@ def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> 
 
 
 def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iterator[str]:
-    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D].
-
-    Labels and counts are not judged.
-    """
+    """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D]."""
+    # Labels and counts are not judged.
     own = isinstance(model.likelihood, HeteroskedasticTFPConditional)  # a latent for its noise
     if own or not has_scale(model.likelihood):
         return

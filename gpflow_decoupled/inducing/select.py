@@ -1,7 +1,6 @@
-"""Choice of inducing points.
+"""Choice of inducing points."""
 
-Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR 2020) is a pivoted Cholesky.
-"""
+# Greedy conditional variance (Burt, Rasmussen & van der Wilk, JMLR 2020) is a pivoted Cholesky.
 
 from __future__ import annotations
 
@@ -261,7 +260,6 @@ def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entr
 def _residual_entries(
     kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
 ) -> tuple[np.ndarray, Entries]:
-    """`_kernel_entries` of k(X, X) - A^T A given beta, with A = L_b^{-1} k(beta, X) [M_b, N]."""
     K_b = add_jitter(covariance(kernel, given))
     chol, ok = cholesky(K_b)
     if not bool(ok):

@@ -109,11 +109,9 @@ def _exp(exponent: tf.Tensor) -> tf.Tensor:
 
 
 def _log_normaliser(y: tf.Tensor, phi: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
-    """log a(y, phi, p), with p(y) = a exp(-(y m^(1 - p) / (p - 1) + m^(2 - p) / (2 - p)) / phi).
-
-    a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts. Greatest at j = y^(2 - p) / (phi (2 -
-    p)), deviation sqrt(j (p - 1)); if wide, every h-th term counts h times.
-    """
+    """log a(y, phi, p), with p(y) = a exp(-(y m^(1 - p) / (p - 1) + m^(2 - p) / (2 - p)) / phi)."""
+    # a = (1 / y) sum_j W_j over the numbers j >= 1 of amounts. Greatest at j = y^(2 - p) / (phi (2
+    # - p)), deviation sqrt(j (p - 1)); if wide, every h-th term counts h times.
     zero = y == 0.0
     y = tf.where(zero, tf.ones_like(y), y)
     shape = (2.0 - p) / (p - 1.0)

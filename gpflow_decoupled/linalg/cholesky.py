@@ -1,7 +1,6 @@
-"""Cholesky factorisation, jitter and diagnosis.
+"""Cholesky factorisation, jitter and diagnosis."""
 
-TensorFlow returns NaN for an indefinite matrix, so every factor comes with a boolean.
-"""
+# TensorFlow returns NaN for an indefinite matrix, so every factor comes with a boolean.
 
 from __future__ import annotations
 

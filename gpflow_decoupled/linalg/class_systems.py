@@ -45,11 +45,10 @@ def class_mode_step(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return x [C, N] of (I + W K) x = r, log|I + K W| and whether there is one; cost as above.
 
-    W is the curvature diag(p) - p p^T of each observation's softmax, (C73).
-
     :param K: prior covariances [C, N, N], or one for all [1, N, N].
     :param p: probabilities [C, N]; r is [C, N].
     """
+    # W is the curvature diag(p) - p p^T of each observation's softmax, (C73).
     factors = _factors(K, p)
     return r + _correction(factors, tf.linalg.matvec(K, r)), factors.log_det, factors.ok
 
@@ -78,7 +77,6 @@ def _factors(T: tf.Tensor, E: tf.Tensor) -> _Factors:
 
 
 def _correction(factors: _Factors, g: tf.Tensor) -> tf.Tensor:
-    """z [C, N] for g [C, N], (V35)."""
     right = tf.reduce_sum(tf.linalg.matvec(factors.F, g), axis=0)
     shared = tf.linalg.cholesky_solve(factors.total, right[:, None])[:, 0]
     return -tf.linalg.matvec(factors.F, g - shared)  # (V35)

@@ -105,10 +105,8 @@ def _largest(values: np.ndarray, count: int) -> tuple[np.ndarray, float]:
 def _greedy(
     matrix: np.ndarray, residual: np.ndarray, least: float, tolerance: float, rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pivot a small matrix [c, c] while the residual is at least `least` and above `tolerance`.
-
-    Returns the pivots [b], and the Cholesky factor [b, b] at them.
-    """
+    """Pivot a small matrix [c, c] while the residual is at least `least` and above `tolerance`."""
+    # Returns the pivots [b], and the Cholesky factor [b, b] at them.
     residual = residual.copy()
     factor = np.zeros((len(matrix), min(rank, len(matrix))), matrix.dtype)
     order: list[int] = []

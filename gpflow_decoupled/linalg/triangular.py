@@ -1,8 +1,8 @@
 """Lower triangular solves and products, faster than TensorFlow's: right-hand sides are split over
 cores, blocks of zeros skipped.
-
-Costs are shares of a full product, 2 M^2 N.
 """
+
+# Costs are shares of a full product, 2 M^2 N.
 
 from __future__ import annotations
 

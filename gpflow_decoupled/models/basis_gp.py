@@ -247,7 +247,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def resolution(self) -> Resolution | None:
-        """See `CheckedPredictions.resolution`; None if expectations are estimated from draws."""
         return super().resolution if self.expectations is None else None
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:

@@ -57,7 +57,6 @@ class CVIGP(FullGP):
         self.basis = self._basis_at(self.data[0].numpy())
 
     def elbo(self) -> tf.Tensor:
-        """The ELBO in nats, a scalar: sum_n E_n - KL; 4/3 N^3 per latent."""
         state = self.basis.factor(self.kernel)
         expected = self.expected_of_sites(state.mean, state.variance)
         return expected - self.basis.prior_kl(state)  # (C14)

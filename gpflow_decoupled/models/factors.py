@@ -138,7 +138,6 @@ class SampledFactor(Factor):
 
     @property
     def samples(self) -> int | None:
-        """S, the number of draws per step."""
         return self._samples
 
 

@@ -257,7 +257,6 @@ def _symmetric(precision: sparse.spmatrix) -> sparse.csc_matrix:
 
 
 def _as_offset(offset: npt.ArrayLike | None, rows: int) -> np.ndarray:
-    """The offset as [N, 1]."""
     if offset is None:
         return np.zeros((rows, 1))
     found = np.asarray(as_values(offset, "offset", default_float()))

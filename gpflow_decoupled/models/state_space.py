@@ -107,7 +107,6 @@ class StateSpaceGP(CVIGP):
         probes: int = 0,
         seed: int = 0,
     ) -> Evidence:
-        """The log evidence, exact; errors as in `CVIGP.evidence`."""
         EvidenceSettings(num_neighbours, tolerance, probes, seed)
         nats = float(self.log_evidence())
         return Evidence(nats, nats, "exact", "exact", int(self.data[0].shape[0]), 0)

@@ -67,14 +67,13 @@ def ascend(
 ) -> Ascent[Point]:
     """Step until the climber has converged, steps are used up, or none is accepted.
 
-    1. Propose a step of `share` times the step size, initially 1.
-    2. If accepted, go on from there, and double the share up to 1.
-    3. If not, halve the share. Give up below 2^-max_halvings.
-
     :param steps: numbers, a progress bar for example; refused steps count too.
 
     :return: the last point and the reason: `CONVERGED`, `STUCK` or `spent`.
     """
+    # 1. Propose a step of `share` times the step size, initially 1.
+    # 2. If accepted, go on from there, and double the share up to 1.
+    # 3. If not, halve the share. Give up below 2^-max_halvings.
     now, share, refused = start, 1.0, None
     if climber.converged(now):
         return Ascent(now, share, refused, CONVERGED)

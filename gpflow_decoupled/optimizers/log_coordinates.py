@@ -16,15 +16,15 @@ from ..probability import tfb, tfm
 class LogCoordinates:
     """Trainable Parameters as one vector x [n]: positive ones by their logarithms.
 
-    Large lengthscales hardly grow in GPflow's u. In
-
-        x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
-
-    a step multiplies. Other Parameters, and variables without one, keep their u.
-
     :param parameters: to move; shared ones are taken once.
     :param logarithms: False keeps every u.
     """
+
+    # Large lengthscales hardly grow in GPflow's u. In
+    #
+    #     x = log softplus(u),     du/dx = softplus(u) / sigmoid(u)
+    #
+    # a step multiplies. Other Parameters, and variables without one, keep their u.
 
     def __init__(
         self, parameters: Iterable[Parameter | tf.Variable], logarithms: bool = True

@@ -1,7 +1,6 @@
-"""Products and solves for S draws of L latents, arrays [S, L, M].
+"""Products and solves for S draws of L latents, arrays [S, L, M]."""
 
-Matrices are [G, M, N] with G = L, or G = 1 if all latents share one.
-"""
+# Matrices are [G, M, N] with G = L, or G = 1 if all latents share one.
 
 from __future__ import annotations
 

@@ -130,7 +130,6 @@ def _of_observations(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """eta = L_B^-1 (W^1/2 g(X) + noise), with noise of unit variance."""
     if getattr(basis, "form", "function") != "function":
         raise DataError(
             "Pathwise samples need a model in function space. The posterior of a model in weight"

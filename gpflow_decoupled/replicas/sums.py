@@ -1,7 +1,7 @@
-"""Sums inside a training step that several replicas run on their rows of the batch.
+"""Sums inside a training step that several replicas run on their rows of the batch."""
 
-`total` adds the replicas' sums; a term without data, such as a KL divergence, enters as a `share`.
-"""
+# `total` adds the replicas' sums; a term without data, such as a KL divergence, enters as a
+# `share`.
 
 from __future__ import annotations
 

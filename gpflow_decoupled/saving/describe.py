@@ -155,7 +155,6 @@ class _Writer:
 
 
 def _arguments(likelihood: HeteroskedasticTFPConditional) -> dict[str, object]:
-    """Of its constructor, which defines the density in a function within."""
     one = likelihood.conditional_distribution(tf.zeros([1, 2], gpflow.default_float()))
     return {
         "distribution_class": type(one),

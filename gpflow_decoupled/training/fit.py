@@ -163,7 +163,6 @@ def fit(
 
 @contextmanager
 def _errors_in_units(in_units: Callable[[FitResult], FitResult]) -> Iterator[None]:
-    """Convert the record of a run that an error ends."""
     try:
         yield
     except (NumericalError, DataError, WorkerError) as error:

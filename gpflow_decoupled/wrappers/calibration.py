@@ -93,7 +93,6 @@ def plot_calibration(
 def _draw_shares(
     ax: Axes, ones: Mapping[str, tuple[np.ndarray, np.ndarray]], num_bins: int
 ) -> None:
-    """Shares of ones by predicted probability, [N] each, for each name."""
     from sklearn.calibration import calibration_curve
 
     for name, (truth, probability) in ones.items():

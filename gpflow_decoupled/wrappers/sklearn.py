@@ -1,7 +1,6 @@
-"""scikit-learn estimators; needs scikit-learn 1.6 or later.
+"""scikit-learn estimators; needs scikit-learn 1.6 or later."""
 
-Import them from `gpflow_decoupled.wrappers.sklearn`.
-"""
+# Import them from `gpflow_decoupled.wrappers.sklearn`.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Constants, cosines and periodic kernels as state spaces.
+"""Constants, cosines and periodic kernels as state spaces."""
 
-Solin & Sarkka 2014: exp(z (cos(w t) - 1)) = sum_j a_j cos(j w t), with non-negative a_j that fall
-faster than any power, and a cosine is a rotation of two states.
-"""
+# Solin & Sarkka 2014: exp(z (cos(w t) - 1)) = sum_j a_j cos(j w t), with non-negative a_j that fall
+# faster than any power, and a cosine is a rotation of two states.
 
 from __future__ import annotations
 

@@ -18,15 +18,15 @@ from .site_loss import Expansion, SiteLoss
 class CategoricalLoss(SiteLoss):
     """The upper bound (V33) of -E log softmax(f)_y, f_c ~ N(h_c, sigma_c^2) independent.
 
-    Jointly convex in all h and sigma^2. Columns are classes, whose losses sum to the bound;
-    `expand` differentiates the sum. The Hessian in (h, sigma^2) of one observation is (V35)
-
-        Q^T (E - E 1 1^T E / 1^T E 1) Q,   E = diag(s / (1 + s sigma^2)),   Q = (I, diag(1/2 - s))
-
-    with s the best tilt of (V33).
-
     :param Y: labels [N, 1], whole numbers from 0 to C - 1.
     """
+
+    # Jointly convex in all h and sigma^2. Columns are classes, whose losses sum to the bound;
+    # `expand` differentiates the sum. The Hessian in (h, sigma^2) of one observation is (V35)
+    #
+    #     Q^T (E - E 1 1^T E / 1^T E 1) Q,   E = diag(s / (1 + s sigma^2)),   Q = (I, diag(1/2 - s))
+    #
+    # with s the best tilt of (V33).
 
     couples = True
 

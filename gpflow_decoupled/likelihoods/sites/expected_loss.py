@@ -14,8 +14,6 @@ from .site_loss import Expansion, SiteLoss
 
 
 class _Expects(Protocol):
-    """A likelihood with such expectations."""
-
     def expected_log_prob(self, mean: tf.Tensor, spread: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         """E log p(y | f), f ~ N(mean, spread^2), [N, L]."""
 

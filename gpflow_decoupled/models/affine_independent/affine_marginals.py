@@ -1,7 +1,6 @@
-"""Non-Gaussian marginals of q(f), by (A10).
+"""Non-Gaussian marginals of q(f), by (A10)."""
 
-Probabilities below 1e-12 of the peak are rounding errors.
-"""
+# Probabilities below 1e-12 of the peak are rounding errors.
 
 from __future__ import annotations
 
@@ -117,10 +116,8 @@ def quantiles(
 def _quantiles_of(
     values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray
 ) -> np.ndarray:
-    """Quantiles [Q] of a density q [K] at values [K].
-
-    The sum of cell averages `averaged` [K] is the cdf at edges.
-    """
+    """Quantiles [Q] of a density q [K] at values [K]."""
+    # The sum of cell averages `averaged` [K] is the cdf at edges.
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)
     edges = values + 0.5 * step

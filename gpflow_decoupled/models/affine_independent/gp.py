@@ -245,13 +245,11 @@ class AffineIndependentGP(FullGP):
     def expected_log_densities(
         self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
     ) -> tf.Tensor:
-        """E log p(y_n | f_n) [N] in nats, see `BasisGP.expected_log_densities`."""
         site = likelihood_site(self.likelihood, self._observations(data)[1])
         return expected_log_densities(self.basis.base, site, moments, self.integration, doublings)
 
     @property
     def resolution(self) -> Resolution:
-        """The number of frequencies, or of points of the grid."""
         site = likelihood_site(self.likelihood, self.data[1])
         return resolution_of(self.basis.base, site, self.integration)
 

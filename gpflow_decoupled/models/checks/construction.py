@@ -127,7 +127,6 @@ def refuse_replicas(what: str) -> None:
 
 
 def _terms(kernel: Kernel) -> Iterator[Kernel]:
-    """Kernels, without their terms, that see the inputs themselves."""
     if isinstance(kernel, MultioutputKernel):
         for latent in kernel.latent_kernels:
             yield from _terms(latent)

@@ -1,9 +1,8 @@
-"""Bounds of y^T (K + D)^-1 y.
+"""Bounds of y^T (K + D)^-1 y."""
 
-For any a, with r = y - (K + D) a and a Nystrom matrix Q <= K, (D32),
-
-    2 a^T y - a^T (K + D) a  <=  y^T (K + D)^-1 y  <=  the same + r^T (Q + D)^-1 r.
-"""
+# For any a, with r = y - (K + D) a and a Nystrom matrix Q <= K, (D32),
+#
+#     2 a^T y - a^T (K + D) a  <=  y^T (K + D)^-1 y  <=  the same + r^T (Q + D)^-1 r.
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The sites of a new batch, with the old data's factor fixed.
+"""The sites of a new batch, with the old data's factor fixed."""
 
-They move by (C13), halved where the bound (C43) falls.
-"""
+# They move by (C13), halved where the bound (C43) falls.
 
 from __future__ import annotations
 

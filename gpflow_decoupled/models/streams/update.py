@@ -1,8 +1,7 @@
-"""One streaming update.
+"""One streaming update."""
 
-Bound: Bui, Nguyen & Turner 2017 (arXiv:1705.07131); sites that add up (C46): Chang, Verma, John,
-Solin & Khan 2023 (arXiv:2306.03566).
-"""
+# Bound: Bui, Nguyen & Turner 2017 (arXiv:1705.07131); sites that add up (C46): Chang, Verma, John,
+# Solin & Khan 2023 (arXiv:2306.03566).
 
 from __future__ import annotations
 

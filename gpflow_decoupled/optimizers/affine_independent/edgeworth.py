@@ -138,7 +138,6 @@ def _derivatives(
 
 
 def _sorted(expansion: _Expansion) -> np.ndarray:
-    """Return the permutation [D, D] that sorts columns of alpha by gain (A19)."""
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
     slopes = {order: weights[:, place] @ alpha**order for place, order in enumerate(orders)}
@@ -209,7 +208,6 @@ def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
 
 
 def _gain(base: Base, s: np.ndarray) -> float:
-    """Predicted gain in nats: (A19), or its analogue for excess kurtosis."""
     if base.name == "normal":
         return 0.0
     if base.name == "skew_normal":

@@ -92,8 +92,6 @@ class JaakkolaJordan:
 
 
 class _Gaussian(Protocol):
-    """The prior times Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2)."""
-
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Means and variances of f [N, L], and the prior KL in nats, for nu and tau [N, L]."""
 

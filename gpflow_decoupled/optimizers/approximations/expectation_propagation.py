@@ -272,7 +272,6 @@ class _SitePasses:
         return float(now.probe.change) <= self.tolerance
 
     def _watch(self, change: float) -> None:
-        """Halve the step when passes oscillate, as parallel updates can."""
         if change < _PROGRESS * self.least:
             self.least, self.waited = change, 0
             return

@@ -133,10 +133,8 @@ def _sums_over_rows(
     scaled: tf.Tensor,
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return A W A^T [G or L, M, M], A W r [M, L] and diag(Q) [G, N], of w and W r.
-
-    Gradients recompute blocks of A.
-    """
+    """Return A W A^T [G or L, M, M], A W r [M, L] and diag(Q) [G, N], of w and W r."""
+    # Gradients recompute blocks of A.
     chol = cholesky(gram_to_factor(kernel, beta)).chol
     inverse = tf.cast(
         solve(chol, tf.eye(chol.shape[-1], batch_shape=[chol.shape[0]], dtype=chol.dtype)), dtype

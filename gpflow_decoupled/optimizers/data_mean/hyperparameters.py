@@ -77,15 +77,13 @@ def bound_at_sites(
     dtype: tf.DType | None = None,
     group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """Return a function of hyperparameters with the bound's gradient where q(f) is the best now.
-
-    With sites t_n(f) of precision w and mean y~ fitted to the moments of q(f), the bound is
-
-        F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
-
-    F the bound "elbo" of `evidence_bound` for y~. The function is the first two terms: a change of
-    q changes others at second order. Parameters as in `evidence_at`.
-    """
+    """Return a function of hyperparameters with the bound's gradient where q(f) is the best now."""
+    # With sites t_n(f) of precision w and mean y~ fitted to the moments of q(f), the bound is
+    #
+    #     F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
+    #
+    # F the bound "elbo" of `evidence_bound` for y~. The function is the first two terms: a change
+    # of q changes others at second order. Parameters as in `evidence_at`.
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
     # negative precisions belong to q: with others the gradient would be of another q

@@ -100,13 +100,11 @@ class MixedSystem(MeanSystem):
         return self.outputs(of_latents) + a / self.weights
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
-        """(B B^T + s2 I)^-1 r [N, P]."""
         half = self._half(residual)
         back = tf.linalg.triangular_solve(self.chol, half, adjoint=True)
         return self.weights * (residual - self._features(back))
 
     def inner(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """The inner product of all columns, one system: []."""
         return tf.reduce_sum(left * right)
 
     def gap(self, residual: tf.Tensor) -> float:
@@ -116,7 +114,6 @@ class MixedSystem(MeanSystem):
         return self.group.first(0.5 * float(twice))
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
-        """Best whitened mean of q(u) [M, L] given c [N, P]."""
         known = self.projections.times(self.latents(a), self.size)
         return known + tf.reshape(self._best(residual), known.shape)
 

@@ -1,7 +1,6 @@
-"""Whitened features at nested points: beta, then the preconditioner's.
+"""Whitened features at nested points: beta, then the preconditioner's."""
 
-A = L^-1 k(points, X) [G, R, N], in blocks of rows; its first M rows are beta's features.
-"""
+# A = L^-1 k(points, X) [G, R, N], in blocks of rows; its first M rows are beta's features.
 
 from __future__ import annotations
 

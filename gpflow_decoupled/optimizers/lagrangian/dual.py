@@ -99,7 +99,6 @@ class DualProblem:
         return self._of_state(self.geometry.state_at(self.prior, alpha, lam))
 
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
-        """Marginals after a step of the site fixed point (V22)."""
         # Gaussian sites of precision lambda and natural mean lambda u - alpha move by `share`;
         # alpha may leave S.
         loss = self.loss.expand(at.mean, at.deviation)
@@ -161,7 +160,6 @@ class DualProblem:
         )
 
     def _primal(self, sub: Subproblem, at: Marginals) -> tf.Tensor:
-        """Q_k at the marginals, [] nats (V13)."""
         tangent = 0.5 * (sub.sigma + at.state.variance / sub.sigma)
         moved = tangent - sub.sigma
         losses = self.loss.value(at.mean, tangent) + 0.5 * sub.rho * tf.square(moved)

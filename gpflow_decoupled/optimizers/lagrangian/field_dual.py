@@ -59,8 +59,6 @@ class FieldMultipliers:
 
 
 class _FieldBasis:
-    """The part of a `DualBasis` that optimizers of multipliers use."""
-
     num_latent_gps = 1
 
     def __init__(self, field: GMRF) -> None:

@@ -77,15 +77,13 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 
 
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means and standard deviations [N, L] of observations alone, with a prior by neighbours.
-
-    c_n = t_n (K t)_n is the prior variance of the mean at n if all pull by t_n = +-1; r_n = sum_j
-    K_nj^2 / K_nn^2 counts neighbours. With k = K_nn, each maximises
-
-        -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
-
-    by Newton's method; exact for observations independent a priori. Cost N^2 per latent.
-    """
+    """Means and standard deviations [N, L] of observations alone, with a prior by neighbours."""
+    # c_n = t_n (K t)_n is the prior variance of the mean at n if all pull by t_n = +-1; r_n = sum_j
+    # K_nj^2 / K_nn^2 counts neighbours. With k = K_nn, each maximises
+    #
+    #     -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
+    #
+    # by Newton's method; exact for observations independent a priori. Cost N^2 per latent.
     mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)
     c = tf.maximum(pull, _LEAST_SHARE * k)

@@ -28,11 +28,9 @@ def lbfgs_solve(
     box: Box,
     finished: Callable[[Marginals, DualPoint], bool],
 ) -> tuple[Marginals, DualPoint, int]:
-    """Minimise D_k by L-BFGS-B from `at`; return the best point and the number of evaluations.
-
-    Coordinates are scaled by the Hessian's diagonal (V18) at the start, where alpha and lam [N, L]
-    lie in the box.
-    """
+    """Minimise D_k by L-BFGS-B from `at`; return the best point and the number of evaluations."""
+    # Coordinates are scaled by the Hessian's diagonal (V18) at the start, where alpha and lam [N,
+    # L] lie in the box.
     if finished(at, point):
         return at, point, 0
     scales = _scales(problem, sub, at, point)

@@ -172,7 +172,6 @@ class OuterIterations:
         return None
 
     def _may_sweep(self, at: Marginals) -> bool:
-        """True once per bound after a subproblem without a step."""
         self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
         return self.fast and self.stuck
 

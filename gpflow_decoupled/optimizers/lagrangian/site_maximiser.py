@@ -53,8 +53,6 @@ class _Loop(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """Gradient of (V15) per site, and negative Hessian, shifted to be positive definite."""
-
     g_h: tf.Tensor
     g_s: tf.Tensor
     hh: tf.Tensor
@@ -219,7 +217,6 @@ def _value(
 def _model(
     sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion
 ) -> _Model:
-    """Gradient and shifted Hessian of (V15) with the augmented term."""
     moved = sigma - sub.sigma
     g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved
     hh, ss = at.d_hh, at.d_ss + sub.rho

@@ -211,7 +211,6 @@ class RunCheckpoint:
 
 
 def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
-    """Make a checkpoint whose counter exists now: TensorFlow asks for it in every state."""
     checkpoint = tf.train.Checkpoint(**objects)
     checkpoint.save_counter.assign(0)
     return checkpoint

@@ -90,7 +90,6 @@ class AffineClimb(Stage):
         return AffineIndependentAscent(_SETTLED) if more else AffineIndependentAscent()
 
     def _together(self, budget: Budget, deadline: float) -> LBFGSRun:
-        """Climb over A, b, shapes and hyperparameters, and leave the model at the best point."""
         model, basis = self.model, self.model.basis
         moved = {variable.ref() for variable in hyperparameters_of(model)}
         variables = [

@@ -160,7 +160,6 @@ class CollapsedClimb(Stage):
         )
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """The bound at the best q(u) (D31); NaN on failure, from which L-BFGS turns back."""
         return bound_at_optimum(self.model, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:

@@ -90,9 +90,7 @@ class Multipliers(Stage):
         return tf.constant(result.elbo, self.model.data[0].dtype)
 
     def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Take a step of the hyperparameters; return the bound before it, if all is finite, and 1
-        if negative lambda were dropped.
-        """
+        # the bound before a step, whether all is finite, and 1 if negative lambda were dropped
         model, basis, moved = self.model, self.model.basis, self.others.moved
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
         geometry = basis.geometry
@@ -110,10 +108,8 @@ class Multipliers(Stage):
         return elbo, ok, tf.cond(ok, lambda: self._follow(sites, centre), lambda: tf.constant(0))
 
     def _bound(self, sites: tf.Tensor, centre: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The bound (V10) at fixed sites or multipliers, and whether V is positive definite.
-
-        The natural means b [N, L] are centred on `centre`, the prior mean [N, L].
-        """
+        """The bound (V10) at fixed sites or multipliers, and whether V is positive definite."""
+        # The natural means b [N, L] are centred on `centre`, the prior mean [N, L].
         model, basis = self.model, self.model.basis
         prior, mean = basis.geometry.prior(model.kernel), model.prior_mean()
         if self.holds_sites:
@@ -126,10 +122,7 @@ class Multipliers(Stage):
         return -tf.reduce_sum(losses) - basis.prior_kl(state), state.ok  # (V10)
 
     def _follow(self, sites: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
-        """Write the alpha that the same sites have at the new kernel.
-
-        :return: 1 if V is not positive definite and negative lambda are dropped, else 0.
-        """
+        """Write the alpha of the same sites at the new kernel; 1 if negative lambda are dropped."""
         basis = self.model.basis
         geometry = basis.geometry
         prior, drift = geometry.prior(self.model.kernel), self.model.prior_mean() - centre

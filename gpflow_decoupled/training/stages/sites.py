@@ -79,7 +79,6 @@ class Sites(Stage):
             self._compiled.get_concrete_function(X, Y)
 
     def run(self, budget: Budget) -> Report:
-        """Take one step on all data; the step size of the sites is not annealed."""
         self.others.set_rate(budget.sizes[0].learning_rate)
         step = self._step if self._compiled is None else self._compiled
         return Report(step(*budget.batch))
@@ -154,7 +153,6 @@ class Sites(Stage):
         return True
 
     def _prior_mean(self, X: tf.Tensor) -> tf.Tensor:
-        """m_0 [N, L]; zero where outputs are mixed, and sites stay centred."""
         none = tf.zeros_like(tf.convert_to_tensor(self.model.basis.nu))
         return (
             none

@@ -1,8 +1,7 @@
-"""The contract of a stage.
+"""The contract of a stage."""
 
-The loop asks the current stage for one turn at a time: a step, several small ones, or a long climb.
-If a turn fails, it restores all `variables`.
-"""
+# The loop asks the current stage for one turn at a time: a step, several small ones, or a long
+# climb. If a turn fails, it restores all `variables`.
 
 from __future__ import annotations
 

@@ -36,7 +36,6 @@ def encode(columns: tuple[Column, ...], frame: pd.DataFrame) -> np.ndarray:
 
 
 def _usual(column: Column) -> object:
-    """An entry that training rows had."""
     return column.categories[0] if column.kind == "category" else column.fill
 
 

@@ -134,10 +134,8 @@ class PredictionsInUnits(DataInUnits):
         return tf.cast(level, default_float()), cov * factor
 
     def _log_scale(self, dtype: tf.DType, seen: TensorType) -> tf.Tensor:
-        """The log determinant of dY/dz of observations whose entries are seen or not, [...].
-
-        `seen` [..., P] is 1 or 0, or the share of rows.
-        """
+        """The log determinant of dY/dz of observations whose entries are seen or not, [...]."""
+        # `seen` [..., P] is 1 or 0, or the share of rows.
         if self.outputs is None:
             return tf.zeros([], dtype)
         return tf.reduce_sum(tf.cast(tf.math.log(self.outputs.scale), dtype) * seen, axis=-1)

@@ -119,8 +119,6 @@ def view_of(part: Part, attributes: Mapping[str, object]) -> Part:
 
 @functools.cache
 def _view_type(kind: Any) -> Any:
-    """The type `kind` with attributes that cannot be replaced."""
-
     def refuse(self: Any, name: str, value: object) -> None:
         if name.startswith("_"):  # TensorFlow's own
             return object.__setattr__(self, name, value)
