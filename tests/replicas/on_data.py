@@ -21,7 +21,7 @@ from gpflow_decoupled.covariances import products, stationary_products
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.replicas import Group
-from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.routes import course
 from tests.replicas.cases import BETA, bernoulli, gaussian, inputs, kernel, observations
 
 ROWS = 1100
@@ -90,7 +90,7 @@ def small_blocks() -> Iterator[None]:
     with (
         mock.patch.multiple(products, _SMALL=0, _STRIP=500, BLOCKS=blocks),
         mock.patch.multiple(stationary_products, BLOCKS=blocks, xla_works=lambda: False),
-        mock.patch.object(mean_on_data, "_BEFORE_ROUNDS", 0.35),
+        mock.patch.object(course, "_BEFORE_ROUNDS", 0.35),
     ):
         yield
 

@@ -24,7 +24,7 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 from gpflow_decoupled.training.checkpoints.lock import locked
-from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.routes import course
 from gpflow_decoupled.training.stages import solve_mean
 from gpflow_decoupled.training.stages.minibatches import Minibatches
 from gpflow_decoupled.training.stages.rounds import Rounds
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
 
 X, Y = sine()
 LABELS = (Y > 0.0).astype(float)
-COUPLED_SHARE = mean_on_data._BEFORE_ROUNDS
+COUPLED_SHARE = course._BEFORE_ROUNDS
 SOLVER = ConjugateGradients(tolerance=1e-3)
 
 
@@ -66,7 +66,7 @@ def _fixed(model: ODVGP) -> ODVGP:
 def early() -> Iterator[None]:
     """Rounds after a third of the run, so that few steps have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mean_on_data, "_BEFORE_ROUNDS", 0.35)
+        patch.setattr(course, "_BEFORE_ROUNDS", 0.35)
         yield
 
 
@@ -247,7 +247,7 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(
 ) -> None:
     rounds, coupled = list[int](), list[float]()
     round_of, step = Rounds.run, Minibatches.run
-    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", COUPLED_SHARE)
+    monkeypatch.setattr(course, "_BEFORE_ROUNDS", COUPLED_SHARE)
     monkeypatch.setattr(Rounds, "run", lambda *one: rounds.append(1) or round_of(*one))
 
     def watched(stage: Minibatches, budget: Budget) -> Report:
@@ -272,7 +272,7 @@ def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     """
     rounds, coupled = list[int](), list[float]()
     round_of, step = Rounds.run, Minibatches.run
-    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", COUPLED_SHARE)
+    monkeypatch.setattr(course, "_BEFORE_ROUNDS", COUPLED_SHARE)
     Clock(monkeypatch, step=0.05, product=product)
     monkeypatch.setattr(Rounds, "run", lambda *one: rounds.append(1) or round_of(*one))
 
@@ -292,13 +292,13 @@ def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
 @pytest.mark.exhaustive
 def test_a_solve_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, float]] = []
-    timed = mean_on_data.seconds_of_solves
+    timed = course.seconds_of_solves
 
     def watched(*model: Any, **options: Any) -> tuple[float, float]:
         seen.append(timed(*model, **options))
         return seen[-1]
 
-    monkeypatch.setattr(mean_on_data, "seconds_of_solves", watched)
+    monkeypatch.setattr(course, "seconds_of_solves", watched)
     _fit(_model(), steps=2, seconds=3.0)
     _fit(_model(), steps=2)
     ((product, rest),) = seen

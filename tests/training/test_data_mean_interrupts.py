@@ -17,7 +17,7 @@ from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import hyperparameters, system
 from gpflow_decoupled.optimizers.data_mean import mean_optimizer as base
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.routes import course
 from gpflow_decoupled.training.stages import rounds
 from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, parts, sine
@@ -46,7 +46,7 @@ def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
 @pytest.fixture(autouse=True)
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds after a third of the run, so that few steps have several."""
-    monkeypatch.setattr(mean_on_data, "_BEFORE_ROUNDS", 0.35)
+    monkeypatch.setattr(course, "_BEFORE_ROUNDS", 0.35)
 
 
 INTERRUPTS = {

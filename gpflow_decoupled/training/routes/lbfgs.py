@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["BY_NAME", "plan_on_all_rows"]
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -18,6 +17,7 @@ from ..batches import ArrayBatches, Data
 from ..options import Options
 from ..plan import Part, Plan
 from ..stages.collapsed_climb import MOST_ENTRIES, CollapsedClimb, all_points
+from .minibatches import plan_on_minibatches
 
 BY_NAME = "lbfgs"
 """The `optimizer` that stands for L-BFGS on all rows."""
@@ -31,15 +31,10 @@ steps on minibatches that it stands for.
 """
 
 
-def plan_on_all_rows(
-    model: BasisGP,
-    data: Data,
-    options: Options,
-    minibatch_plan: Callable[[BasisGP, Data, Options], Plan],
-) -> Plan:
+def plan_on_all_rows(model: BasisGP, data: Data, options: Options) -> Plan:
     """Return the plan: minibatches, then L-BFGS on all rows."""
     own = _check(model, data, options)
-    coupled = minibatch_plan(model, data, options)
+    coupled = plan_on_minibatches(model, data, options)
     batches = cast(ArrayBatches, coupled.batches)
     _check_closed_form(model, batches)
     if not CollapsedClimb.fits(model, batches.num_data):
