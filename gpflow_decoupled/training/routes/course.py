@@ -76,6 +76,7 @@ class Course:
             self.climb = CollapsedClimb(self.moved, view, data, evaluations)
 
     def parts(self, rounds: bool | None = None, before_solve: float = 1.0) -> list[Part]:
+        """The stages; `before_solve` is the share of the run before a solve without rounds."""
         if not self.moved:
             return [Part(SolveMean(self.solves, follows=False))]
         rounds = not self.sampled if rounds is None else rounds
@@ -88,6 +89,7 @@ class Course:
         return [Part(self.minibatches, _BEFORE_CLIMB), Part(self.climb, before), Part(last)]
 
     def timed(self) -> Sequence[Part]:
+        """The stages of a run with a limit of seconds, by the time of products on some rows."""
         seconds, solves = self.limits.seconds, self.solves
         if seconds is None or not self.moved:
             return self.parts()
