@@ -27,10 +27,20 @@ ROUTES = (
     "multipliers",
     "mean field",
     "natural mean",
+    "neighbours",
+    "sites of neighbours",
+    "classes of neighbours",
 )
 """Every route of `fit` that takes a checkpoint; the ascent of affine-independent models refuses
 one.
 """
+
+_NEIGHBOURS = {
+    "neighbours": None,
+    "sites of neighbours": gd.likelihoods.BernoulliLogit(),
+    "classes of neighbours": gd.likelihoods.CategoricalLogit(2),
+}
+"""Likelihoods of the labels; None for Gaussian noise."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,11 @@ def _run(one: Run, folder: Path | None) -> dict[str, np.ndarray]:
         model: object = gd.models.CVIGP((X, labels), kernel, gpflow.likelihoods.Bernoulli())
     elif one.route == "multipliers":
         model = gd.models.LCLGP((X, labels), kernel, gd.likelihoods.BernoulliLogit())
+    elif one.route in _NEIGHBOURS:
+        likelihood = _NEIGHBOURS[one.route]
+        model = gd.models.NNGP(
+            (X, labels if likelihood else Y), kernel, likelihood or noise, num_neighbours=5
+        )
     elif one.route == "mean field":
         model = _graph(rng.poisson(3.0, 24))
     elif one.route == "SVGP":

@@ -75,6 +75,8 @@ class Totals:
     converged: bool = False
     limits: Mapping[str, float | None] = field(default_factory=dict)
     """The limits of the run that found `finished`, by name."""
+    ended: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the result of a run whose closing work is done; empty before that."""
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Totals:
@@ -90,6 +92,7 @@ class Totals:
             finished=str(saved.get("finished", "")),
             converged=bool(saved.get("converged", False)),
             limits=dict(saved.get("limits", {})),
+            ended=dict(saved.get("ended", {})),
         )
 
     def nothing_is_left(self, limits: Mapping[str, float | None]) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import SupportsFloat
 
 import numpy as np
@@ -56,6 +57,8 @@ _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
 )
+END = "end"
+"""Folder of the state after closing work, in that of the states before it."""
 SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 
@@ -81,19 +84,23 @@ class Run:
         self.group, self.limits = options.group, options.limits
         self.history, self.totals = History(), Totals()
         self._scores = Scores(model, options, self.history)
-        self._checkpoint = self._run_checkpoint()
+        self._checkpoint, self._ended = self._checkpoints()
         self._turns = Turns(model, plan, options)
         self._report: Report | None = None
         self._before: tuple[float, ...] = ()
         self._compile_seconds = 0.0
         self._restored_step: int | None = None
 
-    def _run_checkpoint(self) -> RunCheckpoint | None:
+    def _checkpoints(self) -> tuple[RunCheckpoint | None, RunCheckpoint | None]:
+        """Of states from which a run goes on, and of the end, which closing work has changed."""
         if self.options.checkpoint is None:
-            return None
+            return None, None
         folder, places = self.options.checkpoint.folder, self.plan.batches.checkpointable
-        objects = {"model": self.model, **self.plan.checkpointable}
-        return RunCheckpoint(folder, objects, places, self._settings(), self.group)
+        objects, settings = {"model": self.model, **self.plan.checkpointable}, self._settings()
+        whole = RunCheckpoint(folder, objects, places, settings, self.group)
+        if self.plan.closing is None:
+            return whole, None
+        return whole, RunCheckpoint(Path(folder) / END, objects, {}, settings, self.group)
 
     def _settings(self) -> dict[str, object]:
         parts = {"seed": self.options.seed, **self.plan.settings}
@@ -166,7 +173,23 @@ class Run:
         done, self.totals = state
         if not self.totals.nothing_is_left(asdict(self.limits)):
             self.totals.finished, self.totals.converged = "", False
+        if self._ended is not None and self._reason_to_stop(done) is not None:
+            self._read_end(self._ended, done)
         return done
+
+    def _read_end(self, ended: RunCheckpoint, done: int) -> None:
+        """Take the state after the closing work of a run that ended at this step."""
+        last = ended.folder.steps()[-1:] if ended.folder.path.is_dir() else []
+        if self.group.first(last[0] if last else -1) != done:
+            return  # killed before, or of another limit
+        assert self._checkpoint is not None
+        try:
+            found = ended.restore(self.history, self._scores.best)
+        except DataError:  # damaged: the work is done again
+            self._checkpoint.restore(self.history, self._scores.best)
+            return
+        if found is not None:
+            self.totals = found[1]
 
     def _reason_to_stop(self, done: int) -> str | None:
         if self.totals.finished:
@@ -219,13 +242,16 @@ class Run:
             self._save(done)
 
     def _save(self, done: int) -> None:
-        if self._checkpoint is None:
+        self._save_to(self._checkpoint, done)
+
+    def _save_to(self, checkpoint: RunCheckpoint | None, done: int) -> None:
+        if checkpoint is None:
             return
         # an interrupt is no reason to stay where it came
         finished = "" if self.totals.finished == INTERRUPTED else self.totals.finished
         totals = replace(self.totals, finished=finished, limits=asdict(self.limits))
         try:
-            self._checkpoint.save(done, self.history, totals, self._scores.best)
+            checkpoint.save(done, self.history, totals, self._scores.best)
         except CheckpointError as error:
             error.result = self._result(done, "no checkpoint could be written")
             raise
@@ -243,12 +269,15 @@ class Run:
         return None if bound is None else float(bound)
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
+        if self.totals.ended:
+            line.close()
+            return self._with_evidence(replace(self._result(done, reason), **self.totals.ended))
         exact, stopped = self._exact_bound(), self._out_of_patience
         spoilt = not self._turns.is_sound(done, exact)
         if spoilt and (sound := self._turns.undo()) is not None:
             self._restored_step, reason = sound, reason + SPOILT
             warn_user(f"Step {done} left a bound that is not finite, and was undone.")
-        elif stopped:
+        elif not spoilt:
             self._save(done)
         if stopped and self._scores.best.put_back(self._turns.variables):
             self._restored_step = self.totals.best_step
@@ -258,19 +287,24 @@ class Run:
         line.close()
         step = done if self._restored_step is None else self._restored_step
         self._scores.at_the_end(done, self.totals.seconds, step)
-        if not spoilt:
-            self._save(done)
         result = self._result(done, reason)
         # the Parameters have changed since the bound was computed
         if last is not None or self._restored_step is not None:
             exact = self._exact_bound()
         result.elbo = result.elbo if exact is None or not done else exact
-        if reason != INTERRUPTED and self.group.strategy is None:
+        if reason != INTERRUPTED and not spoilt:
+            names = ("elbo", "gap", "restored_step")
+            self.totals.ended = {name: getattr(result, name) for name in names}
+            self._save_to(self._ended, done)
+        self._warn(self._with_evidence(result), exact is not None)
+        return result
+
+    def _with_evidence(self, result: FitResult) -> FitResult:
+        if result.reason != INTERRUPTED and self.group.strategy is None:
             batches, spent = self.plan.batches, result.seconds + result.compile_seconds
             data = (batches.X, batches.Y) if isinstance(batches, ArrayBatches) else None
             limit = float("inf") if self.limits.seconds is None else self.limits.seconds
             result.evidence = final_evidence(self.model, data, spent, limit - spent)
-        self._warn(result, exact is not None)
         return result
 
     def _closing(self, done: int, reason: str, line: ProgressLine) -> tuple[Report | None, str]:

@@ -21,7 +21,6 @@ from gpflow_decoupled.optimizers.neighbours import (
     NeighbourRounds,
     neighbour_rounds,
 )
-from gpflow_decoupled.training import Schedule
 from gpflow_decoupled.training.schedules import Limits
 from gpflow_decoupled.training.stages import neighbour_steps
 from gpflow_decoupled.training.stages import neighbours as stage
@@ -123,18 +122,6 @@ def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(
     result = gd.fit(one, steps=1, progress=False)
     np.testing.assert_array_equal(values(one), before)
     assert result.steps == 1 and np.isfinite(result.elbo)
-
-
-@pytest.mark.exhaustive
-def test_a_run_goes_on_from_its_checkpoint(tmp_path):
-    whole, parts = model(), model()
-    gd.fit(whole, steps=3, progress=False)
-    gd.fit(parts, steps=1, checkpoint=tmp_path, progress=False)
-    resumed = model()
-    result = gd.fit(resumed, steps=3, checkpoint=tmp_path, progress=False)
-    assert result.steps >= 2 and len(result.history["leave_one_out"]) == result.steps
-    scores = [NeighbourRounds(one).judge().log_density for one in (resumed, whole)]
-    assert scores[0] == pytest.approx(scores[1], abs=0.02)
 
 
 def test_an_interrupt_keeps_what_was_found(monkeypatch):
@@ -273,20 +260,6 @@ def test_adam_learns_and_draws_pools(monkeypatch):
     relevant, other = one.kernel.lengthscales.numpy()
     assert other > 1.5 * relevant
     assert 0.5 * 0.01 < float(one.likelihood.variance.numpy()) < 2.0 * 0.01
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:The mean squared standardised")  # after few steps
-def test_a_run_of_minibatches_goes_on_from_its_checkpoint(tmp_path):
-    options = {"learning_rate": 0.1, "batch_size": 50, "schedule": Schedule(anneal=0.0)}
-    whole, parts, resumed = model(), model(), model()
-    gd.fit(whole, steps=40, progress=False, **options)
-    gd.fit(parts, steps=20, checkpoint=tmp_path, progress=False, **options)
-    # the variances at the end of the first run are calibrated, those of the second go on from them
-    result = gd.fit(resumed, steps=40, checkpoint=tmp_path, progress=False, **options)
-    assert result.steps == 40 and len(result.history["elbo"]) == 40
-    scores = [NeighbourRounds(one).judge().score for one in (resumed, whole)]
-    assert scores[0] == pytest.approx(scores[1], abs=0.1)
 
 
 @pytest.mark.parametrize("size", [0, 2.5])

@@ -134,7 +134,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_mean_function(mean_function, X.shape[1], latents)
         warn_of_values(X, Y, likelihood)
         self.num_neighbours = num_neighbours
-        self.prediction_neighbours = cast(int, predicting)
+        # a variable, so that checkpoints have the number that `fit` chose
+        self._predicting = tf.Variable(cast(int, predicting), trainable=False, dtype=tf.int64)
         self.chooses_neighbours = chooses
         """Whether `fit` chooses `prediction_neighbours`."""
         self.mean, self.spread_neighbours = mean, spread_neighbours
@@ -153,6 +154,16 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def serves(cls, likelihood: Likelihood | None) -> bool:
         """True if `NNGP` makes this class for a likelihood."""
         return False
+
+    @property
+    def prediction_neighbours(self) -> int:
+        """m of predictions and of `leave_one_out`."""
+        with tf.init_scope():  # a number where a function is traced, too
+            return int(self._predicting.numpy())
+
+    @prediction_neighbours.setter
+    def prediction_neighbours(self, count: int) -> None:
+        self._predicting.assign(count)
 
     @property
     def num_dims(self) -> int:

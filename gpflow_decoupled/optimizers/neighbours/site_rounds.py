@@ -95,7 +95,9 @@ class SiteRounds:
             rows = max(_LEAST_ROWS, min(ROWS, _TERMS // model.num_latent_gps))
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
-        self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
+        self.model, self.rows, self.seed = model, rows, seed
+        self.most = tf.Variable(evaluations, trainable=False)
+        """Evaluations in a climb, a part of checkpoints."""
         self.group = group or Group()
         self.sweeps = SiteSweeps(model, seed=seed, compile=compile, group=self.group)
         self.pace = SitePace()
@@ -110,6 +112,11 @@ class SiteRounds:
     def __repr__(self) -> str:
         settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
         return f"{type(self).__name__}({self.model!r}, {settings})"
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations in a climb."""
+        return int(self.most.numpy())
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -163,7 +170,7 @@ class SiteRounds:
         if falls(scores - self.scores.numpy()):
             self._restore(before)
             # the climb left its sites too far behind, and so would the same one again
-            self.evaluations = max(_LEAST_EVALUATIONS, self.evaluations // 2)
+            self.most.assign(max(_LEAST_EVALUATIONS, self.evaluations // 2))
             return SiteRound(climbed, scores, False)
         self.scores.assign(scores)
         return SiteRound(climbed, scores, True)

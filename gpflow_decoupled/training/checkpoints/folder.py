@@ -69,6 +69,7 @@ class StateFolder:
 
     def write(self, name: str, fill: Callable[[BinaryIO], object]) -> None:
         """Write a file beside its place, and rename it."""
+        self.path.mkdir(parents=True, exist_ok=True)
         temporary = self.path / (name + ".part")
         with open(temporary, "wb") as file:
             fill(file)

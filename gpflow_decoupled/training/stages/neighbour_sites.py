@@ -60,11 +60,12 @@ class NeighbourSites(Stage):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        found: dict[str, Trackable] = {"scores": self.rounds.scores, "value": self.value}
-        if self.sample is not None:
-            gaussian = self.rounds.model.gaussian
-            found |= {"values": gaussian.data[1], "noise": gaussian.likelihood.variance}
-        return found
+        found: dict[str, Trackable] = {
+            "scores": self.rounds.scores,
+            "evaluations": self.rounds.most,
+            "value": self.value,
+        }
+        return found if self.sample is None else found | {"sample": self.rounds.model}
 
     @property
     def settings(self) -> dict[str, object]:
