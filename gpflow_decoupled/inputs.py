@@ -126,10 +126,13 @@ def check_type(
         raise DataError(f"{name} is {kind.name} and the model {wanted.name}; use {fix}{where}.")
 
 
-def check_finite_entries(array: Array, name: str, columns: Sequence[object] | None = None) -> None:
+def check_finite_entries(
+    array: Array, name: str, columns: Sequence[object] | None = None, advice: str = ""
+) -> None:
     """Raise `DataError` for NaN or infinite entries [..., N, D], if the values are known.
 
     :param columns: names [D] of the columns, of a data frame.
+    :param advice: ends the message.
     """
     values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
     if values is None:
@@ -140,7 +143,7 @@ def check_finite_entries(array: Array, name: str, columns: Sequence[object] | No
         where = "" if columns is None else f", in the column {columns[place[-1]]!r},"
         raise DataError(
             f"{name}{list(place)}{where} is {values[place]}; remove or impute the"
-            f" {int(np.sum(np.any(bad, axis=-1)))} rows with entries that are not finite."
+            f" {int(np.sum(np.any(bad, axis=-1)))} rows with entries that are not finite{advice}."
         )
 
 

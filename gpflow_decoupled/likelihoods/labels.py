@@ -73,8 +73,7 @@ def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
             )
     base = likelihood.likelihood
     if isinstance(base, NumberedLikelihood):
-        whole = np.where(np.isnan(y), _first_there(y), y)
-        check_labels(base, np.hstack([whole, numbers[base.number]]))
+        check_labels(base, np.hstack([_filled(y), numbers[base.number]]))
         return
     if "trials" in numbers:
         outside = ~np.isnan(y) & ~((y >= 0) & (y <= numbers["trials"]) & (y == np.round(y)))
@@ -85,12 +84,13 @@ def _check_rows(likelihood: RowLikelihood, Y: np.ndarray) -> None:
                 f" {numbers['trials'][row, 0]:g} trials."
             )
         return
-    check_labels(base, np.where(np.isnan(y), _first_there(y), y))
+    check_labels(base, _filled(y))
 
 
-def _first_there(y: np.ndarray) -> np.ndarray:
-    rows = np.argmax(~np.isnan(y), axis=0)
-    return y[rows, np.arange(y.shape[1])]
+def _filled(y: np.ndarray) -> np.ndarray:
+    """Gaps take an entry of their row, which is checked in any case."""
+    columns = np.argmax(~np.isnan(y), axis=1)
+    return np.where(np.isnan(y), y[np.arange(len(y)), columns][:, None], y)
 
 
 def index_columns(likelihood: gl.Likelihood) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NEUTRAL", "RowLikelihood"]
+__all__ = ["NEUTRAL", "RowLikelihood", "with_gaps"]
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -59,9 +59,7 @@ class RowLikelihood(Likelihood):
     """
 
     def __init__(self, likelihood: Likelihood, numbers: Sequence[str] = ()) -> None:
-        self.by_entry = isinstance(likelihood, ScalarLikelihood) and not isinstance(
-            likelihood, SwitchedLikelihood
-        )
+        self.by_entry = _is_by_entry(likelihood)
         latents = None if self.by_entry else likelihood.latent_dim
         super().__init__(input_dim=None, latent_dim=latents, observation_dim=None)
         alone = set(numbers) == {"weight"} and not isinstance(likelihood, SwitchedLikelihood)
@@ -188,6 +186,22 @@ class RowLikelihood(Likelihood):
         flat = (tf.reshape(part, [-1, 1]) for part in (mean, variance, seen, trials))
         m, v, s, n = flat
         return tf.reshape(rule.logspace(log_prob, m, v, s=s, n=n), tf.shape(y))
+
+
+def with_gaps(likelihood: Likelihood, Y: np.ndarray) -> Likelihood:
+    """The `RowLikelihood` that leaves out the missing entries of Y [N, P].
+
+    The likelihood itself where none is NaN, and where an observation has several latents.
+    """
+    if not _is_by_entry(likelihood) or not np.isnan(np.asarray(Y, np.float64)).any():
+        return likelihood
+    numbers = [likelihood.number] if isinstance(likelihood, NumberedLikelihood) else []
+    return RowLikelihood(likelihood, numbers)
+
+
+def _is_by_entry(likelihood: Likelihood) -> bool:
+    scalar = isinstance(likelihood, ScalarLikelihood)
+    return scalar and not isinstance(likelihood, SwitchedLikelihood)
 
 
 def _by_entry(

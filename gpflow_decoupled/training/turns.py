@@ -122,6 +122,7 @@ class Turns:
             return True
         # the state of an optimizer is no part of the result
         own = {variable.ref() for variable in self.model.variables}
+        own -= {variable.ref() for variable in getattr(self.model, "variables_with_gaps", ())}
         moved = [v for v in self.variables if v.ref() in own and v.dtype.is_floating]
         found = bool(all_finite([tf.zeros([]), *moved]))
         try:

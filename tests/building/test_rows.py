@@ -281,3 +281,16 @@ def test_estimators_take_them() -> None:
     labels = np.where(F > 0.0, "up", "down")
     classifier = DecoupledGPClassifier(**options).fit(X, labels, sample_weight=weight)
     assert classifier.score(X, labels) > 0.7
+
+
+def test_left_out_rows_are_in_units_beside_numbers_of_rows() -> None:
+    options = {"num_neighbours": 6, **QUIET}
+    one = gd.build(X, GAPS, "student_t", sample_weight=np.ones(40), **options)
+    other = gd.build(X, GAPS, "student_t", **options)
+    rows = np.array([0, 20, 39])
+    found, expected = (model.leave_one_out(rows) for model in (one, other))
+    np.testing.assert_allclose(found.log_density, expected.log_density)
+    inside = other.model.leave_one_out(rows).log_density
+    seen = ~np.isnan(GAPS[rows])
+    scale = np.sum(np.log(other.outputs.scale.numpy()) * seen, axis=1)
+    np.testing.assert_allclose(found.log_density, inside - scale)

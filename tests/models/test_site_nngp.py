@@ -17,7 +17,7 @@ from scipy import stats
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
-from gpflow_decoupled.likelihoods import CategoricalLogit
+from gpflow_decoupled.likelihoods import CategoricalLogit, RowLikelihood
 from gpflow_decoupled.models import CVIGP, NNGP
 from gpflow_decoupled.models.neighbours import GaussianNNGP, LabelNNGP, SiteNNGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NeighbourRounds, SiteSweeps
@@ -319,3 +319,81 @@ def test_joint_predictions_of_classes_have_their_own_covariances():
     for of_joint, of_each in zip((mean, tf.linalg.diag_part(cov)), ours.predict_f(XNEW)):
         expected = of_each if of_joint is mean else tf.transpose(of_each)
         assert_allclose(of_joint, expected, rtol=1e-6, atol=1e-6)
+
+
+GAPS = RNG.random((N, 2)) < 0.3
+GAPS[GAPS.all(axis=1)] = False
+COUNTS = np.where(GAPS, np.nan, RNG.poisson(np.exp(np.hstack([F, -F]))))
+
+
+def _with_gaps(m: int, passes: int) -> SiteNNGP:
+    one = NNGP((X, COUNTS), kernel(), Poisson(), num_neighbours=m, prediction_neighbours=m + 1)
+    SiteSweeps(one, batch_size=13, compile=passes > 5).run(passes, tolerance=1e-8)
+    return one
+
+
+@pytest.mark.costly
+def test_missing_outputs_are_those_of_the_dense_model(tmp_path: Path):
+    ours = _with_gaps(N - 1, 29)
+    dense = CVIGP((X, COUNTS), kernel(), RowLikelihood(Poisson()))
+    ConjugateComputation().run(dense)
+    assert_allclose(ours.maximum_log_likelihood_objective(), dense.elbo(), atol=1e-4)
+    for of_ours, of_dense in zip(ours.predict_f(XNEW), dense.predict_f(XNEW)):
+        assert_allclose(of_ours, of_dense, atol=1e-4)
+    for part in ours.sites:
+        assert np.all(part.numpy()[GAPS] == 0.0) and np.all(part.numpy()[~GAPS] != 0.0)
+    gd.save(ours, tmp_path / "model")
+    assert_allclose(gd.load(tmp_path / "model").predict_y(X)[0], ours.predict_y(X)[0], rtol=1e-12)
+
+
+@pytest.mark.costly
+def test_each_output_is_a_model_of_its_observed_rows():
+    """Missing entries are no neighbours, and count in no score."""
+    ours, rows = _with_gaps(8, 2), np.arange(N)
+    one, scores = gd.fit(ours, steps=1, progress=False, compile=False), ours.leave_one_out()
+    expected = np.zeros(N)
+    for p in range(2):
+        seen = ~GAPS[:, p]
+        alone = NNGP(
+            (X[seen], COUNTS[seen, p : p + 1]),
+            kernel(),
+            Poisson(),
+            num_neighbours=8,
+            prediction_neighbours=9,
+        )
+        alone.assign_sites(tf.range(seen.sum()), *(part[seen][:, p : p + 1] for part in ours.sites))
+        assert_allclose(ours.predict_y(XNEW)[0][:, p], alone.predict_y(XNEW)[0][:, 0], rtol=1e-9)
+        left = alone.leave_one_out()
+        expected[seen] += left.log_density
+        assert_allclose(scores.mean[seen, p], left.mean[:, 0], rtol=1e-9)
+        gap = rows[GAPS[:, p]]
+        assert_allclose(scores.mean[gap, p], ours.predict_y(X[gap])[0][:, p], rtol=1e-9)
+    assert_allclose(scores.log_density, expected, rtol=1e-9)
+    assert np.isfinite(one.elbo)
+    some = np.where(XNEW[:, :1] > 0.0, [[1.0, np.nan]], [[np.nan, 2.0]])
+    whole = [ours.predict_log_density((XNEW, np.full((6, 2), c))) for c in (1.0, 2.0)]
+    assert np.all(ours.predict_log_density((XNEW, some)) > np.minimum(*whole))
+
+
+def test_the_mean_of_all_rows_leaves_out_missing_outputs():
+    ours, wide = _with_gaps(8, 1), _with_gaps(N - 1, 1)
+    near = ours.predict_f(XNEW)[0]
+    ours.mean = "data"
+    ours.solve_mean(tolerance=1e-10)
+    wide.assign_sites(tf.range(N), *ours.sites)
+    assert_allclose(ours.predict_f(XNEW)[0], wide.predict_f(XNEW)[0], atol=1e-4)
+    assert ours.mean_is_solved and np.abs(ours.predict_f(XNEW)[0] - near).max() > 1e-3
+    ours.update((XNEW, np.array([[1.0, np.nan]] * 6)))
+    assert not ours.mean_is_solved and np.all(np.isfinite(ours.predict_f(XNEW)[0]))
+
+
+def test_gaps_that_cannot_be_left_out_are_refused():
+    with pytest.raises(DataError, match=r"Y\[:, 1\] is NaN in all rows"):
+        NNGP((X, COUNTS * [1.0, np.nan]), kernel(), Poisson(), num_neighbours=3)
+    with pytest.raises(DataError, match=r"Y\[4\] is NaN in all columns"):
+        empty = np.where(np.arange(N)[:, None] == 4, np.nan, COUNTS)
+        NNGP((X, empty), kernel(), Poisson(), num_neighbours=3)
+    with pytest.raises(DataError, match=r"outside the support of Poisson"):
+        NNGP((X, COUNTS - 1.0), kernel(), Poisson(), num_neighbours=3)
+    with pytest.raises(DataError, match=r"pass likelihoods.RowLikelihood\(Poisson\(...\)\)"):
+        NNGP((X, np.nan_to_num(COUNTS)), kernel(), Poisson(), num_neighbours=3).update((X, COUNTS))

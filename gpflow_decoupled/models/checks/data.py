@@ -19,6 +19,7 @@ from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole, use_column
 from ...likelihoods import RowLikelihood, check_labels, observation_columns
 from ...likelihoods.labels import index_columns
+from ...likelihoods.row_likelihood import with_gaps
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from .construction import check_parts
@@ -131,8 +132,12 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     gaps = isinstance(likelihood, RowLikelihood)
-    for name, array in (("X", X), ("Y", np.where(np.isnan(Y), 0.0, Y) if gaps else Y)):
-        check_finite_entries(array, name)
+    check_finite_entries(X, "X")
+    advice = ""
+    if not gaps and with_gaps(likelihood, Y) is not likelihood:
+        name = type(likelihood).__name__
+        advice = f", or pass likelihoods.RowLikelihood({name}(...)), which leaves out NaN in Y"
+    check_finite_entries(np.where(np.isnan(Y), 0.0, Y) if gaps else Y, "Y", advice=advice)
     check_labels(likelihood, Y)
     _check_density(X, Y, likelihood)
     check_indices(X, "X", likelihood, *readers)

@@ -21,6 +21,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from ...errors import check_option
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...likelihoods.labels import index_columns
+from ...likelihoods.row_likelihood import with_gaps
 from ..checks import (
     CheckedPredictions,
     as_observations,
@@ -59,7 +60,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     | classes, `CategoricalLogit` | `LabelNNGP` | least squares, and left-out labels |
     | any other | `SiteNNGP` | sites, by conjugate computation (Khan & Lin 2017) |
 
-    :param data: X [N, D], Y [N, P].
+    :param data: X [N, D], Y [N, P]; NaN in Y marks missing entries, which are left out, where each
+        output has a latent of its own.
     :param kernel: a kernel for all latents, or `SeparateIndependent` with one for each.
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites.
@@ -123,6 +125,8 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         if spread_neighbours is not None:
             check_whole(1, spread_neighbours=spread_neighbours)
         X, Y = arrays_of(data, float_type(kernel))
+        if not self.of_gaussian_noise:
+            likelihood = with_gaps(likelihood, Y)
         latents = num_latent_gps
         if latents is None and likelihood.latent_dim is None and Y.ndim == 2:
             if not isinstance(kernel, MultioutputKernel):

@@ -48,8 +48,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     Exact for m = N - 1, but *not* a bound. Predictions condition f on the nearest of all
     observations, (N7); their variance is never below the exact GP's.
 
-    Parameters as in `NNGP`. NaN in Y [N, P] marks missing entries. Noise may be a function of the
-    inputs, or an array [N, 1].
+    Parameters as in `NNGP`. Noise may be a function of the inputs, or an array [N, 1].
 
     Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
     `noise_at_floor` says where that matters.

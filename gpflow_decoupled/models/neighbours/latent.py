@@ -11,7 +11,6 @@ import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
 from ...errors import check_option
-from ...inputs import check_finite_entries
 from ...likelihoods import observation_moments
 from ...likelihoods.log_densities import observation_log_density
 from ...linalg.blocks import map_rows
@@ -46,7 +45,6 @@ class LatentNNGP(MeanOfRows, NNGP):
     def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
         """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`."""
         super().check_rows(X, Y, dims)
-        check_finite_entries(np.asarray(Y, float), "Y")
         check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
 
     @property

@@ -222,4 +222,6 @@ def _systems(groups: list[Group]) -> list[list[Group]]:
 
 def _values(variables: list[tf.Variable]) -> tf.Tensor:
     flat = [tf.reshape(tf.cast(one, tf.float64), [-1]) for one in variables]
+    # sites of missing outputs are NaN, which is never equal to itself
+    flat = [tf.where(tf.math.is_nan(one), tf.cast(np.inf, one.dtype), one) for one in flat]
     return tf.concat([tf.zeros([0], tf.float64), *flat], axis=0)

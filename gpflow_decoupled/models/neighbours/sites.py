@@ -14,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from ...errors import ModelError
 from ...inputs import check_whole
+from ...likelihoods import RowLikelihood
 from ..checks import as_observations
 from ..expectations import Moments
 from .checks import arrays_of
@@ -42,7 +43,8 @@ class SiteNNGP(LatentNNGP):
     With all rows as neighbours q is the `CVIGP`'s with the same sites; with fewer nothing is a
     bound.
 
-    Parameters as in `NNGP`; Y is [N, P]. `fit` trains sites and hyperparameters,
+    Parameters as in `NNGP`; Y is [N, P]. With NaN in Y `likelihood` becomes a `RowLikelihood` of
+    it; missing entries have no sites, are no neighbours, and count in no score. `fit` trains sites and hyperparameters,
     `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once.
     Example::
 
@@ -80,8 +82,12 @@ class SiteNNGP(LatentNNGP):
     @property
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
         """nu and lambda of the sites, [N, L] each."""
-        precision = 1.0 / tf.convert_to_tensor(self.gaussian.likelihood.variance)
-        return precision * self.gaussian.data[1], precision
+        return _natural(self.gaussian.data[1], self.gaussian.likelihood.variance)
+
+    @property
+    def variables_with_gaps(self) -> list[tf.Variable]:
+        """The values of the sites [N, L], which are NaN where an output is missing."""
+        return [self.gaussian.data[1]]
 
     def assign_sites(self, rows: tf.Tensor, nu: tf.Tensor, precision: tf.Tensor) -> None:
         """Set the sites of some rows; safe inside a `tf.function`.
@@ -89,15 +95,20 @@ class SiteNNGP(LatentNNGP):
         :param rows: row numbers [B].
         :param nu: [B, L].
         :param precision: lambda [B, L], non-negative; raised to 1e-8 of the prior precision.
+
+        Missing outputs keep sites of zero.
         """
-        precision = tf.maximum(precision, self._least_precision(rows))
+        least = self._least_precision(rows)
+        gap = tf.math.is_nan(tf.gather(self.gaussian.data[1], rows))
+        precision = tf.where(gap, least, tf.maximum(precision, least))
+        values = tf.where(gap, tf.constant(np.nan, nu.dtype), nu / precision)
         # not `scatter_nd_update`, which variables of a strategy lack
-        self.gaussian.data[1].scatter_update(tf.IndexedSlices(nu / precision, rows))
+        self.gaussian.data[1].scatter_update(tf.IndexedSlices(values, rows))
         self.gaussian.likelihood.variance.scatter_update(tf.IndexedSlices(1.0 / precision, rows))
 
     def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        precision = 1.0 / tf.gather(self.gaussian.likelihood.variance, rows)
-        return precision * tf.gather(self.gaussian.data[1], rows), precision
+        parts = self.gaussian.data[1], self.gaussian.likelihood.variance
+        return _natural(*(tf.gather(part, rows) for part in parts))
 
     def at_sites(self, cavity: Moments, rows: tf.Tensor) -> Moments:
         """Moments of q(f) at rows [B] of the data, cavities times sites, [B, L] each."""
@@ -160,9 +171,11 @@ class SiteNNGP(LatentNNGP):
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `gaussian.neighbours_of`.
         """
-        nu, precision = self._sites_of(rows)
+        parts = self.gaussian.data[1], self.gaussian.likelihood.variance
+        value, variance = (tf.gather(part, rows) for part in parts)
         # t_i(f) is a Gaussian density of f times this factor
-        factor = 0.5 * (tf.math.log(2.0 * np.pi / precision) + tf.square(nu) / precision)
+        factor = 0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(value) / variance)
+        factor = tf.where(tf.math.is_nan(value), tf.zeros_like(factor), factor)
         return self.gaussian.log_likelihood(rows, neighbours) + tf.reduce_sum(factor, axis=1)
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
@@ -229,7 +242,12 @@ class SiteNNGP(LatentNNGP):
         )
         noise = self.prior_variances(X) / _LEAST[X.dtype]
         model.likelihood.variance = tf.Variable(noise, trainable=False)
-        model.data = X, tf.Variable(tf.zeros_like(noise), trainable=False)
+        zeros = tf.zeros_like(noise)
+        if isinstance(self.likelihood, RowLikelihood) and self.likelihood.by_entry:
+            # as missing outputs of Gaussian noise, they are no neighbours
+            gap = tf.math.is_nan(self.data[1][:, : self.num_latent_gps])
+            zeros = tf.where(gap, tf.constant(np.nan, zeros.dtype), zeros)
+        model.data = X, tf.Variable(zeros, trainable=False)
         return model
 
     def prior_variances(self, X: tf.Tensor) -> tf.Tensor:
@@ -241,7 +259,7 @@ class SiteNNGP(LatentNNGP):
 
     def _refuse_untouched(self) -> None:
         with tf.init_scope():
-            touched = np.any(self.gaussian.data[1].numpy())
+            touched = np.any(np.nan_to_num(self.gaussian.data[1].numpy()))
         if not touched:
             raise ModelError(
                 "training_loss of this NNGP is of the prior: no gradient moves its sites,"
@@ -249,6 +267,13 @@ class SiteNNGP(LatentNNGP):
                 " gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.SiteSweeps(model)"
                 ".run() first, after which training_loss is of hyperparameters at these sites."
             )
+
+
+def _natural(values: tf.Tensor, variances: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """nu and lambda of values with noise, zero where NaN marks a missing output."""
+    gap, precision = tf.math.is_nan(values), 1.0 / tf.convert_to_tensor(variances)
+    nothing = tf.zeros_like(precision)
+    return tf.where(gap, nothing, precision * values), tf.where(gap, nothing, precision)
 
 
 def _at(cavity: Moments, nu: tf.Tensor, precision: tf.Tensor) -> Moments:

@@ -74,11 +74,8 @@ class PredictionsInUnits(DataInUnits):
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
         )
-        width = None if self.numbers is None else self.numbers.outputs
-        seen = ~tf.math.is_nan(tf.cast(inside[1], density.dtype)[..., :width])
-        if self.numbers is not None:
-            seen = tf.logical_and(seen, self.numbers.measured(inside[1]))
-        return density - self._log_scale(density.dtype, tf.cast(seen, density.dtype))
+        seen = self._measured(tf.cast(inside[1], density.dtype))
+        return density - self._log_scale(density.dtype, seen)
 
     def predict_f_samples(
         self,
@@ -108,9 +105,9 @@ class PredictionsInUnits(DataInUnits):
             )
         found = self.model.leave_one_out(rows, **options)
         mean, variance = self.in_units((found.mean, found.variance), False, False)
-        Y = self.model.data[1].numpy()
-        seen = ~np.isnan(Y if rows is None else Y[rows])
-        density = found.log_density - self._log_scale(tf.float64, seen.astype(np.float64)).numpy()
+        Y = self.model.data[1].numpy().astype(np.float64)
+        seen = self._measured(Y if rows is None else Y[rows])
+        density = found.log_density - self._log_scale(tf.float64, seen).numpy()
         return LeaveOneOut(np.asarray(mean), np.asarray(variance), density, found.spread)
 
     def in_units(
@@ -132,6 +129,14 @@ class PredictionsInUnits(DataInUnits):
         else:  # [..., P, N, N], or [..., N, P]
             factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
         return tf.cast(level, default_float()), cov * factor
+
+    def _measured(self, Y: TensorType) -> tf.Tensor:
+        """[..., P], 1 where an entry of Y [..., P + k] inside was measured, else 0."""
+        width = None if self.numbers is None else self.numbers.outputs
+        seen = ~tf.math.is_nan(Y[..., :width])
+        if self.numbers is not None:
+            seen = tf.logical_and(seen, self.numbers.measured(Y))
+        return tf.cast(seen, Y.dtype)
 
     def _log_scale(self, dtype: tf.DType, seen: TensorType) -> tf.Tensor:
         """The log determinant of dY/dz of observations whose entries are seen or not, [...]."""
