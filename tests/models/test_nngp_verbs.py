@@ -159,12 +159,36 @@ def test_noise_of_every_kind(name):
         assert_allclose(ours.predict_f(XNEW)[0][:, column], mean, rtol=1e-7)
     assert_allclose(ours.maximum_log_likelihood_objective(), expected, rtol=1e-9)
     if name == "for each row":
-        with pytest.raises(gd.errors.DataError, match="none for new inputs: use predict_f"):
+        with pytest.raises(gd.errors.DataError, match="none for new inputs: add theirs"):
             ours.predict_y(XNEW)
         with pytest.raises(gd.errors.DataError, match="none for the new ones"):
             ours.update((XNEW, XNEW))
+        with pytest.raises(gd.errors.DataError, match=r"shape \(2, 1\); pass \[5, 1\]"):
+            ours.update((XNEW, XNEW), noise_variance=np.ones((2, 1)))
+        with pytest.raises(gd.errors.DataError, match="not above the lower bound"):
+            ours.update((XNEW, XNEW), noise_variance=np.zeros((5, 1)))
+        assert ours.data[0].shape[0] == N
     else:
         assert np.all(ours.predict_y(XNEW)[1] > ours.predict_f(XNEW)[1])
+        with pytest.raises(gd.errors.DataError, match="leave it out"):
+            ours.update((XNEW, XNEW), noise_variance=np.ones((5, 1)))
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_update_takes_the_noise_of_each_new_row(scale: bool):
+    variances = 0.02 + 0.1 * np.arange(N)[:, None] / N
+
+    def noise(rows: slice) -> Gaussian:
+        some = variances[rows]
+        return Gaussian(scale=np.sqrt(some)) if scale else Gaussian(some)
+
+    ours = model(m=N, X=X[:30], Y=Y[:30], likelihood=noise(slice(30)))
+    gpflow.set_trainable(ours.likelihood, False)
+    ours.update((X[30:], Y[30:]), noise_variance=variances[30:])
+    whole = model(m=N, likelihood=noise(slice(None)))
+    assert_allclose(ours.training_loss(), whole.training_loss(), rtol=1e-9)
+    assert_allclose(ours.predict_f(XNEW)[1], whole.predict_f(XNEW)[1], rtol=1e-9)
+    assert not ours.likelihood.trainable_parameters
 
 
 def test_update_is_a_model_of_all_rows():

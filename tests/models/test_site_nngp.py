@@ -18,7 +18,7 @@ from scipy import stats
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import CategoricalLogit, RowLikelihood
-from gpflow_decoupled.models import CVIGP, NNGP
+from gpflow_decoupled.models import CVIGP, NNGP, MonteCarlo
 from gpflow_decoupled.models.neighbours import GaussianNNGP, LabelNNGP, SiteNNGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NeighbourRounds, SiteSweeps
 from tests.reference import neighbours as ref
@@ -397,3 +397,39 @@ def test_gaps_that_cannot_be_left_out_are_refused():
         NNGP((X, COUNTS - 1.0), kernel(), Poisson(), num_neighbours=3)
     with pytest.raises(DataError, match=r"pass likelihoods.RowLikelihood\(Poisson\(...\)\)"):
         NNGP((X, np.nan_to_num(COUNTS)), kernel(), Poisson(), num_neighbours=3).update((X, COUNTS))
+
+
+class _Shifted(Likelihood):
+    """Normal noise by its log density alone: expectations have no closed form and no nodes."""
+
+    def __init__(self):
+        super().__init__(input_dim=None, latent_dim=1, observation_dim=1)
+
+    def _log_prob(self, X, F, Y):
+        return gpflow.logdensities.gaussian(Y, F, tf.constant(0.5, F.dtype))[..., 0]
+
+    def _conditional_mean(self, X, F):
+        return F
+
+    _conditional_variance = _conditional_mean
+    _predict_mean_and_var = _predict_log_density = _variational_expectations = None
+
+
+@pytest.mark.costly
+def test_draws_find_the_sites_of_a_log_density():
+    draws = MonteCarlo(50, seed=3)
+    ours = NNGP((X, F), kernel(), _Shifted(), num_neighbours=8, expectations=draws)
+    report = SiteSweeps(ours, batch_size=13, compile=False).run(30)
+    assert len(report.changes) == 30 and not report.converged and ours.resolution is None
+    nu, precision = ours.sites
+    assert_allclose(precision, np.full((N, 1), 2.0), rtol=0.2)
+    assert_allclose(nu / precision, F, atol=0.2)
+
+
+def test_draws_are_for_sites():
+    for likelihood in (gpflow.likelihoods.Gaussian(), CategoricalLogit(2)):
+        with pytest.raises(DataError, match=r"expectations=MonteCarlo\(...\) is for sites"):
+            NNGP((X, LABELS), kernel(), likelihood, num_neighbours=3, expectations=MonteCarlo())
+    with pytest.raises(DataError, match="made of steps"):
+        steps = gpflow.likelihoods.MultiClass(2)
+        NNGP((X, LABELS), kernel(), steps, num_neighbours=3, expectations=MonteCarlo())

@@ -12,7 +12,9 @@ import pytest
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("kind", "steps"), [("", 12), (" neighbours", 3), (" sites", 3)])
+@pytest.mark.parametrize(
+    ("kind", "steps"), [("", 12), (" neighbours", 3), (" sites", 3), (" labels", 3)]
+)
 def test_killed_worker_ends_the_run_which_goes_on_to_the_same_trace(
     start_workers: Callable[[Path, list[str]], list[int]],
     tmp_path: Path,

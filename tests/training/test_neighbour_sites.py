@@ -104,13 +104,34 @@ def test_no_pass_begins_after_the_deadline():
     assert len(SiteSweeps(model(), compile=False).run(9, tolerance=0.0, deadline=0.0).changes) == 1
 
 
+def test_a_pass_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
+    """A batch takes one second of a clock that nothing else moves."""
+    one, now = model(), [0.0]
+    sweeps = SiteSweeps(one, batch_size=len(X) // 5, compile=False)
+    moved = sweeps._moved
+
+    def batch(*given: object) -> float:
+        now[0] += 1.0
+        return moved(*given)
+
+    monkeypatch.setattr(sweeps, "_moved", batch)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    report = sweeps.run(9, tolerance=1e9, deadline=1.5)
+    visited = 2 * (len(X) // 5)
+    assert report.visited == visited / len(X) and not report.converged
+    assert np.count_nonzero(one.sites[0].numpy()) == visited
+    assert report.seconds == pytest.approx(2.0 / report.visited)
+    assert np.all(np.isfinite(one.predict_y(X)[0]))
+    assert sweeps.run(1, tolerance=1e9, deadline=now[0] + 9.0).visited == 1.0
+
+
 def test_a_pass_that_would_end_too_late_does_not_begin(monkeypatch: pytest.MonkeyPatch):
     """A pass takes one second of a clock that nothing else moves."""
     sweeps, now = SiteSweeps(model(), compile=False), [0.0]
 
-    def passing(*_: object) -> float:
+    def passing(*_: object) -> tuple[float, float]:
         now[0] += 1.0
-        return 1.0
+        return 1.0, 1.0
 
     monkeypatch.setattr(sweeps, "_pass", passing)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
@@ -143,8 +164,20 @@ def test_nothing_trainable_leaves_the_kernel():
 def test_options_without_a_meaning_are_refused():
     with pytest.raises(UnknownOptionError, match="batch_size"):
         gd.fit(model(), batch_size=10)
+    with pytest.raises(UnknownOptionError, match='become zero, the policy "clip"'):
+        gd.fit(model(), negative_precision="damp")
     with pytest.raises(DataError, match="update"):
         gd.fit(model(), (X, Y))
+
+
+def test_draws_move_sites_and_parameters_of_the_likelihood():
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(X.shape[1]))
+    draws = gd.models.MonteCarlo(20, seed=1)
+    likelihood = gpflow.likelihoods.StudentT(1.0)
+    one = gd.models.NNGP((X, X[:, :1]), kernel, likelihood, num_neighbours=8, expectations=draws)
+    result = gd.fit(one, steps=2, progress=False, compile=False)
+    assert result.history["leave_one_out"][-1] > result.history["leave_one_out"][0]
+    assert int(draws.calls.numpy()) > 0 and float(likelihood.scale.numpy()) != 1.0
 
 
 def test_fit_chooses_the_neighbours_of_predictions():

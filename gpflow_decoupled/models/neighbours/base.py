@@ -18,7 +18,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import check_option
+from ...errors import DataError, check_option
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...likelihoods.labels import index_columns
 from ...likelihoods.row_likelihood import with_gaps
@@ -35,6 +35,7 @@ from ..checks import (
     refuse_replicas,
     warn_of_values,
 )
+from ..monte_carlo import MonteCarlo
 from .checks import (
     arrays_of,
     check_neighbours_kernel,
@@ -75,9 +76,11 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         sites changed, at N^2 (D + L) a product.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
+    :param expectations: of sites alone: a `MonteCarlo` moves them by draws.
     :param seed: of the random order of the rows.
     :raises UnknownOptionError: for another `mean`.
-    :raises DataError: for unusable data, and kernels that mix latent functions.
+    :raises DataError: for unusable data, kernels that mix latent functions, and `expectations`
+        where there are no sites.
 
     Neighbours are nearest by distance in inputs divided by lengthscales for stationary kernels,
     else by prior correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the
@@ -92,6 +95,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     of_gaussian_noise: ClassVar[bool]
     """True for the class that `NNGP` makes for Gaussian noise."""
     data: tuple[tf.Tensor, tf.Tensor]
+    expectations: MonteCarlo | None = None
 
     def __init__(
         self,
@@ -105,12 +109,15 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         mean: str = "neighbours",
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        expectations: MonteCarlo | None = None,
         seed: int = 0,
     ) -> None:
         check_option("mean", mean, MEANS)
         if not self.of_gaussian_noise:
             refuse_replicas(type(self).__name__)
             refuse_spread_of_sites(spread_neighbours, likelihood)
+        if expectations is not None:
+            self.check_expectations(likelihood)
         likelihood = Gaussian() if likelihood is None else likelihood
         check_parts(kernel, likelihood)
         check_neighbours_kernel(kernel)
@@ -143,6 +150,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         self.chooses_neighbours = chooses
         """Whether `fit` chooses `prediction_neighbours`."""
         self.mean, self.spread_neighbours = mean, spread_neighbours
+        self.expectations = expectations
         self.data = tf.convert_to_tensor(X), as_observations(Y, likelihood, self.float_type)
 
     # `wraps` shows the constructor's signature; copies and files call this without arguments
@@ -158,6 +166,15 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def serves(cls, likelihood: Likelihood | None) -> bool:
         """True if `NNGP` makes this class for a likelihood."""
         return False
+
+    @classmethod
+    def check_expectations(cls, likelihood: Likelihood | None) -> None:
+        """Raise `DataError` where expectations cannot be estimated by draws."""
+        name = type(Gaussian() if likelihood is None else likelihood).__name__
+        raise DataError(
+            f"expectations=MonteCarlo(...) is for sites, and the NNGP of {name} has none: leave it"
+            " out, or make a models.neighbours.SiteNNGP."
+        )
 
     @property
     def prediction_neighbours(self) -> int:

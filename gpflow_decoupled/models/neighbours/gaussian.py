@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from ...errors import DataError, check_option
+from ...errors import check_option
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
@@ -23,11 +23,11 @@ from .checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
+    add_noise_rows,
     by_noise,
     groups_of,
     jitter_variances,
     noise_at_floor,
-    noise_rows,
     noise_variances,
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
@@ -249,6 +249,8 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     ) -> MeanAndVariance:
         """Predict observations at Xnew [..., N, D]: mean, variance [..., N, P].
 
+        Where noise is known for each row, add that of new rows to the variance of `predict_f`.
+
         :raises DataError: where noise variances are known for the data's rows alone.
         """
         X = self.inputs(Xnew)
@@ -286,10 +288,11 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             spread=self._spread,
         )
 
-    def update(self, new_data: RegressionData) -> None:
+    def update(self, new_data: RegressionData, *, noise_variance: TensorType | None = None) -> None:
         """Add observations, last in the order: the old ones keep their neighbours.
 
         :param new_data: X [N*, D] and Y [N*, P].
+        :param noise_variance: of the new rows [N*, 1] or [N*, P], if each row has its own.
         :raises DataError: for unusable data, with nothing changed.
 
         Functions compiled before must be compiled again. Example::
@@ -299,11 +302,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """
         X, Y = arrays_of(new_data, self.float_type)
         self.check_rows(X, Y, self.num_dims)
-        if noise_rows(self.likelihood) is not None:
-            raise DataError(
-                "The likelihood has a noise variance for each row of the data, and none for the new"
-                " ones: build the model again with all rows and all variances."
-            )
+        add_noise_rows(self.likelihood, noise_variance, len(X))
         parts = (X, tf.cast(Y, self.float_type))
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
         order = appended_order(self._order.numpy(), len(X))

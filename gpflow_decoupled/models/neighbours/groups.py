@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 __all__ = [
-    "Group", "by_noise", "groups_of", "jitter_variances", "noise_at_floor", "noise_of_group",
-    "noise_rows", "noise_variances", "relative_jitter",
+    "Group", "add_noise_rows", "by_noise", "groups_of", "jitter_variances", "noise_at_floor",
+    "noise_of_group", "noise_rows", "noise_variances", "relative_jitter",
 ]  # fmt: skip
 
 from typing import NamedTuple
 
+import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.functions import Function
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...errors import DataError
+from ...inputs import as_values
 
 _JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
 """The noise that every observation has, in units of its prior variance. Below it the covariance of
@@ -84,8 +87,9 @@ def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) 
             if rows is None:
                 raise DataError(
                     "The likelihood has a noise variance for each row of the data, and none for"
-                    " new inputs: use predict_f, or a function of the inputs,"
-                    " gpflow.likelihoods.Gaussian(variance=gpflow.functions.Linear(...))."
+                    " new inputs: add theirs, mean, variance = model.predict_f(Xnew); variance ="
+                    " variance + noise_variance. Or make the noise a function of the inputs,"
+                    " gpflow.likelihoods.Gaussian(variance=gpflow.functions.Constant(0.1))."
                 )
             values = tf.gather(values, rows)
         else:
@@ -105,6 +109,42 @@ def noise_rows(likelihood: Gaussian) -> int | None:
     parameter, _, _ = _parameter(likelihood)
     shape = None if isinstance(parameter, Function) else parameter.shape
     return int(shape[0]) if shape is not None and shape.rank == 2 and int(shape[0]) > 1 else None
+
+
+def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) -> None:
+    """Append the noise variances [N*, 1] or [N*, P] of new rows to those known for each row.
+
+    :raises DataError: if they are needed and not given, or given and not needed; for other shapes,
+        and for numbers that are not above the lower bound.
+    """
+    parameter, lower, squared = _parameter(likelihood)
+    if noise_rows(likelihood) is None:
+        if new is not None:
+            raise DataError(
+                "noise_variance is for a likelihood with a noise variance for each row, and this"
+                " one has another noise: leave it out."
+            )
+        return
+    shape = (num_rows, int(parameter.shape[1]))
+    if new is None:
+        raise DataError(
+            "The likelihood has a noise variance for each row of the data, and none for the new"
+            f" ones: model.update((X, Y), noise_variance=variances), of shape {list(shape)}."
+        )
+    old = tf.convert_to_tensor(parameter)
+    values = as_values(new, "noise_variance", old.dtype)
+    if values.shape != shape:
+        raise DataError(f"noise_variance has shape {values.shape}; pass {list(shape)}.")
+    values = np.sqrt(values) if squared else values
+    if not np.all(values > lower):
+        raise DataError(f"noise_variance has entries that are not above the lower bound {lower:g}.")
+    values = gpflow.Parameter(
+        tf.concat([old, tf.cast(values, old.dtype)], axis=0),
+        transform=parameter.transform,
+        prior=parameter.prior,
+        trainable=bool(parameter.trainable),
+    )
+    setattr(likelihood, "scale" if squared else "variance", values)
 
 
 def relative_jitter(dtype: tf.DType) -> float:

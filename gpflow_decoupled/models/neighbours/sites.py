@@ -16,12 +16,13 @@ from ...errors import ModelError
 from ...inputs import check_whole
 from ...likelihoods import RowLikelihood
 from ..checks import as_observations
-from ..expectations import Moments
+from ..expectations import Moments, Resolution, check_draws, sampled_expectations
 from .checks import arrays_of
 from .factors import Factors
 from .gaussian import GaussianNNGP
 from .labels import LabelNNGP
 from .latent import LatentNNGP
+from .observed import mean_values
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is
@@ -44,9 +45,9 @@ class SiteNNGP(LatentNNGP):
     bound.
 
     Parameters as in `NNGP`; Y is [N, P]. With NaN in Y `likelihood` becomes a `RowLikelihood` of
-    it; missing entries have no sites, are no neighbours, and count in no score. `fit` trains sites and hyperparameters,
-    `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for all sites once.
-    Example::
+    it; missing entries have no sites, are no neighbours, and count in no score. `fit` trains sites
+    and hyperparameters, `optimizers.SiteSweeps` the sites alone. Cost: N L (m^3 / 3 + m^2 D) for
+    all sites once. Example::
 
         likelihood = gpflow.likelihoods.Bernoulli()
         model = NNGP((X, Y), kernel, likelihood, num_neighbours=40)
@@ -105,6 +106,27 @@ class SiteNNGP(LatentNNGP):
         # not `scatter_nd_update`, which variables of a strategy lack
         self.gaussian.data[1].scatter_update(tf.IndexedSlices(values, rows))
         self.gaussian.likelihood.variance.scatter_update(tf.IndexedSlices(1.0 / precision, rows))
+
+    @classmethod
+    def check_expectations(cls, likelihood: Likelihood | None) -> None:
+        """Raise `DataError` for a log density whose draws have no gradient."""
+        check_draws(likelihood)
+
+    def expected_log_densities(
+        self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
+    ) -> tf.Tensor:
+        """See `CheckedPredictions.expected_log_densities`; with `expectations` from new draws."""
+        if self.expectations is None:
+            return super().expected_log_densities(moments, data, doublings=doublings)
+        data = self._observations(data)
+        mean = moments.mean - mean_values(self.mean_function, data[0], self.num_latent_gps)
+        draws = self.expectations.draw(mean)
+        return sampled_expectations(self, mean, moments.variance, data, draws)
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """See `CheckedPredictions.resolution`; None if expectations are estimated from draws."""
+        return super().resolution if self.expectations is None else None
 
     def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         parts = self.gaussian.data[1], self.gaussian.likelihood.variance

@@ -214,11 +214,16 @@ class SiteRounds:
             cavity = self.model.cavities(rows, self.model.neighbours_of(chosen))
             q = self.model.at_sites(cavity, rows)
             data = tuple(tf.gather(part, rows) for part in self.model.data)
+            draws = self.model.expectations
+            number = 0 if draws is None else int(draws.calls.numpy())
+
+            def expected_density() -> tf.Tensor:
+                if draws is not None:
+                    draws.calls.assign(number)  # L-BFGS needs the same draws in each evaluation
+                return share * tf.reduce_sum(self.model.expected_log_densities(q, data))
+
             expected = LogObjective.of_model(
-                self.model,
-                self._of_likelihood,
-                lambda: share * tf.reduce_sum(self.model.expected_log_densities(q, data)),
-                group=self.group,
+                self.model, self._of_likelihood, expected_density, group=self.group
             )
             climbs.append((expected, "the likelihood"))
         if self._coordinates.variables:

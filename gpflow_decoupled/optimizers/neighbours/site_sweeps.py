@@ -31,13 +31,15 @@ class SweepReport(NamedTuple):
 
     changes: list[float]
     """Root mean squared change of the means of q(f) in each pass, in units of its deviations and of
-    the step size."""
+    the step size; of the rows that it visited."""
     converged: bool
     """Whether the last change was below the tolerance."""
     seconds: float = 0.0
-    """Of the last pass."""
+    """Of the last pass, or of a whole one at its pace if the deadline cut it."""
     search: float = 0.0
     """Seconds of the search for neighbours."""
+    visited: float = 1.0
+    """Share of the rows that the last pass visited, in a random order."""
 
 
 class SiteSweeps:
@@ -48,9 +50,11 @@ class SiteSweeps:
 
         lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
 
-    Negative precisions, of likelihoods that are not log-concave, become zero.
+    Negative precisions, of likelihoods that are not log-concave, become zero, the policy "clip" of
+    `ConjugateComputation`: neighbours see a site as an observation with noise.
 
-    :param model: whose sites move.
+    :param model: whose sites move. With `expectations` pass k has the step size rho / k, which
+        averages the draws of all passes.
     :param step_size: rho in (0, 1], halved after a pass that changed more than the last.
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
     :param seed: of their order.
@@ -103,8 +107,9 @@ class SiteSweeps:
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
         :param deadline: a value of `time.perf_counter`. After the first pass none begins that
-            would end later, if it takes as long as the last one.
-        :return: the changes. Warns if a run of 30 passes or more has not converged.
+            would end later, if it takes as long as the last one, and after the first batch of a
+            pass none begins later: the sites of the other rows stay as they were.
+        :return: the changes. Warns if a run of 30 passes or more, without draws, has not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.
         """
         check_whole(1, sweeps=sweeps)
@@ -116,31 +121,44 @@ class SiteSweeps:
         rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
         for _ in range(sweeps):
             began = time.perf_counter()
-            changes.append(self._pass(rows, near, rng, rho))
-            seconds = time.perf_counter() - began
-            if changes[-1] < tolerance or self.group.is_over(deadline - seconds):
+            change, visited = self._pass(rows, near, rng, rho, deadline)
+            changes.append(change)
+            seconds = (time.perf_counter() - began) / visited
+            if visited < 1.0 or change < tolerance or self.group.is_over(deadline - seconds):
                 break
             grew = len(changes) > 1 and changes[-1] > changes[-2]
-            rho = 0.5 * rho if grew else min(self.step_size, _REGROWTH * rho)
-        converged = changes[-1] < tolerance
-        if not converged and len(changes) >= _SWEEPS:
+            if self.model.expectations is not None:
+                rho = self.step_size / (1 + len(changes))
+            else:
+                rho = 0.5 * rho if grew else min(self.step_size, _REGROWTH * rho)
+        converged = visited == 1.0 and changes[-1] < tolerance
+        exact = self.model.expectations is None  # changes by new draws do not end
+        if exact and not converged and len(changes) >= _SWEEPS:
             warn_user(
                 f"The sites have not converged in {len(changes)} passes: the last one moved the"
                 f" means by {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or"
                 " more sweeps."
             )
-        return SweepReport(changes, converged, seconds, search)
+        return SweepReport(changes, converged, seconds, search, visited)
 
     def _pass(
-        self, rows: np.ndarray, near: tf.Tensor, rng: np.random.Generator, rho: float
-    ) -> float:
+        self,
+        rows: np.ndarray,
+        near: tf.Tensor,
+        rng: np.random.Generator,
+        rho: float,
+        deadline: float,
+    ) -> tuple[float, float]:
+        """The change of the means, and the share of the rows that were visited in time."""
         gaussian = self.model.gaussian
         before = gaussian.data[1].numpy(), gaussian.likelihood.variance.numpy()
         size, total = tf.constant(rho, self.model.float_type), 0.0
-        places = rng.permutation(len(rows))
-        for first in range(0, len(rows), self.batch_size):
-            some = places[first : first + self.batch_size]
-            total += self._moved(rows, near, some, size)
+        places, visited = rng.permutation(len(rows)), 0
+        while visited < len(rows):
+            some = places[visited : visited + self.batch_size]
+            total, visited = total + self._moved(rows, near, some, size), visited + len(some)
+            if self.group.is_over(deadline):
+                break
         if not np.isfinite(total):
             gaussian.data[1].assign(before[0])
             gaussian.likelihood.variance.assign(before[1])
@@ -150,7 +168,8 @@ class SiteSweeps:
                 matrix="k(neighbours, neighbours)",
             )
         # of a full step: a short one changes little, however far the sites are from their goal
-        return float(np.sqrt(total / (len(rows) * self.model.num_latent_gps))) / rho
+        change = float(np.sqrt(total / (visited * self.model.num_latent_gps))) / rho
+        return change, visited / len(rows)
 
     def _moved(self, rows: np.ndarray, near: tf.Tensor, some: np.ndarray, size: tf.Tensor) -> float:
         def step(places: np.ndarray) -> Any:

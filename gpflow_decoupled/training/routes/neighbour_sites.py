@@ -17,6 +17,9 @@ class NeighbourSitesRoute(LatentNeighboursRoute):
     reasons = {
         "batch_size": "Climbs draw 3,000 rows, and sites move by batches of 1,000.",
         "natural_gradient": "Passes over the sites are natural-gradient steps of size one.",
+        "negative_precision": (
+            'Negative precisions become zero, the policy "clip": sites are noisy observations.'
+        ),
         "optimizer": "L-BFGS climbs the log partition function of the sites of random rows.",
         "learning_rate": "L-BFGS has none.",
         "initialize": "The first turn passes over the sites, in any case.",

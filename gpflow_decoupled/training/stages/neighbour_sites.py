@@ -139,4 +139,5 @@ def _of_rows(model: SiteNNGP, rows: np.ndarray) -> SiteNNGP:
             prediction_neighbours=model.prediction_neighbours,
             mean_function=model.mean_function,
             num_latent_gps=model.num_latent_gps,
+            expectations=model.expectations,
         )
