@@ -154,10 +154,8 @@ def _compared(
     fixed: npt.ArrayLike,
     progress: bool,
 ) -> tuple[dict[str, _Run], str, str]:
-    """Run the candidates, and the kept one on normal scores of X [N, D], within the limit.
-
-    :return: the runs by name, the name of the kernel, and the name of its run.
-    """
+    """Run the candidates, and the kept one on normal scores of X [N, D], within the limit."""
+    # returns the runs by name, the name of the kernel, and the name of its run.
     if seconds is not None:
         check_rate(seconds=seconds)
     deadline = float("inf") if seconds is None else time.perf_counter() + seconds

@@ -52,10 +52,8 @@ def is_centred(kernel: Kernel) -> bool:
 
 
 def middle_row(X: tf.Tensor) -> tf.Tensor:
-    """A point [..., 1, D] amid rows [..., N, D], also where one of them is far away; no gradient.
-
-    The median of three rows for each column; zeros without rows.
-    """
+    """A point [..., 1, D] amid rows [..., N, D], also where one is far away; no gradient."""
+    # the median of three rows for each column, zeros without rows;
     # a mean would be far from all rows then, and overflow for inputs of order 1e308
     half = (tf.shape(X)[-2] if X.shape[-2] is None else X.shape[-2]) // 2
     first, middle, last = X[..., :1, :], X[..., half : half + 1, :], X[..., -1:, :]

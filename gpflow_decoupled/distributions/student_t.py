@@ -61,11 +61,9 @@ class StudentTBase(Base):
         return half * (tf.math.digamma(half) - tf.math.digamma(0.5 * nu)) - _log_height(nu)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """E exp(i omega r), for omega [...]: a normal whose precision has a Gamma distribution.
-
-        A trapezoidal integral over s, the log precision times a = nu / 2, of exp(a s - e^s - nu
-        omega^2 e^-s / 4) / Gamma(a).
-        """
+        """E exp(i omega r), for omega [...]: a normal whose precision has a Gamma distribution."""
+        # A trapezoidal integral over s, the log precision times a = nu / 2, of exp(a s - e^s - nu
+        # omega^2 e^-s / 4) / Gamma(a).
         nu = theta[..., 0]
         a = 0.5 * nu
         s = _nodes(tf.stop_gradient(a))

@@ -118,10 +118,9 @@ class TabulatedBase(Base):
         return -tf.reduce_sum(tf.exp(log_q) * finite, axis=-1) * self._step
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution.
-
-        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite interpolation.
-        """
+        """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution."""
+        # FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite
+        # interpolation.
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         # about its mean the transform is smooth enough for the table; the last line turns it back
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))

@@ -79,10 +79,8 @@ class Laplace(ScalarLikelihood):
 
 
 def log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast.
-
-    Above t = -ratio: -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], without cancellation.
-    """
+    """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast."""
+    # Above t = -ratio: -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], without cancellation.
     x = t + ratio
     above = (
         -0.5 * tf.square(t) + tfp.math.logerfcx(tf.maximum(x, 0.0) * math.sqrt(0.5)) - math.log(2.0)

@@ -37,10 +37,8 @@ class DenseSites(NamedTuple):
         return 0.5 * float(self.log_det + quadratic)  # (C14)
 
     def of_covariance(self) -> np.ndarray:
-        """The gradient of -KL by K at fixed u and V, [N, N]; N^3 / 3.
-
-        1/2 (alpha alpha^T - (K + W^-1)^-1), as for log N(nu / tau; 0, K + W^-1).
-        """
+        """The gradient of -KL by K at fixed u and V, [N, N]; N^3 / 3."""
+        # 1/2 (alpha alpha^T - (K + W^-1)^-1), as for log N(nu / tau; 0, K + W^-1).
         (multiply,) = get_lapack_funcs(("lauum",), (self.root,))
         inverse = np.tril(multiply(self.root, lower=1)[0])
         inverse += np.tril(inverse, -1).T

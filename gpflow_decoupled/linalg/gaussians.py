@@ -53,10 +53,10 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
 
 
 def precision_factor(precision: tf.Tensor) -> CholeskyFactor:
-    """Factorise J P J = F F^T for a precision P, with J the reversal of the variables; M^3 / 3.
-
-    `root_from_factor` turns F [L, M, M] into a lower root of P^-1.
+    """Factorise J P J = F F^T for a precision P [L, M, M], with J the reversal of the variables;
+    M^3 / 3.
     """
+    # `root_from_factor` turns F [L, M, M] into a lower root of P^-1.
     return cholesky(tf.reverse(precision, axis=[-2, -1]))
 
 

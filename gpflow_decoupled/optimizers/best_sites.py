@@ -94,15 +94,14 @@ def best_sites(
 ) -> BestSites | None:
     """Climb the bound over the sites by conjugate computation.
 
-    Full steps, extrapolated from the last six, halved where the bound falls. The optimum has nu = g
-    - 2 h u and tau = -2 h (Khan & Lin 2017).
-
     :param posterior: of sites, say `dense_posterior(K)`.
     :param expected: sum_n E_q log p(y_n | f_n).
     :param start: nu and tau [N, L], replaced by zeros if they have no posterior.
     :param tolerance: the run ends after a step that gained less, in nats.
     :return: None if the bound is not finite at the start, or the prior is indefinite.
     """
+    # Full steps, extrapolated from the last six, halved where the bound falls. The optimum has nu =
+    # g - 2 h u and tau = -2 h (Khan & Lin 2017).
     now = _at(posterior, expected, *start)
     if now is None:
         zeros = np.zeros_like(start[0])

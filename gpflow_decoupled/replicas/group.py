@@ -161,12 +161,11 @@ class Group:
     def summed(self, function: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
         """Sum a function's tensors over the workers, bitwise the same on all; no gradient flows.
 
-        Two messages: whether it failed anywhere, then the tensors in float64. One worker returns
-        them unchanged.
-
         :param function: returns tensors of the same shapes [...] on all workers; sends no messages.
         :raises WorkerError: if it failed on another worker, or one is gone.
         """
+        # Two messages: whether it failed anywhere, then the tensors in float64. One worker returns
+        # them unchanged.
         own = list(self.together(function))
         if self.workers == 1:
             return own

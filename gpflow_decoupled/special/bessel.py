@@ -17,12 +17,12 @@ _TOLERANCE = 1e-4
 def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
     """Return log K_order(z), differentiable in both arguments; relative error of K 1e-13.
 
-    `tfp.math.log_bessel_kve` has no derivative in the order. Here K = 1/2 int exp(order t - z cosh
-    t) dt by the trapezoid rule, with 192 nodes where the integrand exceeds e^-38 of its maximum.
-
     :param order: [...], of any sign.
     :param z: [...], above 0; broadcasts with `order`.
     """
+    # `tfp.math.log_bessel_kve` has no derivative in the order. Here K = 1/2 int exp(order t - z
+    # cosh t) dt by the trapezoid rule, with 192 nodes where the integrand exceeds e^-38 of its
+    # maximum.
     order, z = tf.abs(order) + tf.zeros_like(z), z + tf.zeros_like(order)
     # 1) the range of integration, which is not differentiated
     held_order, held_z = tf.stop_gradient(order), tf.stop_gradient(z)

@@ -1,7 +1,6 @@
-"""Covariance matrices of many neighbourhoods at once, with their gradient written out.
+"""Covariance matrices of many neighbourhoods at once, with their gradient written out."""
 
-Each neighbourhood is moved so that its last row is the origin, to keep the digits of distances.
-"""
+# Each neighbourhood is moved so that its last row is the origin, to keep the digits of distances.
 
 from __future__ import annotations
 

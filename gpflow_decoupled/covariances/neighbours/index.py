@@ -202,10 +202,8 @@ def _by_blocks(
 
 
 def _columns(points: np.ndarray) -> float:
-    """Effective number of columns of points [N, D].
-
-    (tr C)^2 / tr C^2 for the covariance C: D for such columns, 1 if one direction decides.
-    """
+    """Effective number of columns of points [N, D]."""
+    # (tr C)^2 / tr C^2 for the covariance C: D for such columns, 1 if one direction decides.
     some = points[:: max(1, len(points) // _SPREAD_ROWS)]
     C = np.atleast_2d(np.cov(some, rowvar=False))
     return float(np.trace(C) ** 2 / max(np.sum(np.square(C)), np.finfo(float).tiny))

@@ -75,10 +75,8 @@ def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) ->
 
 
 def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
-    """Check values: X [N, D] finite, Y [N, P] finite or NaN for missing.
-
-    :param whole: these are all the data, in which every output must be observed once.
-    """
+    """Check values: X [N, D] finite, Y [N, P] finite or NaN for missing."""
+    # whole: these are all the data, in which every output must be observed once.
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     check_finite_entries(X, "X")

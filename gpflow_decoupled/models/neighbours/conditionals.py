@@ -126,12 +126,10 @@ def joint_given_rows(
 def _conditional(
     K: tf.Tensor, noise: tf.Tensor, there: tf.Tensor, values: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Moments [B, Q] of the last variable of K [B, n, n], and the status.
-
-    :param noise: [B, n, Q], or [B, n, 1] for one factorisation for all Q columns.
-    :param there: [B, n], bool: absent rows carry no information.
-    :param values: [B, n - 1, Q].
-    """
+    """Moments [B, Q] of the last variable of K [B, n, n], and the status."""
+    # noise: [B, n, Q], or [B, n, 1] for one factorisation for all Q columns.
+    # there: [B, n], bool: absent rows carry no information.
+    # values: [B, n - 1, Q].
     prior = tf.linalg.diag_part(K)[..., None]
     nothing = vacuous_noise(K.dtype) * tf.reduce_max(prior, axis=1, keepdims=True)
     diagonal = prior + tf.where(there[..., None], noise, noise + nothing)

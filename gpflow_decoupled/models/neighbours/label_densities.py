@@ -23,16 +23,15 @@ def log_densities_of_labels(
 ) -> tf.Tensor:
     """log p(y | N(mean, variance)) of B rows [B], in nats, differentiable in the moments.
 
-        p(y) ~ 1 / S sum_s softmax_y(mean + sqrt(variance) e_s)    for a softmax
-
-    with the same S draws e_s for all rows and calls, so that moments are compared without noise;
-    exact for other likelihoods.
-
     :param data: X [B, D] and Y [B, P].
     :param mean: of f [B, L].
     :param variance: of f [B, L].
     :return: [B]. Cost: S B C for C classes.
     """
+    #     p(y) ~ 1 / S sum_s softmax_y(mean + sqrt(variance) e_s)    for a softmax
+    #
+    # with the same S draws e_s for all rows and calls, so that moments are compared without noise;
+    # exact for other likelihoods.
     X, Y = data
     if not isinstance(likelihood, CategoricalLogit):
         return observation_log_density(likelihood, X, mean, variance, Y)

@@ -29,11 +29,6 @@ def local_spread(
 ) -> tf.Tensor:
     """The mean squared error of the nearest observations in units of the model's variances, (N11).
 
-        s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
-
-    The posterior mean of a scale of kernel and noise with an inverse-gamma prior: a Student-t
-    process (Shah, Wilson & Ghahramani 2014, equation 6).
-
     :param spread: c, nu and k; all m where m is less.
     :param K: prior covariances [B, m + 1, m + 1] of the neighbours and of the variable, last.
     :param noise: of the neighbours [B, m, Q], jitter included; or [B, m, 1] for all Q.
@@ -41,6 +36,10 @@ def local_spread(
     :param values: the observations less their means [B, m, Q].
     :return: [B, Q]. Cost: k^3 / 3 for each, times Q if noises differ.
     """
+    #     s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
+    #
+    # The posterior mean of a scale of kernel and noise with an inverse-gamma prior: a Student-t
+    # process (Shah, Wilson & Ghahramani 2014, equation 6).
     prior = tf.linalg.diag_part(K)
     tiny = tf.constant(np.finfo(K.dtype.as_numpy_dtype).tiny, K.dtype)
     # the squared prior correlation, up to a factor, ranks as the distance does

@@ -48,11 +48,11 @@ def by_sampling(
 ) -> Expectations:
     """Expectations from draws of each latent, independent across observations.
 
-    With l = log p(y | f), f = mean + sd eps, the averages of g = E l' and h = E l' eps / (2 sd) are
-    unbiased. Shapes as in `by_quadrature`; `seed` is [2].
-
+    :param seed: [2]; other shapes as in `by_quadrature`.
     :param samples: draws of each latent.
     """
+    # With l = log p(y | f), f = mean + sd eps, the averages of g = E l' and h = E l' eps / (2 sd)
+    # are unbiased.
     check_draws(model.likelihood)
     shape = tf.concat([[samples], tf.shape(mean)], axis=0)
     epsilon = tf.random.stateless_normal(shape, seed, dtype=mean.dtype)

@@ -97,12 +97,10 @@ def evidence_bound(
 def _log_det_of_points(
     root: tf.Tensor, weights: tf.Tensor, rest: tf.Tensor, bound: str
 ) -> tf.Tensor:
-    """Bound log|W^1/2 (K + D) W^1/2| from above, summed over the matrices, (N5).
-
-    :param root: of I + A W A^T [G or L, M, M].
-    :param weights: w [1 or L, N].
-    :param rest: d, the prior variances that beta leaves unexplained [G, N].
-    """
+    """Bound log|W^1/2 (K + D) W^1/2| from above, summed over the matrices, (N5)."""
+    # root: of I + A W A^T [G or L, M, M].
+    # weights: w [1 or L, N].
+    # rest: d, the prior variances that beta leaves unexplained [G, N].
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
     if bound == "elbo":
         return log_det + tf.reduce_sum(weights * rest)

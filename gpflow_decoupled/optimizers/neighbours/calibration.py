@@ -61,12 +61,10 @@ def calibrate(model: GaussianNNGP, judged: Judged) -> Calibration:
 
 
 def _calibrate_spread(model: GaussianNNGP, spread_neighbours: int, judged: Judged) -> None:
-    """Set the prior and the factor of a local spread by the log densities of left-out rows.
-
-    The largest prior, and so the most even variances, whose score is not below the best beyond
-    chance. Outliers that their neighbours do not foretell are dearest where the others lie close,
-    and speak for even variances; so rows count in full here.
-    """
+    """Set the prior and the factor of a local spread by the log densities of left-out rows."""
+    # The largest prior, and so the most even variances, whose score is not below the best beyond
+    # chance. Outliers that their neighbours do not foretell are dearest where the others lie close,
+    # and speak for even variances; so rows count in full here.
     rows = int(model.data[0].shape[0]) - 1
     count = max(1, min(spread_neighbours, model.prediction_neighbours, rows))
     prior, factor = (float(one.numpy()) for one in (model.spread_prior, model.spread_factor))
@@ -103,11 +101,9 @@ def _scores(errors: np.ndarray, local: np.ndarray) -> _Scored:
 
 
 def _factor(likelihood: Gaussian, judged: Judged) -> float:
-    """The factor of all variances, which leaves the noise above its lower bound.
-
-    Noise that stayed at its bound while the kernel's variance fell would be a larger share of it,
-    and means would move: on one set their error grew from 0.0005 to 0.006.
-    """
+    """The factor of all variances, which leaves the noise above its lower bound."""
+    # Noise that stayed at its bound while the kernel's variance fell would be a larger share of it,
+    # and means would move: on one set their error grew from 0.0005 to 0.006.
     factor = shrunk(judged.spread, judged.error)
     if factor >= 1.0:
         return factor
@@ -118,14 +114,13 @@ def _factor(likelihood: Gaussian, judged: Judged) -> float:
 def shrunk(spread: float, error: float) -> float:
     """Shrink a spread by its standard error: 1 within one error, itself far from 1.
 
-        log s -> (1 - (e / log s)^2)_+ log s
-
-    Waiting for two standard errors left intervals of heavy-tailed outputs too narrow: there one
-    standard error of a thousand rows is some 0.1.
-
     :param spread: s, above zero.
     :param error: e, the standard error of its logarithm.
     """
+    #     log s -> (1 - (e / log s)^2)_+ log s
+    #
+    # Waiting for two standard errors left intervals of heavy-tailed outputs too narrow: there one
+    # standard error of a thousand rows is some 0.1.
     log_spread = np.log(spread)
     if abs(log_spread) <= error:
         return 1.0

@@ -107,10 +107,8 @@ class RowDensities:
 def _in_blocks(
     rows: np.ndarray, weights: np.ndarray, workers: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and weights [B] in blocks of equal size, [n, size] each: as many for each worker.
-
-    The last block is filled up with rows of weight zero, so that one graph serves all.
-    """
+    """Rows and weights [B] in blocks of equal size, [n, size] each: as many for each worker."""
+    # The last block is filled up with rows of weight zero, so that one graph serves all.
     number = workers * -(-len(rows) // (_BLOCK * workers))
     size = -(-len(rows) // number)
     number = -(-len(rows) // size)

@@ -126,10 +126,8 @@ class DataInUnits(tf.Module):
         return inside
 
     def _other_than_own(self, X: TensorType, Y: TensorType, width: int | None = None) -> str:
-        """The name of an array that is none of those it was built from, X or Y; else empty.
-
-        :param width: columns of Y to compare.
-        """
+        """The name of an array that is none of those it was built from, X or Y; else empty."""
+        # width: columns of Y to compare.
         if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
             return "X"
         for name, array, theirs in zip("XY", (X, Y), (self._X, self._Y)):
