@@ -4,13 +4,15 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord",
-    "UnknownOptionError", "WorkerError", "check_option",
+    "UnknownOptionError", "WorkerError", "check_option", "check_parameters", "not_a_number",
 ]  # fmt: skip
 
 from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
+import tensorflow as tf
+from gpflow.utilities import parameter_dict
 
 from .summaries import short_repr
 
@@ -151,6 +153,49 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
         raise UnknownOptionError(
             f"{name}={short_repr(value)} is not known; use one of {', '.join(map(repr, allowed))}."
         )
+
+
+def not_a_number(module: tf.Module, result: str) -> NumericalError:
+    """The error for a result with NaN, which names the Parameters at fault.
+
+    :param module: a model or a posterior.
+    :param result: in words.
+
+    Example::
+
+        raise not_a_number(model, "mean of f at Xnew")
+    """
+    names = _not_finite(module)
+    why = f" {', '.join(names)} has entries that are NaN or infinite." if names else ""
+    return NumericalError(
+        f"The {result} is not a number.{why} Train the model again, or build it anew.",
+        matrix=result,
+    )
+
+
+def check_parameters(module: tf.Module, result: str) -> None:
+    """Outside of `tf.function`, refuse Parameters that are NaN or infinite.
+
+    Parameters as in `not_a_number`.
+
+    :raises NumericalError: with their names.
+
+    Example::
+
+        check_parameters(model, "mean of f at Xnew")
+    """
+    if tf.executing_eagerly() and _not_finite(module):
+        raise not_a_number(module, result)
+
+
+def _not_finite(module: tf.Module) -> list[str]:
+    """Names of Parameters and variables, but for a posterior's cache, which follows from them."""
+    found = dict[int, str]()  # a part that is shared has its shortest name
+    for name, value in sorted(parameter_dict(module).items(), key=lambda item: len(item[0])):
+        numbers = getattr(value, "unconstrained_variable", value)
+        if not name.startswith(".cache") and not np.all(np.isfinite(numbers)):
+            found.setdefault(id(value), f"model{name}")
+    return list(found.values())
 
 
 def __dir__() -> list[str]:

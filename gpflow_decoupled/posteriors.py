@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["BasisPosterior", "cache_type"]
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
@@ -14,7 +15,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 from .bases.base import Basis
 from .covariances.indices import check_indices
 from .covariances.latents import mix_outputs
-from .errors import UnknownOptionError
+from .errors import UnknownOptionError, not_a_number
 from .inputs import as_inputs, float_type
 from .summaries import kernel_name, one_line, short_repr, short_table
 
@@ -84,9 +85,16 @@ class BasisPosterior(AbstractPosterior):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        return super().predict_f(
+        """Moments of f at Xnew [..., N, D] from the cache.
+
+        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
+        """
+        moments = super().predict_f(
             self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
         )
+        if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
+            raise not_a_number(self, "posterior of f at Xnew")
+        return moments
 
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False

@@ -12,8 +12,9 @@ from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases import Basis
+from ..errors import not_a_number
 from ..posteriors import BasisPosterior
-from .checks import CheckedPredictions, not_a_number
+from .checks import CheckedPredictions
 
 
 class BasisPredictions(CheckedPredictions, abc.ABC):
@@ -31,8 +32,8 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
-        if tf.executing_eagerly() and np.any(np.isnan(moments[0])):
-            raise not_a_number(self, "mean of f at Xnew")
+        if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
+            raise not_a_number(self, "posterior of f at Xnew")
         return moments
 
     def posterior(

@@ -24,6 +24,7 @@ from gpflow.models import SGPR
 from gpflow.posteriors import PrecomputeCacheType, SGPRPosterior
 
 from ..covariances.latents import inducing_gram
+from ..errors import check_parameters
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..linalg.cholesky import add_jitter, cholesky
@@ -105,6 +106,7 @@ class DTC(CheckedPredictions, SGPR):
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D], in GPflow's shapes; the noise is not in them."""
         # (C41)
+        check_parameters(self, "posterior of f at Xnew")
         return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
 
     def posterior(
@@ -115,6 +117,7 @@ class DTC(CheckedPredictions, SGPR):
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
         """
+        check_parameters(self, "posterior of f")
         return super().posterior(cache_type(precompute_cache))
 
     @inherit_check_shapes

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import models
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models.neighbours import SiteNNGP
 from tests.models.builders import MODELS as BASIS_MODELS
 from tests.models.builders import X, build
@@ -74,6 +75,33 @@ def test_every_verb(name: str, rng: np.random.Generator) -> None:
     assert_allclose(found, np.sum(density, axis=1), rtol=1e-5, atol=1e-9)
     samples = model.predict_f_samples(Xnew, 4)
     assert samples.shape == (4, *mean.shape) and np.all(np.isfinite(samples))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_parameter_that_is_nan_is_refused_by_name(name: str) -> None:
+    model = MODELS[name]()
+    Xnew = X[:2, : model.num_dims] + 0.1
+    Ynew = np.zeros(model.predict_y(Xnew)[0].shape)
+    posterior = model.posterior()
+    model.kernel.variance.unconstrained_variable.assign(np.nan)
+    if name != "DTC":  # GPflow's
+        posterior.update_cache()
+    verbs = {
+        "predict_f": lambda: model.predict_f(Xnew),
+        "predict_y": lambda: model.predict_y(Xnew),
+        "predict_log_density": lambda: model.predict_log_density((Xnew, Ynew)),
+        "predict_f_samples": lambda: model.predict_f_samples(Xnew, 2),
+        "a new posterior": lambda: model.posterior().predict_f(Xnew),
+        "its posterior": lambda: posterior.predict_f(Xnew),
+    }
+    if name == "DTC":
+        del verbs["its posterior"]
+    if isinstance(model, models.NNGP):
+        verbs["leave_one_out"] = model.leave_one_out
+    for verb, call in verbs.items():
+        with pytest.raises(NumericalError, match=r"model.kernel.variance has entries that") as info:
+            call()
+        assert "_owner" not in str(info.value) and "cache" not in str(info.value), verb
 
 
 def test_no_model_is_left_out() -> None:

@@ -178,7 +178,7 @@ def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
             assert_allclose(blocks, whole[:7], rtol=1e-12)
     assert compiled.call_count == 1
     ours.kernel.variance.unconstrained_variable.assign(np.nan)
-    with pytest.raises(NumericalError, match="of an input's neighbours is not positive definite"):
+    with pytest.raises(NumericalError, match="model.kernel.variance has entries that are NaN"):
         ours.predict_f(XNEW)
 
 

@@ -19,7 +19,7 @@ from gpflow.likelihoods import Likelihood
 from ...bases.affine_independent import AffineIndependentBasis, AffineState
 from ...covariances.latents import prior_variance
 from ...distributions import BaseLike
-from ...errors import DataError
+from ...errors import DataError, check_parameters
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import (
     Integration,
@@ -228,6 +228,7 @@ class AffineIndependentGP(FullGP):
 
     def projections(self, Xnew: InputData) -> Projections:
         """f(x) at Xnew [N, D] as base variables, mean and noise; `DataError` for batches."""
+        check_parameters(self, "posterior of f at Xnew")
         X = as_matrix(self.inputs(Xnew), least=1)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(
@@ -350,6 +351,7 @@ class AffineIndependentGP(FullGP):
         """
         if full_output_cov:
             raise NotImplementedError("There is one output: leave out full_output_cov.")
+        check_parameters(self, "posterior of f at Xnew")
         basis, S = self.basis, 1 if num_samples is None else num_samples
         state = basis.factor(self.kernel, with_kl=False)
         X = as_matrix(self.inputs(Xnew))

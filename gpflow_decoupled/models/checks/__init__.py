@@ -3,7 +3,7 @@
 __all__ = [
     "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood",
     "check_mean_function", "check_num_data", "check_parts", "check_shapes_of_data", "check_values",
-    "infer_num_latent_gps", "not_a_number", "refuse_replicas", "warn_of_values",
+    "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
 ]  # fmt: skip
 
 from .construction import (
@@ -21,4 +21,4 @@ from .data import (
     infer_num_latent_gps,
     warn_of_values,
 )
-from .predictions import CheckedPredictions, not_a_number
+from .predictions import CheckedPredictions

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["CheckedPredictions", "not_a_number"]
+__all__ = ["CheckedPredictions"]
 
 import abc
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict
 
 from ...covariances.indices import check_indices
-from ...errors import DataError, NumericalError
+from ...errors import DataError
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
 from ...likelihoods.log_densities import observation_log_density
@@ -132,20 +130,3 @@ class CheckedPredictions(GPModel, abc.ABC):
         if own is None:
             raise DataError(f"{type(self).__name__} owns no data: pass data=(X, Y).")
         return own
-
-
-def not_a_number(model: GPModel, result: str) -> NumericalError:
-    """The error for a result with NaN, which names the Parameters at fault.
-
-    :param result: in words.
-    """
-    names = [
-        f"model{name}"
-        for name, parameter in parameter_dict(model).items()
-        if not np.all(np.isfinite(getattr(parameter, "unconstrained_variable", parameter)))
-    ]
-    why = f" {', '.join(names)} has entries that are NaN or infinite." if names else ""
-    return NumericalError(
-        f"The {result} is not a number.{why} Train the model again, or build it anew.",
-        matrix=result,
-    )

@@ -18,7 +18,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import DataError, check_option
+from ...errors import DataError, check_option, not_a_number
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...likelihoods.labels import index_columns
 from ...likelihoods.row_likelihood import with_gaps
@@ -31,7 +31,6 @@ from ..checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
-    not_a_number,
     refuse_replicas,
     warn_of_values,
 )

@@ -15,7 +15,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from ...errors import check_option
+from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
@@ -211,6 +211,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         :param num_neighbours: m; by default the predictions'.
         :param mean: "data" for the mean given all other rows, which is solved for first.
         :return: moments [B, P] of the observations and log densities [B].
+        :raises NumericalError: for Parameters that are NaN or infinite.
 
         Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.
         Example::
@@ -221,6 +222,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         check_option("mean", mean, MEANS)
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)
+        check_parameters(self, "prediction of rows that are left out")
         warn_at_floor(self.noise_at_floor())
         neighbours = self.neighbours_of(rows, before=False, num_neighbours=num_neighbours)
         parts = self.mean_function, self.likelihood

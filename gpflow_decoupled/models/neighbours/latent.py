@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
-from ...errors import check_option
+from ...errors import check_option, not_a_number
 from ...likelihoods import observation_moments
 from ...likelihoods.log_densities import observation_log_density
 from ...linalg.blocks import map_rows
-from ..checks import check_values, not_a_number
+from ..checks import check_values
 from ..expectations import Moments
 from .base import NNGP
 from .checks import check_rows

@@ -6,6 +6,7 @@ __all__ = ["NeighboursPosterior"]
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
@@ -19,7 +20,7 @@ from ...covariances.indices import check_indices
 from ...covariances.latents import mix_outputs
 from ...covariances.neighbours import RowIndex, kept_index, row_index
 from ...covariances.products import kernel_product
-from ...errors import DataError, NumericalError
+from ...errors import DataError, NumericalError, check_parameters, not_a_number
 from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
 from ...posteriors import cache_type
@@ -63,7 +64,7 @@ class NeighboursPosterior(AbstractPosterior):
         num_neighbours: int,
         mean_function: MeanFunction | None = None,
         coefficients: Callable[[], tf.Tensor] | None = None,
-        owner: object | None = None,
+        owner: tf.Module | None = None,
         *,
         spread: LocalSpread | None = None,
         factors: Factors | None = None,
@@ -104,10 +105,13 @@ class NeighboursPosterior(AbstractPosterior):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
-        inputs.
+        inputs, and `NumericalError` for NaN, with the Parameters at fault.
         """
         found = super().predict_f(self._inputs(Xnew), full_cov, full_output_cov)
-        return scaled(self._factors, *found)
+        moments = scaled(self._factors, *found)
+        if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
+            raise not_a_number(self._at_fault, "posterior of f at Xnew")
+        return moments
 
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -211,7 +215,7 @@ class NeighboursPosterior(AbstractPosterior):
         if tf.executing_eagerly() and flat.shape[0] >= _COMPILED * size:
             run = Compiled(of_block)
         found = map_rows(run, (flat, neighbours), size, Moments(kind, kind, kind))
-        _check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in found]))
+        self._check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in found]))
         shape = tf.concat([tf.shape(Xnew)[:-1], [len(group.columns)]], axis=0)
         return tuple(tf.reshape(part, shape) for part in found)
 
@@ -246,7 +250,7 @@ class NeighboursPosterior(AbstractPosterior):
             for k, values in enumerate(splits):
                 some = rows._replace(residuals=values, noise=rows.noise[:, k : k + 1])
                 mean, cov, ok = joint_given_rows(group.kernel, inputs, some)
-                _check(ok)
+                self._check(ok)
                 found.append((mean, tf.repeat(cov[None], values.shape[1], axis=0)))
             means, covs = zip(*found)
             return tf.concat(means, axis=1), tf.concat(covs, axis=0)
@@ -274,17 +278,22 @@ class NeighboursPosterior(AbstractPosterior):
             self._indexes[key] = row_index(group.kernel, X)
         return self._indexes[key]
 
+    @property
+    def _at_fault(self) -> tf.Module:
+        """The parts whose Parameters may be wrong."""
+        return self.kernel if self._owner is self else self._owner
+
+    def _check(self, ok: tf.Tensor) -> None:
+        if tf.executing_eagerly() and not bool(ok):
+            check_parameters(self._at_fault, "posterior of f at Xnew")
+            raise NumericalError(
+                "The covariance of an input's neighbours is not positive definite. Likely fixes:"
+                " double precision (gpflow.config.set_default_float(np.float64)), or a larger"
+                " noise variance.",
+                matrix="k(neighbours, neighbours)",
+            )
+
 
 def _mean_of_rows(kernel: Kernel, Xnew: tf.Tensor, X: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
     found = kernel_product(kernel, tf.reshape(Xnew, [-1, Xnew.shape[-1]]), X, a)
     return tf.reshape(found, tf.concat([tf.shape(Xnew)[:-1], [a.shape[1]]], axis=0))
-
-
-def _check(ok: tf.Tensor) -> None:
-    if tf.executing_eagerly() and not bool(ok):
-        raise NumericalError(
-            "The covariance of an input's neighbours is not positive definite. Likely fixes:"
-            " double precision (gpflow.config.set_default_float(np.float64)), a larger noise"
-            " variance, kernel parameters that are finite.",
-            matrix="k(neighbours, neighbours)",
-        )

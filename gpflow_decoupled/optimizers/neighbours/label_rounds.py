@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...errors import NumericalError, WorkerError
+from ...errors import NumericalError, WorkerError, not_a_number
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
-from ...models.checks import not_a_number
 from ...models.families import require_model
 from ...models.neighbours import LabelNNGP
 from ...models.neighbours.factors import scaled
