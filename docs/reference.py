@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import gpflow
 from sphinx.ext.autodoc.mock import mock
 
 MODULE = re.compile(r"^\.\. automodule:: (\S+)$", re.MULTILINE)
+CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+OTHERS = ("gpflow", "tfp", "tfd", "tf", "np", "sklearn")
+"""Libraries whose objects may have the same name."""
 FOLDER = "api/objects"
 USES = 6
 """How many pages are linked to at most: those that name the object most often."""
@@ -75,8 +79,20 @@ def for_readers(module: ModuleType, lines: list[str]) -> list[str]:
 
 def users(name: str, texts: dict[str, str]) -> list[str]:
     """The pages that name an object in code, the most frequent first."""
-    word = re.compile(rf"(?<![\w`])(?:\w+\.)*{name}(?=[`(.,\s)])")
-    counts = {page: len(word.findall(text)) for page, text in texts.items()}
+    word = re.compile(rf"(?<![\w.])((?:\w+\.)*){name}(?!\w)")
+    # the bare name of what GPflow has, too, is GPflow's
+    alone = not (hasattr(gpflow.likelihoods, name) or hasattr(gpflow.kernels, name))
+
+    def count(text: str) -> int:
+        codes = [
+            code for code in CODE.findall(text) if not code.lstrip().startswith("```{")
+        ]
+        found = [prefix for code in codes for prefix in word.findall(code)]
+        return sum(
+            prefix.split(".")[0] not in OTHERS if prefix else alone for prefix in found
+        )
+
+    counts = {page: count(text) for page, text in texts.items()}
     found = sorted(
         (page for page in counts if counts[page]), key=lambda page: -counts[page]
     )

@@ -329,7 +329,14 @@ def test_a_module_gets_a_table_and_a_page_for_each_object() -> None:
 
 def test_pages_that_show_an_object_are_found() -> None:
     reference = pytest.importorskip("sphinx") and module("reference")
-    texts = {"one": "`gd.models.NNGP` and `NNGP`", "two": "NNGP(data)", "three": "NNGPs, OneNNGP"}
+    texts = {
+        "one": "`gd.models.NNGP` and `NNGP`",
+        "two": "```python\nNNGP(data)\n```",
+        "three": "`NNGPs`, `OneNNGP`, `my_NNGP`",
+        "a word": "NNGP is no code here, `nor` there",
+        "another library's": "`gpflow.models.NNGP`",
+        "contents": "```{toctree}\n:caption: NNGP\n```",
+    }
     assert reference.users("NNGP", texts) == ["one", "two"]
 
 
