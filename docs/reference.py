@@ -106,7 +106,7 @@ def text_of(
     links = [f"* :doc:`/{page}`" for page in used_on]
     lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}", ""]
     lines += ["See also", "--------", "", *links]
-    return "\n".join([*lines, f"* :doc:`/{listed_on}`: the objects beside it", ""])
+    return "\n".join([*lines, f"* :doc:`/{listed_on}` (list)", ""])
 
 
 def written(docs: Path) -> Iterator[tuple[Path, str]]:
