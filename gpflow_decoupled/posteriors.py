@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["BasisPosterior", "cache_type"]
+__all__ = ["BasisPosterior", "cache_type", "near_inputs"]
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
-from gpflow.functions import MeanFunction
+from gpflow.functions import Constant, MeanFunction, Zero
 from gpflow.kernels import Kernel
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .bases.base import Basis
+from .covariances.centring import within_reach
 from .covariances.indices import check_indices
 from .covariances.latents import mix_outputs
 from .errors import UnknownOptionError, not_a_number
@@ -34,6 +35,18 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
         raise UnknownOptionError(
             f"precompute_cache={short_repr(value)} is not known; use one of {names}."
         ) from None
+
+
+def near_inputs(
+    X: tf.Tensor, kernel: Kernel, mean_function: MeanFunction | None, full_cov: bool
+) -> tf.Tensor:
+    """Inputs X [..., N, D], those too far for the kernel's distances moved: see `within_reach`.
+
+    :param mean_function: unless constant, the inputs stay.
+    :param full_cov: inputs stay, whose distances from each other count too.
+    """
+    constant = mean_function is None or isinstance(mean_function, (Constant, Zero))
+    return X if full_cov or not constant else within_reach(kernel, X)
 
 
 class BasisPosterior(AbstractPosterior):
@@ -90,7 +103,7 @@ class BasisPosterior(AbstractPosterior):
         :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
         """
         moments = super().predict_f(
-            self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+            self._inputs(Xnew, full_cov), full_cov=full_cov, full_output_cov=full_output_cov
         )
         if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
             raise not_a_number(self, "posterior of f at Xnew")
@@ -101,13 +114,13 @@ class BasisPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] from new factorisations, without the cache."""
         return super().fused_predict_f(
-            self._inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+            self._inputs(Xnew, full_cov), full_cov=full_cov, full_output_cov=full_output_cov
         )
 
-    def _inputs(self, Xnew: InputData) -> tf.Tensor:
+    def _inputs(self, Xnew: InputData, full_cov: bool) -> tf.Tensor:
         X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
         check_indices(X, "Xnew", self.kernel, self.mean_function)
-        return X
+        return near_inputs(X, self.kernel, self.mean_function, full_cov)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)

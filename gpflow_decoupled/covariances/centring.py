@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
-__all__ = ["centred", "covariance", "is_centred", "middle_row"]
+__all__ = ["centred", "covariance", "is_centred", "middle_row", "within_reach"]
 
 import functools
 import operator
+from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import (
     ChangePoints,
@@ -43,6 +45,10 @@ _STATIONARY = {
     White,
 }
 """Derived classes are not looked up, because they may read more than differences of inputs."""
+_DECAYING = {Exponential, Matern12, Matern32, Matern52, SquaredExponential}
+"""Whose covariance is zero in floats beyond a thousand lengthscales."""
+_REACH = {tf.float64: 1e77, tf.float32: 1e16}
+"""Lengthscales, whose square and cube no arithmetic loses."""
 _COMBINED = {Sum: operator.add, Product: operator.mul}
 
 
@@ -68,6 +74,40 @@ def centred(X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | N
     if Z is not None and origin.shape.rank != 2:  # each of several batches meets all other rows
         return X, Z
     return X - origin, None if Z is None else Z - origin
+
+
+def within_reach(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """Move inputs X [..., D] that are too far for squares of distances to where those are known.
+
+    Both are so far from all data that their covariance with them is zero, but between such inputs
+    it may be another. Columns that other kernels read too stay.
+    """
+    if X.shape[-1] is None:
+        return X
+    D = int(X.shape[-1])
+    limits, others = tf.fill([D], tf.constant(np.inf, X.dtype)), set[int]()
+    for part in _leaves(kernel):
+        dims = part.active_dims
+        columns = list(range(D)[dims] if isinstance(dims, slice) else map(int, dims))
+        if type(part) in _DECAYING:
+            reach = _REACH[X.dtype] * tf.cast(part.lengthscales, X.dtype)
+            reach = tf.broadcast_to(tf.stop_gradient(reach), [len(columns)])
+            limits = tf.tensor_scatter_nd_min(limits, [[one] for one in columns], reach)
+        elif type(part) not in (Constant, White):
+            others.update(columns)
+    if len(others) == D:
+        return X
+    stay = tf.constant([column in others for column in range(D)])
+    limits = tf.where(stay, tf.constant(np.inf, X.dtype), limits)
+    return tf.clip_by_value(X, -limits, limits)
+
+
+def _leaves(kernel: Kernel) -> Iterator[Kernel]:
+    parts = kernel.kernels if hasattr(kernel, "kernels") else getattr(kernel, "latent_kernels", ())
+    for part in parts if type(kernel) not in (ChangePoints, Categorical) else ():
+        yield from _leaves(part)
+    if not parts or type(kernel) in (ChangePoints, Categorical):
+        yield kernel
 
 
 def covariance(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) -> tf.Tensor:

@@ -29,7 +29,7 @@ from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
-from ..posteriors import cache_type
+from ..posteriors import cache_type, near_inputs
 from .checks import (
     CheckedPredictions,
     check_kernel,
@@ -107,7 +107,8 @@ class DTC(CheckedPredictions, SGPR):
         """Moments of f at Xnew [..., N, D], in GPflow's shapes; the noise is not in them."""
         # (C41)
         check_parameters(self, "posterior of f at Xnew")
-        return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
+        X = near_inputs(self.inputs(Xnew), self.kernel, self.mean_function, full_cov)
+        return super().predict_f(X, full_cov, full_output_cov)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR

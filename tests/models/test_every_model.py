@@ -104,6 +104,21 @@ def test_a_parameter_that_is_nan_is_refused_by_name(name: str) -> None:
         assert "_owner" not in str(info.value) and "cache" not in str(info.value), verb
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_an_input_whose_distance_overflows_has_the_prior(name: str) -> None:
+    model = MODELS[name]()
+    model.mean_function = gpflow.functions.Zero()  # a linear one is infinite there
+    Xnew = X[:3, : model.num_dims] + 0.1
+    far = np.concatenate([Xnew, np.full((1, Xnew.shape[1]), 1e300)])
+    beyond = np.concatenate([Xnew, np.full((1, Xnew.shape[1]), 1e6)])
+    verbs = [model.predict_f, model.predict_y]
+    if name != "DTC":  # GPflow's
+        verbs.append(model.posterior().predict_f)
+    for verb in verbs:
+        for found, expected in zip(verb(far), verb(beyond)):
+            assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_no_model_is_left_out() -> None:
     public = [getattr(gd.models, name) for name in gd.models.__all__]
     kinds = [

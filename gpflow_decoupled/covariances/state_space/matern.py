@@ -24,6 +24,9 @@ from .model import StateSpace
 _TERMS = 18
 """Of the series of an incomplete gamma function at arguments below one: the rest is below 1e-16."""
 
+_FAR = 1e3
+"""Where e^-s is zero in floats; powers of a much larger s are infinite."""
+
 
 class _Constants(NamedTuple):
     powers: np.ndarray
@@ -41,7 +44,7 @@ def matern(p: int, variance: tf.Tensor, rate: tf.Tensor, steps: tf.Tensor) -> St
     :param rate: lambda, a scalar; (2 p + 1)^1/2 / lengthscale.
     :param steps: between inputs [N], not negative.
     """
-    s, constants = rate * steps, _constants(p)
+    s, constants = tf.minimum(rate * steps, _FAR), _constants(p)
     powers = tf.stack(_powers(s, p), axis=-1) * tf.exp(-s)[:, None]
     A = tf.tensordot(powers, tf.constant(constants.powers, s.dtype), 1)
     Q = variance * tf.tensordot(

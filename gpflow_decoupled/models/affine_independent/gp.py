@@ -34,6 +34,7 @@ from ...inducing.weights import Weights
 from ...inputs import check_rate, check_whole
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
+from ...posteriors import near_inputs
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from ..expectations import Moments, Resolution
@@ -230,6 +231,7 @@ class AffineIndependentGP(FullGP):
         """f(x) at Xnew [N, D] as base variables, mean and noise; `DataError` for batches."""
         check_parameters(self, "posterior of f at Xnew")
         X = as_matrix(self.inputs(Xnew), least=1)
+        X = near_inputs(X, self.kernel, self.mean_function, False)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(
             SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise)

@@ -23,7 +23,7 @@ from ...covariances.products import kernel_product
 from ...errors import DataError, NumericalError, check_parameters, not_a_number
 from ...inputs import as_inputs, float_type
 from ...linalg.blocks import map_rows
-from ...posteriors import cache_type
+from ...posteriors import cache_type, near_inputs
 from ...summaries import kernel_name, one_line
 from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
 from .factors import Factors, scaled
@@ -107,7 +107,7 @@ class NeighboursPosterior(AbstractPosterior):
         """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
         inputs, and `NumericalError` for NaN, with the Parameters at fault.
         """
-        found = super().predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        found = super().predict_f(self._inputs(Xnew, full_cov), full_cov, full_output_cov)
         moments = scaled(self._factors, *found)
         if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
             raise not_a_number(self._at_fault, "posterior of f at Xnew")
@@ -116,7 +116,7 @@ class NeighboursPosterior(AbstractPosterior):
     def fused_predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        found = super().fused_predict_f(self._inputs(Xnew), full_cov, full_output_cov)
+        found = super().fused_predict_f(self._inputs(Xnew, full_cov), full_cov, full_output_cov)
         return scaled(self._factors, *found)
 
     def fused_with_spread(self, Xnew: InputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -127,15 +127,15 @@ class NeighboursPosterior(AbstractPosterior):
 
             mean, variance, spread = posterior.fused_with_spread(Xnew)
         """
-        X = self._inputs(Xnew)
+        X = self._inputs(Xnew, False)
         parts = self._by_group([part.value for part in self._precompute()], X, False)
         mean, variance, spread = (tf.concat(part, axis=-1) for part in zip(*parts))
         return self._add_mean_function(X, mean), variance, spread
 
-    def _inputs(self, Xnew: InputData) -> tf.Tensor:
+    def _inputs(self, Xnew: InputData, full_cov: bool) -> tf.Tensor:
         X = as_inputs(Xnew, "Xnew", int(self.X_data.shape[1]), float_type(self.kernel))
         check_indices(X, "Xnew", self.kernel, self.mean_function)
-        return X
+        return near_inputs(X, self.kernel, self.mean_function, full_cov)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         residuals = residuals_of(self.mean_function, self.X_data, self._Y)
