@@ -26,6 +26,7 @@ from tests.replicas.neighbours import (
     data_of as neighbours_data,
 )
 from tests.replicas.neighbours import (
+    labels_model,
     neighbours,
     neighbours_faults,
     neighbours_labels,
@@ -40,6 +41,7 @@ from tests.replicas.sweeps import data_of, sparse, sweep_alone, sweep_on
 from tests.training.problems import values
 
 Found = dict[str, np.ndarray]
+NEIGHBOURS = {"neighbours": neighbours_model, "sites": sites_model, "labels": labels_model}
 QUICK = {"batch_size": 20, "progress": False, "compile": False}
 
 
@@ -234,15 +236,18 @@ def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 
 def _long_run(
-    strategy: tf.distribute.Strategy, folder: Path | None, name: str, killed: bool
+    strategy: tf.distribute.Strategy,
+    folder: Path | None,
+    name: str,
+    killed: bool,
+    reached: list[float],
 ) -> tuple[Any, np.ndarray]:
     """A run that is saved; the second worker kills itself after the last step but few, or does
-    not.
+    not. Then `reached` gets the time.
     """
-    if name in ("neighbours", "sites"):
+    if name in NEIGHBOURS:
         with strategy.scope() if name == "neighbours" else nullcontext():
-            made = neighbours_model if name == "neighbours" else sites_model
-            model = made(neighbours_data(100))
+            model = NEIGHBOURS[name](neighbours_data(100))
         data, steps, every, last = None, 3, 1, 2
     else:
         model, data = _model(strategy), (inputs(), observations("sine"))
@@ -250,8 +255,10 @@ def _long_run(
     number = Group(strategy).number
 
     def kill(step: int, *_: Any) -> None:
-        if killed and number == 1 and step == last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if killed and step == last:
+            reached.append(time.monotonic())
+            if number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=every)}
     options |= {"callbacks": gd.training.Callbacks([kill], every=4), "progress": False}
@@ -261,18 +268,18 @@ def _long_run(
 
 
 def killed(strategy: tf.distribute.Strategy, path: str, name: str = "points") -> Found:
-    """What the worker that is left is told, and after how many seconds."""
-    began, folder = time.monotonic(), Path(path).parents[1] / "killed run"
-    message = _message(lambda: _long_run(strategy, folder, name, killed=True))
-    np.savez(path, message=message, seconds=np.array(time.monotonic() - began))
+    """What the worker that is left is told, and how many seconds after the other has ended."""
+    reached, folder = list[float](), Path(path).parents[1] / "killed run"
+    message = _message(lambda: _long_run(strategy, folder, name, True, reached))
+    np.savez(path, message=message, seconds=np.array(time.monotonic() - reached[0]))
     os._exit(0)  # what TensorFlow does at the end would wait for the other worker
 
 
 def resumed(strategy: tf.distribute.Strategy, path: str, name: str = "points") -> Found:
     """The killed run, started again, beside one that nothing has stopped."""
     folder = Path(path).parents[1] / "killed run"
-    model, trace = _long_run(strategy, folder, name, killed=False)
-    expected, expected_trace = _long_run(strategy, None, name, killed=False)
+    model, trace = _long_run(strategy, folder, name, False, [])
+    expected, expected_trace = _long_run(strategy, None, name, False, [])
     same = all(np.array_equal(expected[name], value) for name, value in model.items())
     return {
         "same": np.array(same and np.array_equal(trace, expected_trace)),
@@ -351,6 +358,8 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "resumed neighbours": partial(resumed, name="neighbours"),
     "killed sites": partial(killed, name="sites"),
     "resumed sites": partial(resumed, name="sites"),
+    "killed labels": partial(killed, name="labels"),
+    "resumed labels": partial(resumed, name="labels"),
     "neighbours": neighbours,
     "neighbours few": partial(neighbours, rows=100, compile=False),
     "neighbours faults": neighbours_faults,

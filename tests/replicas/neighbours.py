@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "data_of", "neighbours", "neighbours_faults", "neighbours_labels", "neighbours_model",
-    "neighbours_sites", "site_faults", "sites_model",
+    "data_of", "labels_model", "neighbours", "neighbours_faults", "neighbours_labels",
+    "neighbours_model", "neighbours_sites", "site_faults", "sites_model",
 ]  # fmt: skip
 
 import time
@@ -55,6 +55,14 @@ def sites_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
     )
 
 
+def labels_model(data: tuple[np.ndarray, np.ndarray]) -> NNGP:
+    """Three classes, by the function. To be built outside of a strategy's scope."""
+    X, Y = data
+    classes = np.digitize(Y, np.quantile(Y, [0.3, 0.6])).astype(float)
+    likelihood = gd.likelihoods.CategoricalLogit(3)
+    return NNGP((X, classes), gpflow.kernels.Matern32(), likelihood, num_neighbours=8)
+
+
 def neighbours(
     strategy: tf.distribute.Strategy, path: str, rows: int = ROWS, compile: bool = True
 ) -> Found:
@@ -81,10 +89,7 @@ def neighbours_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
     """Classes, by this worker alone and by both."""
     found: Found = {}
     for kind, chosen in (("one", None), ("two", strategy)):
-        X, Y = data_of(121)
-        classes = np.digitize(Y, np.quantile(Y, [0.3, 0.6])).astype(float)
-        likelihood = gd.likelihoods.CategoricalLogit(3)
-        model = NNGP((X, classes), gpflow.kernels.Matern32(), likelihood, num_neighbours=8)
+        model = labels_model(data_of(121))
         with _searched() as numbers:
             result = gd.fit(model, steps=3, strategy=chosen, progress=False, compile=False)
         trace = {name: result.history[name] for name in ("elbo", "leave_one_out")}
