@@ -78,7 +78,7 @@ class Point(NamedTuple):
     gap: float
     """Nats."""
     bound: float
-    """The bound in nats, up to a constant; for several draws less their largest gap."""
+    """The bound in nats, up to a constant, at least; for several draws less their largest gap."""
     certified: bool
     """True if the residual comes from a product in full precision."""
 
@@ -95,12 +95,10 @@ def point_of(
 
 
 def best_of(points: list[Point], tolerance: float) -> Point:
-    """Return the highest bound; the last point if it is uncertified and within the tolerance."""
+    """Return the highest bound."""
     last, best = points[-1], max(points, key=lambda point: point.bound)
-    if last.gap > tolerance:
+    if best is last or last.gap > tolerance or not (last.certified and best.certified):
         return best
-    if not (last.certified and best.certified and best.bound > last.bound):
-        return last
     # The maximum is at most last.bound + last.gap: the gap of a start with a higher bound is small
     # too, however loose its own certificate is.
     return best._replace(gap=max(last.gap - (best.bound - last.bound), 0.0))

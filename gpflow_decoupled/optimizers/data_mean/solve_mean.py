@@ -30,6 +30,8 @@ _PROGRESS = 0.5
 """A round that leaves more than this share of the gap is followed by one in full precision."""
 _ROUNDING = 0.2
 """Largest `MeanSystem.rounding` for products in low precision."""
+_SAFETY = 3.0
+"""Factor of the estimate of `MeanSystem.rounding` in a bound of errors."""
 _FULL = 3.0
 """Approximate cost of a product in double precision, in products in single precision."""
 _TIMED, _TIMED_ROWS = 8192, 4096
@@ -56,17 +58,21 @@ def solve_mean(
     :param deadline: a value of `time.perf_counter`. No product begins that would end later, with
         its certificate.
     :param certify: False relies on the recursion's residual, and ends after the first round.
+        `K_start` may then have errors of `dtype`.
     """
     # A round of products in `dtype` ends with one in full precision, which certifies the gap and
     # starts the next round from the highest bound so far. All products have full precision where
     # errors of `dtype` could outweigh the system, and after a round that left most of the gap.
     # An interrupt ends a round, followed by the certificate; in that product, it returns the
     # recursion's result. With several workers it is raised.
-    run = _Rounds(system, tolerance, max_products, deadline, report, certify)
-    points = [run.begin(start, K_start)]
+    #
+    # An uncertified round counts with the least bound that errors of `dtype` allow. Where that is
+    # below the start's, products in full precision tell which of the two is higher.
     full = start.dtype
-    useful = dtype is not None and 0.0 < system.rounding(dtype) <= _ROUNDING
-    dtype = dtype if useful else full
+    rounding = 0.0 if dtype is None else system.rounding(dtype)
+    run = _Rounds(system, tolerance, max_products, deadline, report, certify, rounding)
+    points = [run.begin(start, None if rounding > _ROUNDING and not certify else K_start)]
+    dtype = dtype if dtype is not None and 0.0 < rounding <= _ROUNDING else full
     while not (points[-1].gap <= tolerance or run.reason):
         before = best_of(points, tolerance)
         check_gap(before.gap)
@@ -78,6 +84,8 @@ def solve_mean(
         if np.isfinite(found.bound):
             points.append(found)
         if not found.certified:
+            if not (certify or found.bound > before.bound):
+                points = run.in_full(points)
             break
         if not (found.bound > before.bound and found.gap <= _PROGRESS * before.gap):
             dtype = full
@@ -93,6 +101,8 @@ class _Rounds:
     report: Report
     certified: bool
     """True if a product in full precision follows."""
+    rounding: float
+    """`MeanSystem.rounding` of the low precision."""
     products: int = 0
     gaps: list[float] = field(default_factory=list)
     reason: str = ""
@@ -118,10 +128,35 @@ class _Rounds:
         a, carried = before.a + now.x[0], now.residual[0]
         exact = self.certify(a, carried, now) if self.certified else None
         if exact is None:
-            return point_of(self.system, a, carried, certified=False)
+            point = point_of(self.system, a, carried, certified=False)
+            low = dtype != before.a.dtype
+            return point._replace(bound=point.bound - low * self._doubt(before, point))
         found = point_of(self.system, a, exact)
         self.gaps.append(found.gap)
         return found
+
+    def in_full(self, points: list[Point]) -> list[Point]:
+        """The points with residuals in full precision; unchanged after an interrupt."""
+        try:
+            residuals = [self.system.target - self._product(one.a, one.a.dtype) for one in points]
+        except KeyboardInterrupt:
+            self._interrupted()
+            return points
+        self.products += len(points)
+        found = [point_of(self.system, one.a, rest) for one, rest in zip(points, residuals)]
+        self.gaps.append(found[-1].gap)
+        return found
+
+    def _doubt(self, before: Point, then: Point) -> float:
+        """Most nats by which errors of products may have raised a bound above the start's."""
+        # With a product's error E, |W^1/2 E W^1/2| <= s, the quadratic form changes by
+        # 1/2 (a - a_0)^T E (a + a_0), and W^1/2 r of the gap by W^1/2 E a.
+        s, weights, group = _SAFETY * self.rounding, self.system.weights, self.system.group
+        sizes = (tf.norm(a / tf.sqrt(weights)) for a in (then.a - before.a, before.a, then.a))
+        step, first, last = (group.first(float(size)) for size in sizes)
+        gaps = [_sum_of_lengths(one.gap, 0.5 * (s * size) ** 2) - one.gap
+                for one, size in ((before, first), (then, last))]  # fmt: skip
+        return 0.5 * s * step * (first + last) + sum(gaps)
 
     def iterate(self, before: Point, dtype: tf.DType) -> Iterate | None:
         """Iterate until the gap is small or a limit is reached; None if interrupted at once."""
