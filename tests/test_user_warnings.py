@@ -244,6 +244,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),
         lambda _: warn_of_rise(np.linspace(-1e3, 0.0, 200), 12, "Go on."),
         lambda _: warn_of_last_rise(1.0, 12, "Go on."),
+        lambda _: warn_of_last_rise(np.inf, 12, "Go on."),
     ],
     "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],

@@ -97,11 +97,13 @@ def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
 
 
 def warn_of_last_rise(rise: float, num_data: int, remedy: str) -> None:
-    """Warn if L-BFGS rose at the same rate in its last ten iterations.
+    """Warn if L-BFGS rose at the same rate in its last ten iterations, or in a round.
 
-    :param rise: in nats.
+    :param rise: in nats; infinite if the hyperparameters have not moved.
     """
-    if rise > 0.1 * _RISE * num_data:
+    if np.isinf(rise):
+        warn_user(f"There was no time to move the hyperparameters. {remedy}")
+    elif rise > 0.1 * _RISE * num_data:
         warn_user(
             f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
             f" iterations of L-BFGS. {remedy}"

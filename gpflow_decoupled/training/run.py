@@ -37,7 +37,7 @@ from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .scores import Scores
 from .snapshots import go_back, snapshot
-from .stages.stage import Clock, Report
+from .stages.stage import ROUNDS_DONE, Clock, Report
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
 
@@ -49,10 +49,10 @@ _FAILURES: dict[type, str] = {
     WorkerError: "a worker failed",
 }
 """Reasons for which a run ends by an error."""
-_UNFINISHED = (*_LIMITS, EVALUATIONS_DONE)
+_UNFINISHED = (*_LIMITS, EVALUATIONS_DONE, ROUNDS_DONE)
 """The same, of L-BFGS."""
-_FEW = 100
-"""Steps; who asks for fewer of L-BFGS expects it to be unfinished."""
+_FEW = 10
+"""Steps of L-BFGS; fewer say nothing of where the bound goes, and who asks for them knows that."""
 _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
@@ -348,7 +348,8 @@ class Run:
         # patience and tolerances judge for themselves, an interrupt is no choice
         if rising and result.reason in _LIMITS:
             warn_of_rise(bounds, num_data, _REMEDY)
-        few = self.limits.steps is not None and self.limits.steps < _FEW
+        asked = result.reason in (_LIMITS[0], EVALUATIONS_DONE)
+        few = asked and self.limits.steps is not None and self.limits.steps < _FEW
         if self._report is not None and result.reason in _UNFINISHED and not few:
             warn_of_last_rise(self._report.rise, num_data, _REMEDY)
 

@@ -89,7 +89,7 @@ def test_related_outputs_fill_gaps(seed: int, elsewhere: bool) -> None:
     errors = []
     for outputs in (None, "coregionalised"):
         model = gd.build(x, y, outputs=outputs, **QUIET)
-        gd.fit(model, steps=15, progress=False)
+        gd.fit(model, steps=9, progress=False)
         mean, variance = (np.asarray(part)[gap, 1] for part in model.predict_f(x))
         errors.append(np.sqrt(np.mean((mean - F[gap, 1]) ** 2)))
     assert errors[1] < 0.7 * errors[0]
@@ -112,7 +112,7 @@ def test_coregionalised_models_are_saved_and_drawn(tmp_path) -> None:
 def test_a_quantile_has_a_level(level: float | None) -> None:
     y = F + 0.5 * np.random.default_rng(1).standard_normal(40)
     model = gd.build(X, y, "quantile", quantile=level, **QUIET)
-    gd.fit(model, steps=12, **EAGER)
+    gd.fit(model, steps=9, **EAGER)
     below = np.mean(y < np.asarray(model.predict_f(X)[0])[:, 0])
     assert below > 0.8 if level else 0.3 < below < 0.7
 
@@ -190,13 +190,13 @@ def test_exposure_and_trials() -> None:
     assert level == pytest.approx(np.log(counts.mean() / exposure.mean()))
     far = gd.build(X, counts, "poisson", offset=np.log(exposure) - 1000.0, **QUIET)
     np.testing.assert_allclose(far.model.mean_function.c, level + 1000.0)
-    gd.fit(model, steps=12, **EAGER)
+    gd.fit(model, steps=9, **EAGER)
     rates = model.predict_y(X)[0].numpy()[:, 0]
     assert np.corrcoef(np.log(rates), F)[0, 1] > 0.9
     trials = RNG.integers(1, 30, 40)
     share = 1.0 / (1.0 + np.exp(-2.0 * F))
     model = gd.build(X, RNG.binomial(trials, share), "bernoulli", trials=trials, **QUIET)
-    gd.fit(model, steps=12, **EAGER)
+    gd.fit(model, steps=9, **EAGER)
     assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
 
 
@@ -235,7 +235,7 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     scores = []
     for name in ("gaussian", "heteroskedastic"):
         model = gd.build(x[::2], y[::2], name, **QUIET)
-        gd.fit(model, steps=25, **EAGER)
+        gd.fit(model, steps=9, **EAGER)
         scores.append(float(np.mean(model.predict_log_density((x[1::2], y[1::2])))))
     assert scores[1] > scores[0] + 0.2
     mean = model.predict_f(x)[0].numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import gpflow
@@ -10,6 +11,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.diagnostics import warn_of_rise
+from gpflow_decoupled.optimizers import LabelRounds, SiteRounds
 
 RNG = np.random.default_rng(0)
 FEW = np.linspace(-500.0, -400.0, 99)
@@ -55,6 +57,8 @@ def test_a_climb_that_is_cut_short_says_so(likelihood):
         model = gd.build(X, Y, likelihood, verbose=False)
         assert gd.fit(model, progress=False).converged
         gd.fit(gd.build(X, Y, likelihood, verbose=False), steps=3, progress=False)
+    with pytest.warns(UserWarning, match="still rises: by .* in the last iterations of L-BFGS"):
+        gd.fit(gd.build(X, 1e3 * Y, likelihood, verbose=False), steps=12, progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:The mean squared standardised")
@@ -64,3 +68,26 @@ def test_neighbours_whose_rounds_are_cut_short_say_so():
     model = gd.models.NNGP((X, Y), gpflow.kernels.Matern52(), num_neighbours=8)
     with pytest.warns(UserWarning, match="still rises"):
         gd.fit(model, seconds=1e-3, progress=False)
+
+
+def labels_model(sites: bool) -> gd.models.NNGP:
+    X = RNG.uniform(0.0, 10.0, (300, 1))
+    Y = (np.sin(2.0 * X) + 0.1 * RNG.normal(size=X.shape) > 0.0).astype(float)
+    likelihood = gd.likelihoods.BernoulliLogit() if sites else gd.likelihoods.CategoricalLogit(2)
+    latents = 1 if sites else 2
+    kernel = gpflow.kernels.Matern52(lengthscales=20.0)
+    options = {"num_neighbours": 8, "num_latent_gps": latents}
+    return gd.models.NNGP((X, Y), kernel, likelihood, **options)
+
+
+@pytest.mark.parametrize("sites", [False, True])
+def test_rounds_of_labels_that_are_cut_short_say_so(sites, monkeypatch):
+    with pytest.warns(UserWarning, match="no time to move the hyperparameters|still rises"):
+        gd.fit(labels_model(sites), seconds=1e-3, progress=False)
+    rounds, found = SiteRounds if sites else LabelRounds, itertools.count()
+    has_time = iter([True, False])
+    monkeypatch.setattr(rounds, "has_time", lambda *_: next(has_time))
+    monkeypatch.setattr(rounds, "judge", lambda it: np.full(len(it.judges), 0.1 * next(found)))
+    with pytest.warns(UserWarning, match="still rises: by .* per row") as caught:
+        result = gd.fit(labels_model(sites), progress=False)
+    assert len(caught) == 1 and (result.steps, result.converged) == (2, False)

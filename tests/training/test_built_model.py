@@ -23,7 +23,7 @@ NEW = X[:6] + [3.0, 0.1]
 @pytest.fixture(scope="module")
 def exact() -> gd.Standardized:
     model = gd.build(X, Y[:, :1], verbose=False)
-    gd.fit(model, steps=15, progress=False)
+    gd.fit(model, steps=9, progress=False)
     return model
 
 
@@ -87,6 +87,24 @@ def test_inducing_points_are_in_units() -> None:
         points.Z = X[:8]
 
 
+def test_a_trained_mean_at_more_points_remembers_and_updates_in_units() -> None:
+    """As the model inside does with scaled data; the refusal names the call that helps."""
+    model = gd.build(X, Y[:, :1], num_inducing=6, num_mean_points=5, verbose=False)
+    gd.fit(model, steps=2, compile=False, progress=False)
+    inside, batch = gpflow.utilities.deepcopy(model.model), (NEW, Y[:6, :1])
+    with pytest.raises(ModelError, match=r"call model.remember\(data\) once"):
+        model.update(batch)
+    model.remember()
+    model.update(batch)
+    scaled = [part.transform(rows) for part, rows in ((model.inputs, X), (model.outputs, Y[:, :1]))]
+    inside.remember(scaled)
+    inside.update([model.inputs.transform(NEW), model.outputs.transform(Y[:6, :1])])
+    mean, variance = inside.predict_f(model.inputs.transform(NEW))
+    found = model.predict_f(NEW)
+    np.testing.assert_allclose(found[0], model.outputs.inverse_transform(mean), rtol=1e-8)
+    np.testing.assert_allclose(found[1], variance * model.outputs.scale**2, rtol=1e-8)
+
+
 def test_shared_inducing_points_are_in_units(exact) -> None:
     options = {"num_inducing": 8, "num_mean_points": 0, "verbose": False}
     model = gd.build(X, Y, outputs="coregionalised", **options)
@@ -121,7 +139,7 @@ def test_rows_left_out_are_in_units(exact) -> None:
 def test_a_record_is_in_units(exact) -> None:
     held_out = (NEW, Y[:6, :1])
     model = gd.build(X, Y[:, :1], verbose=False)
-    result = gd.fit(model, steps=10, evaluation=held_out, progress=False)
+    result = gd.fit(model, steps=9, evaluation=held_out, progress=False)
     scores = held_out_metrics(model, held_out)
     assert result.elbo == pytest.approx(float(model.elbo()), rel=1e-9)
     assert result.history["elbo"][-1] == pytest.approx(result.elbo)
@@ -346,6 +364,6 @@ def test_callbacks_and_the_line_show_units(monkeypatch) -> None:
     model = gd.build(X, Y[:, :1], verbose=False)
     seen: list[float] = []
     callback = lambda step, metrics, inside: seen.append(metrics["elbo"])  # noqa: E731
-    result = gd.fit(model, steps=10, callbacks=[callback], progress=False)
+    result = gd.fit(model, steps=9, callbacks=[callback], progress=False)
     assert seen == [pytest.approx(result.elbo)]
     assert float(lines[-1].split()[-2]) == pytest.approx(result.elbo, rel=1e-4)

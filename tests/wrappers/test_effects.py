@@ -26,7 +26,7 @@ def _parts() -> gpflow.kernels.Kernel:
 @pytest.fixture(scope="module")
 def model() -> gd.Standardized:
     made = gd.build(X, Y, kernel=_parts(), verbose=False)
-    gd.fit(made, steps=30, compile=False, progress=False)
+    gd.fit(made, steps=9, compile=False, progress=False)
     return made
 
 
@@ -70,7 +70,7 @@ def test_partial_dependence_of_a_frame_has_each_category() -> None:
     frame = pd.DataFrame({"x": X[:, 0], "town": np.where(X[:, 1] > 5.0, "a", "b"), "y": Y})
     frame["y"] += 4.0 * (frame["town"] == "a")
     made = gd.build(frame, "y", verbose=False)
-    gd.fit(made, steps=15, compile=False, progress=False)
+    gd.fit(made, steps=9, compile=False, progress=False)
     found = partial_dependence(made, frame.drop(columns="y"), "town")
     assert list(found.index) == ["a", "b"] and found.index.name == "town"
     assert found.loc["a", "low"] > found.loc["b", "high"]
@@ -83,6 +83,20 @@ def test_sobol_shares_are_those_of_the_parts(model) -> None:
     assert found["share"].iloc[0] == pytest.approx(variances[0] / sum(variances), abs=0.05)
     assert found["share"].sum() == pytest.approx(1.0)
     assert np.all((found["low"] <= found["share"]) & (found["share"] <= found["high"]))
+
+
+def test_sobol_shares_are_of_an_output() -> None:
+    """The first output is of the first input alone, the second one of the second."""
+    both = np.column_stack([np.sin(X[:, 0]), 7.0 * np.cos(X[:, 1])])
+    both += 0.1 * RNG.normal(size=both.shape)
+    made = gd.build(X, both, kernel=_parts(), verbose=False)
+    gd.fit(made, progress=False)
+    for output in (0, 1):
+        found = sobol_shares(made, X, output=output)
+        assert found.index[0] == f"X[:, {output}]" and found["share"].iloc[0] > 0.9
+    mixed = gd.build(X, both, outputs="coregionalised", kernel=_parts(), verbose=False)
+    found = sobol_shares(mixed, X, output=1)
+    assert len(found) == 3 and found["share"].sum() == pytest.approx(1.0)
 
 
 def test_what_has_no_effects_is_refused(model) -> None:
@@ -100,5 +114,5 @@ def test_what_has_no_effects_is_refused(model) -> None:
     for output in (None, 2):
         with pytest.raises(DataError, match="the model has 2 functions, and an effect is of one"):
             partial_dependence(two, X, 0, output=output)
-    with pytest.raises(ModelError, match="2 latent functions"):
-        sobol_shares(two, X)
+        with pytest.raises(DataError, match="the model has 2 functions, and an effect is of one"):
+            sobol_shares(two, X, output=output)

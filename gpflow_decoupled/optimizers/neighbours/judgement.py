@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CERTAIN", "Judged", "falls", "judge", "spread_of"]
+__all__ = ["CERTAIN", "Judged", "falls", "judge", "rise_of", "spread_of"]
 
 import warnings
 from functools import partial
@@ -95,6 +95,11 @@ def falls(gains: np.ndarray) -> bool:
     # A thousand rows with heavy tails leave a standard error of some 0.05 nats. A round sees many
     # more rows than judge it, so without such evidence the later round is the better guess.
     return bool(np.mean(gains) < -CERTAIN * np.std(gains) / np.sqrt(len(gains)))
+
+
+def rise_of(gains: np.ndarray) -> float:
+    """Nats per row by which the mean of gains [B] exceeds its standard error, or 0."""
+    return max(0.0, float(np.mean(gains) - np.std(gains) / np.sqrt(len(gains))))
 
 
 def spread_of(squares: np.ndarray) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from ...replicas import Group
 from ..log_climb import FAR, climb_logarithms
 from ..log_coordinates import LogCoordinates
 from ..log_objective import LogObjective
+from .judgement import rise_of
 from .neighbour_rounds import NeighbourRounds
 from .pace import Pace
 from .row_densities import RowDensities
@@ -51,6 +52,9 @@ class LabelRound(NamedTuple):
     """Log densities [B] of the judging rows, each left out, in nats."""
     kept: bool
     """False if they were no better than before, so that the round was undone."""
+    rise: float = 0.0
+    """Nats of all rows that the judging rows gained, beyond a standard error; at the start, of the
+    climb."""
 
 
 class LabelRounds:
@@ -116,7 +120,7 @@ class LabelRounds:
         if np.any(np.isnan(scores)):
             raise not_a_number(self.model, "log density of rows that are left out")
         self.scores.assign(scores)
-        return LabelRound(found.climbed, self.scores.numpy(), found.kept)
+        return LabelRound(found.climbed, self.scores.numpy(), found.kept, found.climbed.rise)
 
     def run(
         self, number: int, deadline: float = float("inf"), show: Show | None = None
@@ -136,12 +140,13 @@ class LabelRounds:
             self._restore(before)
             raise
         scores = self.judge()
-        kept = bool(np.mean(scores) > np.mean(self.scores.numpy()))
+        gains = scores - self.scores.numpy()
+        kept = bool(np.mean(gains) > 0.0)
         if kept:
             self.scores.assign(scores)
         else:
             self._restore(before)
-        return LabelRound(climbed, scores, kept)
+        return LabelRound(climbed, scores, kept, self._num_data * rise_of(gains))
 
     def judge(self) -> np.ndarray:
         """Log densities [B] of the judging rows, each left out, in nats."""

@@ -25,7 +25,7 @@ from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
 from ..log_objective import LogObjective
-from .judgement import falls
+from .judgement import falls, rise_of
 from .row_densities import RowDensities
 from .site_pace import SitePace
 from .site_sweeps import SiteSweeps
@@ -55,6 +55,9 @@ class SiteRound(NamedTuple):
     """Leave-one-out log densities [B] of the judging rows, in nats."""
     kept: bool
     """False if they were worse than before, so that the round was undone."""
+    rise: float = 0.0
+    """Nats of all rows that the judging rows gained, beyond a standard error; infinite before the
+    hyperparameters moved."""
 
 
 class SiteRounds:
@@ -136,7 +139,9 @@ class SiteRounds:
         """
         self._pass_over_sites(FIRST_SWEEPS, deadline)
         self.scores.assign(self.judge())
-        return SiteRound(None, self.scores.numpy(), True)
+        return SiteRound(
+            None, self.scores.numpy(), True, np.inf if self.has_hyperparameters else 0.0
+        )
 
     def run(
         self,
@@ -167,13 +172,14 @@ class SiteRounds:
             self._restore(before)
             return SiteRound(climbed, self.scores.numpy(), False)
         scores = self.judge()
-        if falls(scores - self.scores.numpy()):
+        gains = scores - self.scores.numpy()
+        if falls(gains):
             self._restore(before)
             # the climb left its sites too far behind, and so would the same one again
             self.most.assign(max(_LEAST_EVALUATIONS, self.evaluations // 2))
             return SiteRound(climbed, scores, False)
         self.scores.assign(scores)
-        return SiteRound(climbed, scores, True)
+        return SiteRound(climbed, scores, True, self._num_data * rise_of(gains))
 
     def has_time(self, deadline: float) -> bool:
         """True if a further round would end before a value of `time.perf_counter`."""

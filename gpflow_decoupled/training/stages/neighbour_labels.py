@@ -15,7 +15,7 @@ from ...replicas import Group
 from ..batches import Trackable
 from .mean_of_rows import with_mean
 from .neighbours import DONE
-from .stage import Budget, Clock, Report, Stage, StepOutput
+from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
 
 NUM_ROUNDS = 3
 """After the start."""
@@ -69,8 +69,10 @@ class NeighbourLabels(Stage):
         reason, undone = "", number > 0 and not outcome.kept
         if outcome.climbed.reason == INTERRUPTED:
             reason = INTERRUPTED
-        elif number >= MOST_CLIMBS - 1 or (number >= NUM_ROUNDS and not gains) or undone:
+        elif (number >= NUM_ROUNDS and not gains) or undone:
             reason = DONE
+        elif number >= MOST_CLIMBS - 1:
+            reason = ROUNDS_DONE
         elif not self.rounds.has_time(deadline):
             reason = TIME_IS_UP
         return Report(
@@ -79,6 +81,7 @@ class NeighbourLabels(Stage):
             converged=reason == DONE,
             is_long=True,
             scores={"leave_one_out": float(np.mean(outcome.scores))},
+            rise=outcome.rise,
         )
 
     def closing(self, clock: Clock) -> Report:

@@ -17,7 +17,7 @@ from ...replicas import Group
 from ..batches import Trackable
 from .mean_of_rows import with_mean
 from .neighbours import DONE
-from .stage import Budget, Clock, Report, Stage, StepOutput
+from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
 
 NUM_ROUNDS = 5
 """After the start. On letter and cover types a sixth gained nothing beyond chance."""
@@ -83,7 +83,9 @@ class NeighbourSites(Stage):
         self.value.assign(int(self.model.data[0].shape[0]) * per_row)
         gains = float(self.value.numpy()) - before > _GAIN * int(self.model.data[0].shape[0])
         enough = number >= NUM_ROUNDS and not gains
-        reason = DONE if enough or number >= MOST_ROUNDS - 1 or not moves else ""
+        reason = DONE if enough or not moves else ""
+        if not reason and number >= MOST_ROUNDS - 1:
+            reason = ROUNDS_DONE
         if outcome.climbed is not None and outcome.climbed.reason == INTERRUPTED:
             reason = INTERRUPTED
         elif not self.rounds.has_time(self._deadline(budget)):  # how long that takes is known
@@ -94,6 +96,7 @@ class NeighbourSites(Stage):
             converged=reason == DONE,
             is_long=True,
             scores={"leave_one_out": float(np.mean(outcome.scores))},
+            rise=outcome.rise,
         )
 
     def _deadline(self, budget: Budget) -> float:

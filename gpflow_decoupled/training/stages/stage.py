@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Budget", "Clock", "Report", "Stage", "StepOutput", "all_finite"]
+__all__ = ["ROUNDS_DONE", "Budget", "Clock", "Report", "Stage", "StepOutput", "all_finite"]
 
 import abc
 import time
@@ -19,6 +19,9 @@ from ...lbfgs import CONVERGED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ..batches.base import Batch, Trackable
 from ..schedules import Limits, StepSizes
+
+ROUNDS_DONE = "as many rounds as a run takes are done"
+"""Why a stage ends whose last round still gained."""
 
 
 class StepOutput(NamedTuple):
