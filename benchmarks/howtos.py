@@ -51,13 +51,19 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def run(page: str) -> Iterator[tuple[Block, float]]:
-    """Run the blocks of a page one after the other; yield each with its processor seconds."""
+def run(page: str) -> Iterator[tuple[Block, float | str]]:
+    """Run the blocks of a page one after the other; yield each with its processor seconds, or with
+    the name of a library that is not installed.
+    """
     names: dict[str, Any] = {}
     for block in blocks(page):
         began = time.process_time()
-        exec(compile(block.code, block.section or "page", "exec"), names)
-        yield block, time.process_time() - began
+        try:
+            exec(compile(block.code, block.section or "page", "exec"), names)
+        except ModuleNotFoundError as error:
+            yield block, str(error.name)
+        else:
+            yield block, time.process_time() - began
 
 
 def main() -> None:
@@ -71,9 +77,11 @@ def main() -> None:
         os.chdir(folder)
         for name in options.only or pages:
             print(f"== {name}", flush=True)
-            for block, seconds in run(pages[name]):
-                section = block.section or "the task"
-                print(f"-- {section}: {seconds:.1f} s, {block.statements} lines", flush=True)
+            for block, found in run(pages[name]):
+                seconds = f"left out, {found} is not installed"
+                if isinstance(found, float):
+                    seconds = f"{found:.1f} s, {block.statements} lines"
+                print(f"-- {block.section or 'the task'}: {seconds}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import MULTIOUTPUT_INDUCING
-from ..errors import DataError, check_option
+from ..errors import DataError, ModelError, check_option
 from ..inducing.variables import count_points, input_dims
 from ..summaries import short_repr
 from .orthogonal import OrthogonalBasis
@@ -68,6 +68,14 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
     @property
     def mean_sum(self) -> DataMean:
         return self.data_mean
+
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        raise ModelError(
+            "A mean on all data keeps no record of earlier rows, and cannot take in a stream: call"
+            " fit(model, (X, Y)) with old and new rows together, which starts from the present"
+            " kernel, or take an NNGP, which has an update."
+        )
 
     @property
     def sizes(self) -> dict[str, int | str]:

@@ -235,6 +235,16 @@ class Standardized(PredictionsInUnits):
         nats = float(self.log_scale(self._X.shape[0]))
         return self.model.evidence(*data, **options).shifted(-nats)
 
+    def remember(self, data: Sequence[TensorType] | None = None) -> Any:
+        """Store what the data said that q was trained on, for `update`.
+
+        :param data: X and Y in original units; by default the data it was built from.
+        :raises ModelError: for a model without inducing points.
+        """
+        if not hasattr(self.model, "remember"):
+            raise ModelError(f"{type(self.model).__name__} has no memory, and needs none.")
+        return self.model.remember(self._data if data is None else self._to_train_on(data))
+
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 __all__ = ["partial_dependence", "sobol_shares"]
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpflow.kernels import Combination, Kernel, MultioutputKernel, Static, Sum
+from gpflow.kernels import (
+    Combination,
+    Kernel,
+    MultioutputKernel,
+    SeparateIndependent,
+    Static,
+    Sum,
+)
 from scipy.stats import norm
 
 from ..errors import DataError, ModelError
@@ -83,7 +90,13 @@ def partial_dependence(
 
 
 def sobol_shares(
-    model: Standardized, X: Any, *, draws: int = 500, level: float = 0.95, seed: int = 0
+    model: Standardized,
+    X: Any,
+    *,
+    output: int | None = None,
+    draws: int = 500,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Shares of the variance of f over the rows of X that the parts of an additive kernel have.
 
@@ -91,13 +104,15 @@ def sobol_shares(
     same input count as one. Over independent inputs variances add up (Sobol, 1993); joint draws
     give intervals.
 
-    :param model: from `build`, or a `Standardized` one, of one output, with an additive kernel.
+    :param model: from `build`, or a `Standardized` one, with an additive kernel.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
+    :param output: as of `partial_dependence`.
     :param draws: of the posterior.
     :param level: of the intervals.
     :param seed: of rows and draws.
     :return: columns "share", "low", "high", with the inputs of a part as index.
-    :raises ModelError: for other models, several outputs, and kernels that are no such sum.
+    :raises ModelError: for other models, and kernels that are no such sum.
+    :raises DataError: for an unknown output.
 
     Cost: one joint prediction of 200 rows, and `draws` products with its factor. Example::
 
@@ -109,15 +124,14 @@ def sobol_shares(
     import pandas as pd
 
     _check_model(model)
-    if model.model.num_latent_gps != 1:
-        raise ModelError(
-            f"The model has {model.model.num_latent_gps} latent functions, and shares are of one:"
-            " build a model of one output."
-        )
     check_whole(2, draws=draws)
+    if output is not None:
+        check_whole(0, output=output)
     check_rate(1.0, level=level)
     rows = np.asarray(model.table.inputs(_some_rows(model, X, seed)), np.float64)
-    parts = _parts(model.model.kernel, rows.shape[1])
+    functions = model.model.predict_f(model.inputs.transform(rows[:1]))[0].shape[-1]
+    place = _place(model, output, int(functions))
+    parts = _parts(model.model.kernel, place, rows.shape[1])
     if len(parts) < 2:
         raise ModelError(
             "The kernel is no sum of parts that read different inputs; pass such a one, for example"
@@ -137,7 +151,7 @@ def sobol_shares(
         )
     )
     rng = np.random.default_rng(seed)
-    sampled = rng.multivariate_normal(mean[:, 0], cov[0], draws, method="eigh")
+    sampled = rng.multivariate_normal(mean[:, place], cov[place], draws, method="eigh")
     variances = sampled.reshape(draws, len(parts), len(rows)).var(axis=2)
     shares = variances / variances.sum(axis=1, keepdims=True)
     ends = np.quantile(shares, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
@@ -191,17 +205,24 @@ def _grid(rows: Any, column: Hashable, number: int) -> np.ndarray:
     return np.linspace(low, high, number)
 
 
-def _parts(kernel: Kernel, columns: int) -> list[list[int]]:
-    if isinstance(kernel, MultioutputKernel) or not isinstance(kernel, Sum):
-        return [list(range(columns))]
+def _parts(kernel: Kernel, output: int, columns: int) -> list[list[int]]:
+    latents: Sequence[Kernel] = [kernel]
+    if isinstance(kernel, SeparateIndependent):
+        latents = [kernel.kernels[output]]
+    elif isinstance(kernel, MultioutputKernel):
+        latents = kernel.latent_kernels
     found: list[set[int]] = []
-    for part in kernel.kernels:
+    for part in (one for latent in latents for one in _summands(latent)):
         own = set(_columns(part, columns))
         if not own:
             continue
         met = [one for one in found if one & own]
         found = [one for one in found if not one & own] + [own.union(*met)]
     return [sorted(one) for one in found]
+
+
+def _summands(kernel: Kernel) -> Sequence[Kernel]:
+    return kernel.kernels if isinstance(kernel, Sum) else [kernel]
 
 
 def _columns(kernel: Kernel, columns: int) -> list[int]:

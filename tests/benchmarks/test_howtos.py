@@ -37,3 +37,9 @@ def test_blocks_share_names_and_are_timed() -> None:
     (first, quick), (second, slow) = run(PAGE)
     assert (first.section, second.section) == ("", "Rivals")
     assert 0.0 <= quick < slow < 5.0
+
+
+def test_a_block_that_needs_what_is_not_installed_is_left_out() -> None:
+    page = "```python\nimport no_such_library_here\n```\n\n```python\nx = 1\n```\n"
+    assert [isinstance(found, float) for _, found in run(page)] == [False, True]
+    assert next(run(page))[1] == "no_such_library_here"
