@@ -192,7 +192,8 @@ def _not_finite(module: tf.Module) -> list[str]:
     """Names of Parameters and variables, but for a posterior's cache, which follows from them."""
     found = dict[int, str]()  # a part that is shared has its shortest name
     for name, value in sorted(parameter_dict(module).items(), key=lambda item: len(item[0])):
-        numbers = getattr(value, "unconstrained_variable", value)
+        # a copy for each replica is no array before it is a tensor
+        numbers = tf.convert_to_tensor(getattr(value, "unconstrained_variable", value))
         if not name.startswith(".cache") and not np.all(np.isfinite(numbers)):
             found.setdefault(id(value), f"model{name}")
     return list(found.values())
