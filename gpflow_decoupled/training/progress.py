@@ -55,6 +55,10 @@ class Callbacks:
                 function(step, metrics, model)
 
 
+_LONG = "{n:.0f} of at most {total:.0f} steps{postfix}"
+"""Where a step is a whole climb, which tells nothing of the time of the next one."""
+
+
 class ProgressLine:
     """Steps (or seconds), time left and a running mean of the bound, on one line."""
 
@@ -84,9 +88,12 @@ class ProgressLine:
         self._bar.set_postfix(shown)
 
     def show(self, text: str) -> None:
-        """Show the present work, until the next update."""
-        if not self._bar.disable:
-            self._bar.set_postfix_str(text)
+        """Show the present part of a long step, until the next update."""
+        if self._bar.disable:
+            return
+        if not self._by_seconds:
+            self._bar.bar_format = _LONG
+        self._bar.set_postfix_str(text)
 
     def close(self) -> None:
         """End the line."""

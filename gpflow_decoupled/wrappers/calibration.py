@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
 from gpflow.models import GPModel
-from scipy.stats import kstwobign, norm
+from scipy.stats import binom, kstwobign, norm
 
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole
@@ -39,7 +39,8 @@ def plot_calibration(
 
     Regression: the share of observations below each normal predictive quantile, with a 0.95 band
     (Kolmogorov), for each output; entries that are NaN among several are left out. Binary labels
-    and classes: shares of ones, or of each class, in groups of equal size by predicted probability.
+    and classes: shares of ones, or of each class, in groups of equal size by predicted probability,
+    each with the range of 0.95 of such shares if the prediction is right (binomial).
     Cost: a prediction at N inputs.
 
     :param model: any GPflow model, or a `Standardized` one.
@@ -85,7 +86,7 @@ def plot_calibration(
         names = names or [f"Y[:, {column}]" for column in range(columns)]
         levels = norm.cdf((Y - mean[:, :columns]) / np.sqrt(variance[:, :columns]))
         _draw_levels(ax, dict(zip(names, levels.T)))
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set(aspect="equal")
     ax.legend(loc="upper left", frameon=False, fontsize="small")
     return ax
 
@@ -93,16 +94,24 @@ def plot_calibration(
 def _draw_shares(
     ax: Axes, ones: Mapping[str, tuple[np.ndarray, np.ndarray]], num_bins: int
 ) -> None:
-    from sklearn.calibration import calibration_curve
-
+    largest = 0.0
     for name, (truth, probability) in ones.items():
-        observed, predicted = calibration_curve(
-            truth, probability, n_bins=num_bins, strategy="quantile"
-        )
-        ax.plot(predicted, observed, "o-", ms=3, label=name)
+        groups = np.array_split(np.argsort(probability, kind="stable"), num_bins)
+        groups = [rows for rows in groups if len(rows)]
+        predicted = np.array([np.mean(probability[rows]) for rows in groups])
+        observed = np.array([np.mean(truth[rows]) for rows in groups])
+        sizes = np.array([len(rows) for rows in groups])
+        low, high = np.array(binom.interval(0.95, sizes, np.clip(predicted, 0.0, 1.0))) / sizes
+        (line,) = ax.plot(predicted, observed, "o-", ms=3, label=name)
+        ax.vlines(predicted, low, high, color=line.get_color(), alpha=0.3, lw=3)
+        largest = max(largest, predicted.max(), observed.max(), high.max())
+    ax.vlines([], [], [], color="0.5", alpha=0.3, lw=3, label="0.95 by chance")
     what = "1" if len(ones) == 1 else "a class"
     ax.set(xlabel=f"predicted probability of {what}")
     ax.set(ylabel="share of ones" if len(ones) == 1 else "share of the class")
+    # rare events would lie in a corner
+    end = min(1.0, 1.1 * largest)
+    ax.set(xlim=(0, end), ylim=(0, end))
 
 
 def _draw_levels(ax: Axes, levels: Mapping[str, np.ndarray]) -> None:
@@ -114,3 +123,4 @@ def _draw_levels(ax: Axes, levels: Mapping[str, np.ndarray]) -> None:
         ordered = np.sort(one[~np.isnan(one)])
         ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=name)
     ax.set(xlabel="predictive quantile", ylabel="share of observations below it")
+    ax.set(xlim=(0, 1), ylim=(0, 1))

@@ -417,6 +417,7 @@ def test_it_says_where_it_is(capsys: pytest.CaptureFixture) -> None:
     _fit(_model(), steps=8, progress=True)
     shown = capsys.readouterr().err
     assert "L-BFGS on all rows, iteration" in shown and "nats" in shown
+    assert " left" not in shown.split("iteration")[-1], "a climb tells nothing of the time left"
 
 
 @pytest.mark.exhaustive

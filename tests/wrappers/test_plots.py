@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 matplotlib.use("Agg")
 
@@ -234,6 +234,19 @@ def test_calibration_of_labels_is_the_share_of_ones(ax) -> None:
         _Predicts(BernoulliLogit(), probability, probability), (np.zeros((4, 1)), Y), ax, num_bins=2
     )
     np.testing.assert_allclose(ax.get_lines()[-1].get_data(), [[0.15, 0.8], [0.5, 1.0]])
+    ranges = ax.collections[0].get_segments()
+    expected = np.array(binom.interval(0.95, 2, [0.15, 0.8])).T / 2.0
+    np.testing.assert_allclose([segment[:, 1] for segment in ranges], expected)
+
+
+def test_calibration_of_rare_labels_shows_their_corner(ax) -> None:
+    probability = np.linspace(0.001, 0.05, 400)[:, None]
+    Y = (np.arange(400) % 40 == 0).astype(float)[:, None]
+    model = _Predicts(BernoulliLogit(), probability, probability)
+    plot_calibration(model, (np.zeros((400, 1)), Y), ax)
+    assert 0.05 < ax.get_xlim()[1] < 0.3 and ax.get_xlim() == ax.get_ylim()
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["calibrated", "labels", "0.95 by chance"]
 
 
 def test_bands_and_dotted_lines_are_named(ax, data) -> None:
