@@ -87,7 +87,9 @@ def test_rounds_of_labels_that_are_cut_short_say_so(sites, monkeypatch):
     rounds, found = SiteRounds if sites else LabelRounds, itertools.count()
     has_time = iter([True, False])
     monkeypatch.setattr(rounds, "has_time", lambda *_: next(has_time))
-    monkeypatch.setattr(rounds, "judge", lambda it: np.full(len(it.judges), 0.1 * next(found)))
+    monkeypatch.setattr(
+        rounds, "judge", lambda it: np.full(len(it.judges), 0.1 * next(found) - 9.0)
+    )
     with pytest.warns(UserWarning, match="still rises: by .* per row") as caught:
         result = gd.fit(labels_model(sites), progress=False)
     assert len(caught) == 1 and (result.steps, result.converged) == (2, False)
