@@ -116,12 +116,18 @@ def setup(app) -> None:
     def rewrite(app, what, name, thing, options, lines) -> None:
         if what == "module":
             lines[:] = reference.for_readers(thing, lines)
+        if lines[:1] and lines[0].startswith("Alias for field number"):
+            lines.clear()  # a field of a named tuple without words
         docstrings.rewrite(lines)
         if what == "module":
             lines += reference.summary(thing)
 
+    def show_bases(app, name, thing, options, bases) -> None:
+        bases[:] = reference.public_bases(bases, names)
+
     app.connect("autodoc-process-docstring", rewrite)
     app.connect("autodoc-process-signature", name_aliases)
+    app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-skip-member", skip)
     app.connect("source-read", site_files.offer_download)
     app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))

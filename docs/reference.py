@@ -6,10 +6,11 @@ objects, and each object gets a page in `api/objects`, with links to the pages t
 
 from __future__ import annotations
 
+import abc
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +21,7 @@ MODULE = re.compile(r"^\.\. automodule:: (\S+)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 OTHERS = ("gpflow", "tfp", "tfd", "tf", "np", "sklearn")
 """Libraries whose objects may have the same name."""
+PACKAGE = "gpflow_decoupled"
 FOLDER = "api/objects"
 USES = 6
 """How many pages are linked to at most: those that name the object most often."""
@@ -97,6 +99,19 @@ def users(name: str, texts: dict[str, str]) -> list[str]:
         (page for page in counts if counts[page]), key=lambda page: -counts[page]
     )
     return found[:USES]
+
+
+def public_bases(bases: Sequence[object], names: Container[str]) -> list[object]:
+    """Base classes where those of this package that have no page stand for their own bases."""
+    found: list[object] = []
+    for base in bases:
+        ours = isinstance(base, type) and base.__module__.startswith(PACKAGE)
+        if ours and base.__name__ not in names:
+            found += public_bases(base.__bases__, names)
+        else:
+            found.append(base)
+    kept = [base for base in dict.fromkeys(found) if base not in (object, abc.ABC)]
+    return kept or [object]
 
 
 def text_of(

@@ -340,6 +340,13 @@ def test_pages_that_show_an_object_are_found() -> None:
     assert reference.users("NNGP", texts) == ["one", "two"]
 
 
+def test_bases_without_a_page_stand_for_their_own_bases() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    models = gpflow_decoupled.models
+    assert reference.public_bases(models.HDVGP.__bases__, {"BasisGP"}) == [models.BasisGP]
+    assert reference.public_bases((object,), set()) == [object]
+
+
 def test_names_of_other_packages_have_addresses() -> None:
     links = pytest.importorskip("sphinx") and module("links")
     assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
