@@ -128,7 +128,7 @@ PARTS: dict[str, Callable[[], Any]] = {
         gd.training.Evaluation([X, Y], patience=2)
     ),
     "LatentDirichletAllocation(num_topics=2)": lambda: gd.topics.LatentDirichletAllocation(2),
-    "LatentDirichletAllocation(doc_prior=[10], seed=1)": lambda: (
+    "LatentDirichletAllocation(seed=1, doc_prior=[10])": lambda: (
         gd.topics.LatentDirichletAllocation(doc_prior=np.ones(10), seed=1)
     ),
     "CorrelatedTopicModel(num_topics=2)": lambda: gd.topics.CorrelatedTopicModel(num_topics=2),
