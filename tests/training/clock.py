@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.training.routes import mean_on_data
+from gpflow_decoupled.training.routes import course
 from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
 from gpflow_decoupled.training.turns import Turns
 
@@ -42,9 +42,7 @@ class Clock:
             return go(turns, turn)
 
         patch.setattr(Turns, "_go", later)
-        patch.setattr(
-            mean_on_data, "seconds_of_solves", lambda *model, **options: (product, product)
-        )
+        patch.setattr(course, "seconds_of_solves", lambda *model, **options: (product, product))
         patch.setattr(CollapsedClimb, "seconds", lambda climb: evaluation)
         patch.setattr(time, "perf_counter", lambda: self.now)
 

@@ -146,6 +146,7 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:The bound still rises:UserWarning")
 def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean import hyperparameters, system
-from gpflow_decoupled.optimizers.data_mean import mean_optimizer as base
+from gpflow_decoupled.optimizers.data_mean import hyperparameters, mean_run, system
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes import course
 from gpflow_decoupled.training.stages import rounds
@@ -51,7 +50,7 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 INTERRUPTS = {
     "climb": (hyperparameters, "evidence_bound", 4, False),
-    "start of the second solve": (base, "gram_product", 1, False),
+    "start of the second solve": (mean_run, "gram_product", 1, False),
     "second solve": (system, "gram_product", 2, True),
 }
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.routes import inducing
+from gpflow_decoupled.training.routes import minibatches
 from gpflow_decoupled.training.routes.checks import is_small
 from gpflow_decoupled.training.schedules import StepSizes
 from gpflow_decoupled.training.stages.minibatches import Minibatches, steps_in_a_loop
@@ -44,7 +44,7 @@ def calls(monkeypatch) -> list[int]:
 @pytest.fixture
 def one_by_one(monkeypatch) -> None:
     """No model counts as small."""
-    monkeypatch.setattr(inducing, "is_small", lambda *_: False)
+    monkeypatch.setattr(minibatches, "is_small", lambda *_: False)
 
 
 def _fit(model: Any, steps: int = 47, **options: Any) -> gd.training.FitResult:
@@ -90,7 +90,7 @@ def test_the_steps_are_those_taken_one_by_one(
     together, alone = MODELS[name](), MODELS[name]()
     result = _fit(together, batch_size=size, learning_rate=0.01)
     assert calls == [20, 20, 7]
-    monkeypatch.setattr(inducing, "is_small", lambda *_: False)
+    monkeypatch.setattr(minibatches, "is_small", lambda *_: False)
     expected = _fit(alone, batch_size=size, learning_rate=0.01)
     assert calls[3:] == [1] * 47
     np.testing.assert_allclose(
@@ -145,7 +145,7 @@ BRITTLE = {"learning_rate": 0.02, "anneal": 0.0, "report_every": 4, "refresh_eve
 def failure() -> tuple[NumericalError, gd.models.ODVGP]:
     """The error of a run whose steps are taken one by one, and its model."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inducing, "is_small", lambda *_: False)
+        patch.setattr(minibatches, "is_small", lambda *_: False)
         model = _brittle()
         with pytest.raises(NumericalError) as info:
             _fit(model, **BRITTLE)

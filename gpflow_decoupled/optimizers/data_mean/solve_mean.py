@@ -67,7 +67,8 @@ def solve_mean(
     # recursion's result. With several workers it is raised.
     #
     # An uncertified round counts with the least bound that errors of `dtype` allow. Where that is
-    # below the start's, products in full precision tell which of the two is higher.
+    # below the start's, products in full precision tell which of the two is higher; after an
+    # interrupt, or at the end of the time, the start stays.
     full = start.dtype
     rounding = 0.0 if dtype is None else system.rounding(dtype)
     run = _Rounds(system, tolerance, max_products, deadline, report, certify, rounding)
@@ -84,7 +85,8 @@ def solve_mean(
         if np.isfinite(found.bound):
             points.append(found)
         if not found.certified:
-            if not (certify or found.bound > before.bound):
+            ended = run.reason in (INTERRUPTED, TIME_IS_UP)
+            if not (certify or ended or found.bound > before.bound):
                 points = run.in_full(points)
             break
         if not (found.bound > before.bound and found.gap <= _PROGRESS * before.gap):

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean import mean_optimizer, neighbour_factors
+from gpflow_decoupled.optimizers.data_mean import mean_run, neighbour_factors
 from gpflow_decoupled.optimizers.data_mean.neighbour_factors import (
     NeighbourFactors,
     PointsAndNeighbours,
@@ -138,13 +138,13 @@ def test_neighbours_are_chosen_where_points_leave_much(
     model = model_of(likelihood)
     model.basis.data_mean.set_data(X)
     solver = ConjugateGradients(**options)
-    found = mean_optimizer._neighbours_of(solver, model, tf.constant(X))
+    found = mean_run._neighbours_of(solver, model, tf.constant(X))
     assert (found is not None) == expected
     if options.get("preconditioner") == "both":
         assert found is not None and found._features is not None
         return
     monkeypatch.setattr(neighbour_factors, "_LEAST_ROWS", N + 1)
-    assert mean_optimizer._neighbours_of(solver, model, tf.constant(X)) is None
+    assert mean_run._neighbours_of(solver, model, tf.constant(X)) is None
 
 
 def test_another_preconditioner_is_refused() -> None:
