@@ -190,6 +190,8 @@ def test_every_option_is_looked_at() -> None:
 
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")  # of twelve rows
 @pytest.mark.filterwarnings("ignore:The mean squared standardised leave-one-out error")
+@pytest.mark.filterwarnings("ignore:The bound still rises")  # runs are short
+@pytest.mark.filterwarnings("ignore:There was no time to move the hyperparameters")
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route, option", ROUTE_OPTIONS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
