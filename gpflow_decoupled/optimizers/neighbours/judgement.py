@@ -98,7 +98,11 @@ def falls(gains: np.ndarray) -> bool:
 
 
 def rise_of(gains: np.ndarray) -> float:
-    """Nats per row by which the mean of gains [B] exceeds its standard error, or 0."""
+    """Nats per row by which the mean of gains [B] exceeds its standard error, or 0; infinite
+    where there was no score to gain on.
+    """
+    if np.any(np.isinf(gains)):
+        return np.inf
     return max(0.0, float(np.mean(gains) - np.std(gains) / np.sqrt(len(gains))))
 
 

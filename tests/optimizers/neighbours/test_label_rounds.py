@@ -170,6 +170,7 @@ def test_an_interrupt_keeps_the_best_point(monkeypatch: pytest.MonkeyPatch, erro
     assert outcome.kept and outcome.climbed.value >= outcome.climbed.start
 
 
+@pytest.mark.filterwarnings("ignore:The bound still rises")
 def test_limits_of_time():
     rounds = LabelRounds(model(), rows=50, compile=False)
     rounds.scores.assign(rounds.judge())
