@@ -163,15 +163,15 @@ def test_noise_of_every_kind(name):
             ours.predict_y(XNEW)
         with pytest.raises(gd.errors.DataError, match="none for the new ones"):
             ours.update((XNEW, XNEW))
-        with pytest.raises(gd.errors.DataError, match=r"shape \(2, 1\); pass \[5, 1\]"):
+        with pytest.raises(gd.errors.DataError, match=r"shape \(2, 1\); pass \[7, 1\]"):
             ours.update((XNEW, XNEW), noise_variance=np.ones((2, 1)))
         with pytest.raises(gd.errors.DataError, match="not above the lower bound"):
-            ours.update((XNEW, XNEW), noise_variance=np.zeros((5, 1)))
+            ours.update((XNEW, XNEW), noise_variance=np.zeros((7, 1)))
         assert ours.data[0].shape[0] == N
     else:
         assert np.all(ours.predict_y(XNEW)[1] > ours.predict_f(XNEW)[1])
         with pytest.raises(gd.errors.DataError, match="leave it out"):
-            ours.update((XNEW, XNEW), noise_variance=np.ones((5, 1)))
+            ours.update((XNEW, XNEW), noise_variance=np.ones((7, 1)))
 
 
 @pytest.mark.parametrize("scale", [False, True])
