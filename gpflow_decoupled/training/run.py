@@ -58,7 +58,7 @@ _REMEDY = (
     " itself."
 )
 END = "end"
-"""Folder of the state after closing work, in that of the states before it."""
+"""The subfolder of the state after the closing work."""
 SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 

@@ -107,8 +107,8 @@ class SiteSweeps:
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
         :param deadline: a value of `time.perf_counter`. After the first pass none begins that
-            would end later, if it takes as long as the last one, and after the first batch of a
-            pass none begins later: the sites of the other rows stay as they were.
+            would end later, if it takes as long as the last one. A pass ends at the first batch
+            that ends later, and leaves the sites of the remaining rows unchanged.
         :return: the changes. Warns if a run of 30 passes or more, without draws, has not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.
         """
