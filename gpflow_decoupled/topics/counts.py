@@ -18,14 +18,10 @@ Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
 """Counts [D, V] of V words in D documents, dense or sparse."""
 
 
-def check_counts(
-    X: Counts, num_words: int | None = None, name: str = "X", empty: bool = False
-) -> sp.csr_matrix:
+def check_counts(X: Counts, num_words: int | None = None, name: str = "X") -> sp.csr_matrix:
     """Return counts [D, V] as a CSR matrix without zeros or repeated cells.
 
     Counts may be fractions. Single precision is kept.
-
-    :param empty: accept documents without words.
     """
     try:
         counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
@@ -49,12 +45,6 @@ def check_counts(
             f"{name} has {counts.shape[1]} words (columns) and the topics were fitted on"
             f" {num_words}; count the words of the same vocabulary, in the same order."
         )
-    silent = np.flatnonzero(np.diff(counts.indptr) == 0)
-    if len(silent) and not empty:
-        raise DataError(
-            f"{len(silent)} documents (rows) of {name} have no words, the first is row {silent[0]};"
-            f" drop them: {name}[np.asarray({name}.sum(1)).ravel() > 0]."
-        )
     return counts
 
 
@@ -74,7 +64,7 @@ def split_words(
         observed, held_out = split_words(counts[test])
         LatentDirichletAllocation(20).fit(counts[train]).perplexity(observed, held_out)
     """
-    counts = check_counts(X, empty=True)
+    counts = check_counts(X)
     if not 0.0 < share < 1.0:
         raise DataError(
             f"share={short_repr(share)} must lie between 0 and 1; use 0.5 to observe half of the"

@@ -55,7 +55,7 @@ class LatentDirichletAllocation(TopicModel):
     :param batch_size: documents per minibatch.
     :param delay: tau_0 >= 0 of the step sizes (tau_0 + t)^-kappa.
     :param forgetting_rate: kappa in (1/2, 1].
-    :param num_documents: the size of the corpus of which `partial_fit` sees parts.
+    :param num_documents: documents with words in the corpus of which `partial_fit` sees parts.
     :param seed: determines the start and the minibatches.
     :param progress: show a progress bar with passes and bound.
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from ..errors import DataError
 from .counts import Counts, check_counts
 from .document_blocks import split_into_blocks
+from .documents import put_rows
 from .estimator import Estimator
 from .fitting.document_passes import Progress, fit_batch, fit_stochastic, minibatch_step
 from .fitting.history import History
@@ -59,7 +60,8 @@ class TopicModel(Estimator):
 
         Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (of q(theta_d),
         arrays [D, ...]), `bound_` (nats), `history_` ("pass", "seconds" and "bound") and
-        `stop_reason_`. With method="stochastic" the bound is an estimate.
+        `stop_reason_`. With method="stochastic" the bound is an estimate. Documents without words
+        keep the prior; the rest is found as without them.
 
         :param X: counts [D, V], dense or sparse.
         :raises DataError: for invalid counts or settings, before any work.
@@ -69,16 +71,26 @@ class TopicModel(Estimator):
         """
         self._check()
         counts = check_counts(X)
+        spoken = counts.getnnz(axis=1) > 0
+        if not spoken.any():
+            raise DataError("X has no words; a fit needs a document with at least one.")
+        part = counts if spoken.all() else counts[spoken]
         run = fit_batch if self.method == "batch" else fit_stochastic
         with History(self.max_passes, self.progress) as history:
-            found = run(self, counts, self._start(counts), history)
-        self._fitted, self.state_, self.stop_reason_ = found
+            found = run(self, part, self._start(part), history)
+        self._fitted, state, self.stop_reason_ = found
+        self.state_ = self._shared().proportions.start(counts.shape[0], counts.dtype)
+        put_rows(self.state_, spoken, state)
+        if not spoken.all():
+            put_rows(self.state_, ~spoken, self._infer(counts[~spoken]).state)
         self.history_ = history.arrays
         self.bound_ = float(self.history_["bound"][-1])
         return self
 
     def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
         """Make one stochastic step on a minibatch, with the best eta if learned; continues a fit.
+
+        Documents without words are left out, and a minibatch of these alone changes nothing.
 
         :param X: counts [B, V] of a corpus of `num_documents`, or, if None, of all documents so
             far.
@@ -87,6 +99,9 @@ class TopicModel(Estimator):
         self._check()
         fitted = getattr(self, "_fitted", None)
         counts = check_counts(X, None if fitted is None else fitted.shared.components.shape[1])
+        counts = counts[counts.getnnz(axis=1) > 0]
+        if counts.nnz == 0:
+            return self
         fitted = self._start(counts) if fitted is None else fitted
         seen = fitted.seen + counts.shape[0]
         state = fitted.shared.proportions.start(counts.shape[0], counts.dtype)
@@ -119,11 +134,11 @@ class TopicModel(Estimator):
         :raises DataError: for invalid counts, and held-out words of other documents.
         """
         if held_out is None:
-            counts = check_counts(X, self._shared().components.shape[1], empty=True)
+            counts = check_counts(X, self._shared().components.shape[1])
             if counts.nnz == 0:
                 raise DataError("X has no words of the vocabulary, and no perplexity of a word.")
             return float(np.exp(-self._infer(counts).bounds.sum() / counts.sum(dtype=float)))
-        held = check_counts(held_out, self._shared().components.shape[1], "held_out", empty=True)
+        held = check_counts(held_out, self._shared().components.shape[1], "held_out")
         proportions = self.transform(X)
         if held.shape[0] != len(proportions) or held.nnz == 0:
             raise DataError(
@@ -207,7 +222,7 @@ class TopicModel(Estimator):
 
     def _infer(self, X: Counts) -> Local:
         shared = self._shared()
-        counts = check_counts(X, shared.components.shape[1], empty=True)
+        counts = check_counts(X, shared.components.shape[1])
         blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)
         state = shared.proportions.start(counts.shape[0], counts.dtype)
         limits = Limits(self.local_tolerance, SCORING_STEPS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
 
 RNG = np.random.default_rng(0)
@@ -27,6 +28,40 @@ def test_a_document_without_words_gets_the_prior(kind: Kind) -> None:
     assert_allclose(found[:3], model.transform(COUNTS)[:3], atol=1e-3)
     if kind is LatentDirichletAllocation:
         assert_allclose(found[3], 1.0 / 3.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        (LatentDirichletAllocation, {"learn_doc_prior": "vector"}),
+        (LatentDirichletAllocation, {"method": "stochastic", "batch_size": 8}),
+        (CorrelatedTopicModel, {"start_passes": 3}),
+        (CorrelatedTopicModel, {"posterior": "dirichlet", "start_passes": 3}),
+    ],
+)
+def test_documents_without_words_change_nothing_in_a_fit(kind: Kind, options: dict) -> None:
+    silent = np.insert(COUNTS, [0, 7, 7, 30], 0, axis=0)
+    expected = kind(3, max_passes=4, **options).fit(COUNTS)
+    model = kind(3, max_passes=4, **options).fit(silent)
+    assert_allclose(model.components_, expected.components_, rtol=1e-12)
+    assert_allclose(model.history_["bound"], expected.history_["bound"], rtol=1e-12)
+    spoken = silent.any(axis=1)
+    for found, those in zip(model.state_, expected.state_):
+        assert_allclose(found[spoken], those, rtol=1e-12)
+    prior = model._shared().proportions.mean(model.state_)[~spoken]
+    assert_allclose(prior, model.transform(np.zeros((4, 30))), rtol=1e-12)
+    # and in a step
+    for part in (silent[:12], np.zeros((5, 30))):
+        model.partial_fit(part)
+    assert_allclose(
+        model.components_, expected.partial_fit(silent[:12][spoken[:12]]).components_, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_needs_a_word(kind: Kind) -> None:
+    with pytest.raises(DataError, match="X has no words; a fit needs a document with"):
+        kind(3).fit(np.zeros((5, 30)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
