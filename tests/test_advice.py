@@ -40,6 +40,25 @@ class Wrong(gpflow.likelihoods.ScalarLikelihood):
         return tf.ones_like(F)
 
 
+class WrongExpectation(GAUSSIAN):
+    """The variance raises what it should lower."""
+
+    def _variational_expectations(self, X, Fmu, Fvar, Y):
+        return super()._variational_expectations(X, Fmu, -Fvar, Y)
+
+
+class WrongClasses(gpflow.likelihoods.Bernoulli):
+    def _variational_expectations(self, X, Fmu, Fvar, Y):
+        return -super()._variational_expectations(X, Fmu, Fvar, Y)
+
+
+class WrongCounts(gpflow.likelihoods.Poisson):
+    """Right expectations, infinite densities."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return -super()._scalar_log_prob(X, F, Y)
+
+
 class Right(Wrong):
     def _scalar_log_prob(self, X, F, Y):
         return -0.5 * tf.square(Y - F)
@@ -90,7 +109,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         DataError,
         "use CVIGP.$",
     ),
-    "sign": (lambda: with_likelihood(Wrong()), DataError, "Turn the sign of what its _scalar"),
+    "sign": (lambda: with_likelihood(Wrong()), DataError, "Turn the sign of what its _"),
     "kernel": (
         lambda: ConjugateComputation().run(
             models.CVIGP((X, Y), Indefinite(), GAUSSIAN(0.1)), steps=7
@@ -141,6 +160,28 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a slip": (lambda: fit(sparse(), (X, Y), batchsize=3), UnknownOptionError, "batch_size here"),
     "no such": (lambda: fit(sparse(), (X, Y), zzz=3), UnknownOptionError, "use one of model, data"),
 }
+
+
+DENSITY, EXPECTATION = "Turn the sign of what its", "signs in its _variational_expectations"
+
+
+@pytest.mark.parametrize("kind", ["CVIGP", "LCLGP", "NNGP", "SparseCVIGP", "ODVGP"])
+@pytest.mark.parametrize(
+    "likelihood, message",
+    [(Wrong, DENSITY), (WrongCounts, DENSITY), (WrongExpectation, EXPECTATION),
+     (WrongClasses, EXPECTATION)],
+)  # fmt: skip
+def test_a_wrong_sign_is_found_before_the_first_step(kind, likelihood, message) -> None:
+    """At most 1e17 nats were reached, or a smaller step was advised."""
+    noise, data = likelihood(), (X, (Y > 0).astype(float))
+    with pytest.raises(DataError, match=f"{likelihood.__name__} .*{message}"):
+        if kind == "NNGP":
+            models.NNGP(data, gpflow.kernels.Matern52(), noise, num_neighbours=5)
+        elif kind in ("SparseCVIGP", "ODVGP"):
+            points = (X[::8],) if kind == "SparseCVIGP" else (X[::8], X[1::8])
+            fit(getattr(models, kind)(gpflow.kernels.Matern52(), noise, *points), data, steps=1)
+        else:
+            getattr(models, kind)(data, gpflow.kernels.Matern52(), noise)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -1,7 +1,7 @@
-"""Checks of models: `data`, `construction` (kernels, likelihoods), `predictions`."""
+"""Checks of models: `data`, `densities`, `construction` (kernels, likelihoods), `predictions`."""
 
 __all__ = [
-    "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood",
+    "CheckedPredictions", "as_observations", "check_densities", "check_kernel", "check_likelihood",
     "check_mean_function", "check_num_data", "check_parts", "check_shapes_of_data", "check_values",
     "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
 ]  # fmt: skip
@@ -21,4 +21,5 @@ from .data import (
     infer_num_latent_gps,
     warn_of_values,
 )
+from .densities import check_densities
 from .predictions import CheckedPredictions

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax
+from gpflow.likelihoods import Likelihood, Softmax
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
@@ -23,9 +23,7 @@ from ...likelihoods.row_likelihood import with_gaps
 from ...summaries import short_repr
 from ...user_warnings import warn_user
 from .construction import check_parts
-
-_UNBOUNDED = 100.0
-"""Nats that no log density gains so far from its label."""
+from .densities import check_densities
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
@@ -139,32 +137,8 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
         advice = f", or pass likelihoods.RowLikelihood({name}(...)), which leaves out NaN in Y"
     check_finite_entries(np.where(np.isnan(Y), 0.0, Y) if gaps else Y, "Y", advice=advice)
     check_labels(likelihood, Y)
-    _check_density(X, Y, likelihood)
+    check_densities(X, Y, likelihood)
     check_indices(X, "X", likelihood, *readers)
-
-
-def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Refuse a user's likelihood whose log density grows without bound, as with a wrong sign."""
-    # Three rows are tried, 100 and 10,000 times as far from zero as their labels.
-    own = type(likelihood).__module__.partition(".")[0] not in ("gpflow", __package__.split(".")[0])
-    if not own or not isinstance(likelihood, ScalarLikelihood) or not tf.executing_eagerly():
-        return
-    X, Y = X[:3], Y[:3].astype(X.dtype)
-    for side in (-1.0, 1.0):
-        far = [side * factor * np.maximum(np.abs(Y), 1.0) for factor in (1e2, 1e4)]
-        try:
-            near, further = (np.asarray(likelihood.log_prob(X, f.astype(X.dtype), Y)) for f in far)
-        except (NotImplementedError, TypeError, ValueError, tf.errors.OpError):
-            return  # without a density there is nothing to look at; a broken one says so in use
-        grows = np.isfinite(further) & (further > _UNBOUNDED) & (further > near + _UNBOUNDED)
-        if np.any(grows):
-            row = int(np.flatnonzero(grows)[0])
-            raise DataError(
-                f"log p(y | f) of {type(likelihood).__name__} grows without bound: at Y ="
-                f" {Y[row, 0]:.4g} it is {near[row]:.3g} nats at f = {far[0][row, 0]:.3g} and"
-                f" {further[row]:.3g} at f = {far[1][row, 0]:.3g}. Turn the sign of what its"
-                " _scalar_log_prob returns."
-            )
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
