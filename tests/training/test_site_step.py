@@ -173,6 +173,27 @@ def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):
     assert bounds[-1] > bounds[0]
 
 
+def test_sites_alone_end_where_they_have_converged(tmp_path):
+    """12 rows of sin 3x under a narrow Student-t: 200 steps were taken, at the optimum from the
+    twentieth on, and called "steps done".
+    """
+    line = np.linspace(-2.0, 2.0, 12)[:, None]
+    made = [CVIGP((line, np.sin(3.0 * line)), gpflow.kernels.Matern52(), gl.StudentT(0.02))]
+    made.append(gpflow.utilities.deepcopy(made[0]))
+    for model in made:
+        gpflow.set_trainable([model.kernel, model.likelihood], False)
+    best = ConjugateComputation().run(made[0])
+    options = {"natural_gradient": 1.0, "compile": False, "progress": False, "checkpoint": tmp_path}
+    result = gd.fit(made[1], steps=200, **options)
+    assert result.converged and result.reason == "converged" and result.steps < 60
+    assert_allclose(result.elbo, best.elbo, atol=1e-6)
+    # a step more has nothing to do; while hyperparameters move, no tolerance ends the run
+    assert gd.fit(made[1], steps=200, **options).steps == result.steps
+    gpflow.set_trainable(made[0].kernel, True)
+    moving = gd.fit(made[0], steps=2, learning_rate=1e-9, compile=False, progress=False)
+    assert not moving.converged and moving.reason == "steps done"
+
+
 @pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     straight = _model("logit", steps=0)

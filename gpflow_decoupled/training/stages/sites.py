@@ -7,6 +7,7 @@ __all__ = ["Sites"]
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import MonteCarloLikelihood
@@ -15,6 +16,7 @@ from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...models import CVIGP
 from ...optimizers import ConjugateComputation
+from ...optimizers.ascent import CONVERGED
 from ...optimizers.steps import largest_feasible_step
 from ..batches import Batch, Trackable
 from ..keras import KerasAscent, Optimizer, hyperparameters_of
@@ -22,6 +24,9 @@ from .stage import Budget, Report, Stage, StepOutput, all_finite
 
 _ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
 """A decrease of the bound by less than this share of it is round-off."""
+_TOLERANCE = 1e-10
+"""Sites alone have converged when the squared change of a full step is below this share of their
+squared length, as in `ConjugateComputation.run`."""
 
 
 def _between(
@@ -81,7 +86,17 @@ class Sites(Stage):
     def run(self, budget: Budget) -> Report:
         self.others.set_rate(budget.sizes[0].learning_rate)
         step = self._step if self._compiled is None else self._compiled
-        return Report(step(*budget.batch))
+        if self.rule is None or self.others.moved:
+            return Report(step(*budget.batch))  # Adam's steps have no tolerance
+        before = self._sites()
+        output = step(*budget.batch)
+        full = (self._sites() - before) / self.rule.step_size_at(0)
+        still = np.sum(np.square(full)) <= _TOLERANCE * (1.0 + np.sum(np.square(before)))
+        settled = bool(still and output.ok and not output.shortened)
+        return Report(output, CONVERGED if settled else "", converged=settled)
+
+    def _sites(self) -> np.ndarray:
+        return np.stack([self.model.basis.nu.numpy(), self.model.basis.tau.numpy()])
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor) -> StepOutput:
         model, basis, moved = self.model, self.model.basis, self.others.moved
