@@ -35,6 +35,7 @@ from gpflow_decoupled.saving import model_file
 from gpflow_decoupled.training import Checkpoints, Evaluation, Schedule, Standardized
 from gpflow_decoupled.training.checkpoints import lock
 from gpflow_decoupled.training.scores import Scores
+from gpflow_decoupled.training.stages import neighbour_sites
 from gpflow_decoupled.training.turns import Turns
 from gpflow_decoupled.training.workers import repair_drift
 from gpflow_decoupled.user_warnings import warn_user
@@ -87,6 +88,14 @@ def passes_used_up(_: Patch) -> None:
     labels = (DATA[1] > 0.0).astype(float)
     model = models.NNGP((X, labels), kernel(), gpflow.likelihoods.Bernoulli(), num_neighbours=4)
     optimizers.SiteSweeps(model, step_size=0.01, compile=False).run(30)
+
+
+def last_passes_undone(patch: Patch) -> None:
+    patch.setattr(neighbour_sites, "falls", lambda gains: True)
+    labels = (DATA[1] > 0.0).astype(float)
+    model = models.NNGP((X, labels), kernel(), gpflow.likelihoods.Bernoulli(), num_neighbours=4)
+    gpflow.set_trainable(model.kernel, False)
+    gd.fit(model, progress=False, compile=False)
 
 
 def stalled_run(patch: Patch) -> None:
@@ -308,6 +317,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "training/scores.py": [score_that_is_not_finite],
     "training/stages/collapsed_climb.py": [late_climb],
     "training/stages/minibatches.py": [refresh_that_fails],
+    "training/stages/neighbour_sites.py": [last_passes_undone],
     "training/stages/neighbours.py": [far_off_intervals],
     "training/standardization.py": [
         lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),

@@ -333,6 +333,7 @@ class Run:
             last = self._report
             report = report._replace(is_long=last.is_long, rise=last.rise)
         self._report = report
+        self.totals.clipped += int(np.sum(report.output.clipped))
         self.totals.seconds += time.perf_counter() - began
         self.totals.refreshes += 1
         return report, INTERRUPTED if report.reason == INTERRUPTED else reason

@@ -399,6 +399,34 @@ def test_gaps_that_cannot_be_left_out_are_refused():
         NNGP((X, np.nan_to_num(COUNTS)), kernel(), Poisson(), num_neighbours=3).update((X, COUNTS))
 
 
+def test_clipped_precisions_are_counted():
+    """A site is negative where the mean curvature of a Student-t's log density under q is."""
+    Y = F + 0.1 * np.random.default_rng(8).standard_t(2.0, F.shape)
+    Y[:5] += 4.0
+    scale, df, z = 0.1, 3.0, np.linspace(-9.0, 9.0, 20_001)
+
+    def made() -> NNGP:
+        likelihood = gpflow.likelihoods.StudentT(scale, df)
+        return NNGP((X, Y), kernel(), likelihood, num_neighbours=8)
+
+    ours = made()
+    near, counts = ours.neighbours_of(np.arange(N)), []
+    for _ in range(3):
+        q = ours.moments()
+        square = np.square(Y - q.mean - np.sqrt(q.variance) * z)  # [N, z]
+        curvature = (df + 1.0) * (square - df * scale**2) / np.square(square + df * scale**2)
+        mean_curvature = np.sum(curvature * stats.norm.pdf(z), axis=1)
+        negative = mean_curvature > 0.0
+        nu, precision, _, clipped = ours.moved_sites(tf.range(N), near, tf.ones([], tf.float64))
+        np.testing.assert_array_equal(clipped, negative)
+        assert np.all(precision.numpy()[negative] < 1e-6)
+        ours.assign_sites(tf.range(N), nu, precision)
+        counts.append(np.sum(negative))
+    assert min(counts) > 0
+    assert SiteSweeps(made(), batch_size=N, compile=False).run(1).clipped == counts[0]
+    assert SiteSweeps(model(), compile=False).run(2).clipped == 0
+
+
 class _Shifted(Likelihood):
     """Normal noise by its log density alone: expectations have no closed form and no nodes."""
 

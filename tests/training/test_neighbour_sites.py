@@ -15,6 +15,7 @@ from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers import SiteRounds, SiteSweeps
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.neighbours import SweepReport
 from gpflow_decoupled.training.stages.neighbour_sites import MOST_ROUNDS
 
 RNG = np.random.default_rng(4)
@@ -33,7 +34,7 @@ def test_fit_learns_kernel_and_sites():
     one = model()
     result = gd.fit(one, evaluation=(X, Y), progress=False)
     assert result.converged and 2 <= result.steps <= MOST_ROUNDS
-    assert "leave-one-out log density" in str(result)
+    assert "leave-one-out log density" in str(result) and result.clipped_sites == 0
     scores = result.history["leave_one_out"]
     assert scores[-1] > scores[0] + 0.05
     lengthscales = one.kernel.lengthscales.numpy()
@@ -63,6 +64,7 @@ def test_parameters_of_the_likelihood_are_learned():
     assert one.likelihood.scale.numpy() == pytest.approx(0.2, rel=0.1)
     assert result.history["leave_one_out"][-1] > result.history["leave_one_out"][0] + 1.0
     assert one.kernel.lengthscales.numpy() < 1.0  # a long climb ran off, and was shortened
+    assert result.clipped_sites > 0 and "clipped sites" in str(result)
     fixed = NNGP(
         (X, noisy), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT(3.0), num_neighbours=15
     )
@@ -110,7 +112,7 @@ def test_a_pass_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
     sweeps = SiteSweeps(one, batch_size=len(X) // 5, compile=False)
     moved = sweeps._moved
 
-    def batch(*given: object) -> float:
+    def batch(*given: object) -> np.ndarray:
         now[0] += 1.0
         return moved(*given)
 
@@ -129,9 +131,9 @@ def test_a_pass_that_would_end_too_late_does_not_begin(monkeypatch: pytest.Monke
     """A pass takes one second of a clock that nothing else moves."""
     sweeps, now = SiteSweeps(model(), compile=False), [0.0]
 
-    def passing(*_: object) -> tuple[float, float]:
+    def passing(*_: object) -> tuple[float, float, int]:
         now[0] += 1.0
-        return 1.0, 1.0
+        return 1.0, 1.0, 0
 
     monkeypatch.setattr(sweeps, "_pass", passing)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
@@ -147,10 +149,36 @@ def test_rounds_leave_time_for_what_follows_them():
     pace.judgement = 5.0
     assert pace.after_climb == 10.0 and pace.of_round == 40.0
     assert pace.of_closing(2, False) == 13.0 and pace.of_closing(2, False, 3.0) == 29.0
-    assert pace.of_closing(0, True, 0.0) == 40.0
+    assert pace.of_closing(0, True, 0.0) == 45.0
     now = time.perf_counter()
     assert rounds.has_time(now + 60.0) and not rounds.has_time(now + 30.0)
     assert rounds.has_time(float("inf"))
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_last_passes_that_predict_worse_are_said_and_undone(
+    sample: bool, monkeypatch: pytest.MonkeyPatch
+):
+    if sample:
+        monkeypatch.setattr("gpflow_decoupled.training.stages.neighbour_sites._MOST_ROWS", 300)
+    passes, kept, one = SiteSweeps.run, [], model()
+    gpflow.set_trainable(one.kernel, False)
+
+    def run(sweeps: SiteSweeps, *given: int, **options: object) -> SweepReport:
+        report = passes(sweeps, *given, **options)
+        if given:  # of a round
+            kept.append([part.numpy() for part in sweeps.model.sites])
+        else:
+            nu, precision = sweeps.model.sites
+            sweeps.model.assign_sites(np.arange(len(X)), -nu, precision)
+        return report
+
+    monkeypatch.setattr(SiteSweeps, "run", run)
+    then = "no other sites" if sample else "were undone"
+    with pytest.warns(UserWarning, match=f"passes over the sites lowered .* per row.*{then}"):
+        gd.fit(one, progress=False, compile=False)
+    if not sample:
+        np.testing.assert_array_equal(one.sites, kept[-1])
 
 
 def test_nothing_trainable_leaves_the_kernel():

@@ -140,26 +140,29 @@ class SiteNNGP(LatentNNGP):
         X = tf.gather(self.data[0], rows)
         return _LEAST[X.dtype] / self.prior_variances(X)
 
-    def move_sites(self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor) -> tf.Tensor:
+    def move_sites(
+        self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Take a step of conjugate computation on the sites of some rows: see `moved_sites`.
 
-        :return: the sum of the squared changes of the means of q(f), in units of its deviations.
-            Safe inside a `tf.function`.
+        :return: the sum of the squared changes of the means of q(f), in units of its deviations,
+            and the number of clipped precisions. Safe inside a `tf.function`.
         """
-        nu, precision, change = self.moved_sites(rows, neighbours, step_size)
+        nu, precision, change, clipped = self.moved_sites(rows, neighbours, step_size)
         self.assign_sites(rows, nu, precision)
-        return tf.reduce_sum(change)
+        return tf.reduce_sum(change), tf.reduce_sum(clipped)
 
     def moved_sites(
         self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """The sites of some rows after a step of conjugate computation, (C13).
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
         :param step_size: rho in (0, 1], a scalar.
-        :return: nu and lambda [B, L], and the squared changes of the means of q(f) [B], in units of
-            its deviations. Cost: B L (m^3 / 3 + m^2 D).
+        :return: nu and lambda [B, L], the squared changes of the means of q(f) [B], in units of
+            its deviations, and how many negative precisions became zero [B]. Cost: B L (m^3 / 3 +
+            m^2 D).
         """
         cavity = self.cavities(rows, neighbours)
         old = self.at_sites(cavity, rows)
@@ -169,13 +172,14 @@ class SiteNNGP(LatentNNGP):
             expected = self.expected_log_densities(old, data)
         g, h = tape.gradient(expected, [old.mean, old.variance])
         # where a likelihood is not log-concave, precisions would be negative
+        clipped = tf.math.count_nonzero(h > 0.0, axis=1, dtype=tf.int32)
         h = tf.minimum(h, 0.0)
         nu, precision = self._sites_of(rows)
         nu = (1.0 - step_size) * nu + step_size * (g - 2.0 * h * old.mean)
         precision = (1.0 - step_size) * precision - 2.0 * step_size * h
         precision = tf.maximum(precision, self._least_precision(rows))
         squares = tf.square(_at(cavity, nu, precision).mean - old.mean) / old.variance
-        return nu, precision, tf.reduce_sum(squares, axis=1)
+        return nu, precision, tf.reduce_sum(squares, axis=1), clipped
 
     def moments(self, data: RegressionData | None = None) -> Moments:
         """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""

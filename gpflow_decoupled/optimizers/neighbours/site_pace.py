@@ -52,10 +52,11 @@ class SitePace:
         return _LEAST * self._evaluation + self.after_climb
 
     def of_closing(self, passes: int, chooses: bool, times: float = 1.0) -> float:
-        """Seconds of the last passes over some `times` as many rows, and of what predictions need.
+        """Seconds of the last passes over some `times` as many rows, of their judgement, and of
+        what predictions need.
 
         :param passes: over the sites.
         :param chooses: whether neighbours of predictions are chosen.
         """
-        after = _CHOICE if chooses else 1.0
+        after = 1.0 + (_CHOICE if chooses else 0.0)
         return times * (self._search + passes * self._pass) + after * self.judgement

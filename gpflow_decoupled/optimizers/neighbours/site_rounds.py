@@ -58,6 +58,8 @@ class SiteRound(NamedTuple):
     rise: float = 0.0
     """Nats of all rows that the judging rows gained, beyond a standard error; infinite before the
     hyperparameters moved."""
+    clipped: int = 0
+    """Negative precisions that became zero, summed over the passes."""
 
 
 class SiteRounds:
@@ -137,11 +139,10 @@ class SiteRounds:
 
         :param deadline: a value of `time.perf_counter`, after which no second pass begins.
         """
-        self._pass_over_sites(FIRST_SWEEPS, deadline)
+        clipped = self._pass_over_sites(FIRST_SWEEPS, deadline)
         self.scores.assign(self.judge())
-        return SiteRound(
-            None, self.scores.numpy(), True, np.inf if self.has_hyperparameters else 0.0
-        )
+        rise = np.inf if self.has_hyperparameters else 0.0
+        return SiteRound(None, self.scores.numpy(), True, rise, clipped)
 
     def run(
         self,
@@ -164,7 +165,7 @@ class SiteRounds:
         try:
             climbed = self._climbed(number, deadline - self.pace.after_climb, show, shift)
             if climbed.reason != INTERRUPTED:
-                self._pass_over_sites(SWEEPS, deadline - self.pace.judgement)
+                clipped = self._pass_over_sites(SWEEPS, deadline - self.pace.judgement)
         except (KeyboardInterrupt, NumericalError, WorkerError):
             self._restore(before)
             raise
@@ -177,17 +178,19 @@ class SiteRounds:
             self._restore(before)
             # the climb left its sites too far behind, and so would the same one again
             self.most.assign(max(_LEAST_EVALUATIONS, self.evaluations // 2))
-            return SiteRound(climbed, scores, False)
+            return SiteRound(climbed, scores, False, clipped=clipped)
         self.scores.assign(scores)
-        return SiteRound(climbed, scores, True, self._num_data * rise_of(gains))
+        return SiteRound(climbed, scores, True, self._num_data * rise_of(gains), clipped)
 
     def has_time(self, deadline: float) -> bool:
         """True if a further round would end before a value of `time.perf_counter`."""
         return not self.group.is_over(deadline - self.pace.of_round)
 
-    def _pass_over_sites(self, sweeps: int, deadline: float) -> None:
+    def _pass_over_sites(self, sweeps: int, deadline: float) -> int:
+        """Returns the number of clipped precisions."""
         report = self.sweeps.run(sweeps, deadline=deadline)
         self.pace.passed(report.search, report.seconds)
+        return report.clipped
 
     def _climbed(self, number: int, deadline: float, show: Show | None, shift: float) -> LBFGSRun:
         began = time.perf_counter()

@@ -40,6 +40,8 @@ class SweepReport(NamedTuple):
     """Seconds of the search for neighbours."""
     visited: float = 1.0
     """Share of the rows that the last pass visited, in a random order."""
+    clipped: int = 0
+    """Negative precisions that became zero, summed over the passes."""
 
 
 class SiteSweeps:
@@ -50,8 +52,8 @@ class SiteSweeps:
 
         lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
 
-    Negative precisions, of likelihoods that are not log-concave, become zero, the policy "clip" of
-    `ConjugateComputation`: neighbours see a site as an observation with noise.
+    Negative precisions, of likelihoods that are not log-concave, become zero, and are counted: the
+    policy "clip" of `ConjugateComputation`. Neighbours see a site as an observation with noise.
 
     :param model: whose sites move. With `expectations` pass k has the step size rho / k, which
         averages the draws of all passes.
@@ -119,10 +121,12 @@ class SiteSweeps:
         near = self._neighbours(rows)
         search = time.perf_counter() - start
         rng, rho, changes = np.random.default_rng(self.seed), self.step_size, []
+        clipped = 0
         for _ in range(sweeps):
             began = time.perf_counter()
-            change, visited = self._pass(rows, near, rng, rho, deadline)
+            change, visited, negative = self._pass(rows, near, rng, rho, deadline)
             changes.append(change)
+            clipped += negative
             seconds = (time.perf_counter() - began) / visited
             if visited < 1.0 or change < tolerance or self.group.is_over(deadline - seconds):
                 break
@@ -139,7 +143,7 @@ class SiteSweeps:
                 f" means by {changes[-1]:.2g} standard deviations. Pass a smaller step_size, or"
                 " more sweeps."
             )
-        return SweepReport(changes, converged, seconds, search, visited)
+        return SweepReport(changes, converged, seconds, search, visited, clipped)
 
     def _pass(
         self,
@@ -148,18 +152,20 @@ class SiteSweeps:
         rng: np.random.Generator,
         rho: float,
         deadline: float,
-    ) -> tuple[float, float]:
-        """The change of the means, and the share of the rows that were visited in time."""
+    ) -> tuple[float, float, int]:
+        """The change of the means, the share of the rows that were visited in time, and how many
+        precisions were clipped.
+        """
         gaussian = self.model.gaussian
         before = gaussian.data[1].numpy(), gaussian.likelihood.variance.numpy()
-        size, total = tf.constant(rho, self.model.float_type), 0.0
+        size, total = tf.constant(rho, self.model.float_type), np.zeros(2)
         places, visited = rng.permutation(len(rows)), 0
         while visited < len(rows):
             some = places[visited : visited + self.batch_size]
             total, visited = total + self._moved(rows, near, some, size), visited + len(some)
             if self.group.is_over(deadline):
                 break
-        if not np.isfinite(total):
+        if not np.all(np.isfinite(total)):
             gaussian.data[1].assign(before[0])
             gaussian.likelihood.variance.assign(before[1])
             raise NumericalError(
@@ -168,21 +174,25 @@ class SiteSweeps:
                 matrix="k(neighbours, neighbours)",
             )
         # of a full step: a short one changes little, however far the sites are from their goal
-        change = float(np.sqrt(total / (visited * self.model.num_latent_gps))) / rho
-        return change, visited / len(rows)
+        change = float(np.sqrt(total[0] / (visited * self.model.num_latent_gps))) / rho
+        return change, visited / len(rows), int(total[1])
 
-    def _moved(self, rows: np.ndarray, near: tf.Tensor, some: np.ndarray, size: tf.Tensor) -> float:
+    def _moved(
+        self, rows: np.ndarray, near: tf.Tensor, some: np.ndarray, size: tf.Tensor
+    ) -> np.ndarray:
+        """[2]: the sum of the squared changes, and the number of clipped precisions."""
+
         def step(places: np.ndarray) -> Any:
             batch = tf.constant(rows[places], tf.int32)
             return self._step(batch, tf.gather(near, places, axis=1), size)
 
         if self.group.workers == 1:
-            return float(step(some))
-        nu, precision, change = self.group.over_rows(step, some)
+            return np.array([float(part) for part in step(some)])
+        nu, precision, *sums = self.group.over_rows(step, some)
         kind = self.model.float_type
         sites = tf.constant(nu, kind), tf.constant(precision, kind)
         self.model.assign_sites(tf.constant(rows[some], tf.int32), *sites)
-        return float(np.sum(change))
+        return np.array([np.sum(part) for part in sums])
 
     def _neighbours(self, rows: np.ndarray) -> tf.Tensor:
         """The neighbours of rows [B], [G, B, m]; each worker searches for its share of rows."""

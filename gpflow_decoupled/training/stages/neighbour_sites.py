@@ -13,8 +13,11 @@ from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
+from ...optimizers.neighbours.judgement import falls
 from ...replicas import Group
+from ...user_warnings import warn_user
 from ..batches import Trackable
+from ..snapshots import go_back, snapshot
 from .mean_of_rows import with_mean
 from .neighbours import DONE
 from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
@@ -30,6 +33,10 @@ _LAST_PASSES = 2
 """Passes over the sites at the end for which a limit of time leaves room, after a climb."""
 _GAIN = 0.005
 """Nats per row that make a further round worth its time."""
+_FALL = (
+    "The last {1} passes over the sites lowered the leave-one-out log density by {0:.2g} nats per"
+    " row, beyond chance; {2}. A smaller step: optimizers.SiteSweeps(model, step_size=0.1).run()."
+)
 
 
 class NeighbourSites(Stage):
@@ -91,7 +98,7 @@ class NeighbourSites(Stage):
         elif not self.rounds.has_time(self._deadline(budget)):  # how long that takes is known
             reason = TIME_IS_UP
         return Report(
-            StepOutput.sound(float(self.value.numpy())),
+            StepOutput.sound(float(self.value.numpy()), clipped=outcome.clipped),
             reason,
             converged=reason == DONE,
             is_long=True,
@@ -111,18 +118,34 @@ class NeighbourSites(Stage):
     def closing(self, clock: Clock) -> Report:
         """Pass over the sites until they have converged; then find what predictions need: a number
         of neighbours that is left to `fit`, and a mean of all rows.
+
+        Warns where the passes lower the leave-one-out score beyond chance. They are then undone,
+        unless the rounds saw a sample and the sites of other rows are new.
         """
-        end = clock.deadline()
+        end, before = clock.deadline(), snapshot(self.variables)
         sweeps, judges = self.rounds.sweeps, self.rounds.judges
         if self.sample is not None:
             judges = self.sample[judges]
             self.model.assign_sites(tf.constant(self.sample, tf.int32), *self.rounds.model.sites)
             sweeps = SiteSweeps(self.model, compile=self.compile)
         chooses, pace = self.model.chooses_neighbours, self.rounds.pace
-        sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
+        report = sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
+        gains = self._judge(judges) - self.rounds.scores.numpy()
+        if falls(gains):
+            then = "the rows beyond the sample have no other sites"
+            if self.sample is None:
+                go_back(before)
+                then = "they were undone"
+            warn_user(_FALL.format(-np.mean(gains), len(report.changes), then))
         if chooses:
             choose_prediction_neighbours(self.model, judges, end, self.group)
-        return with_mean(self.model, Report(StepOutput.sound(0.0)), end, clock)
+        output = StepOutput.sound(0.0, clipped=report.clipped)
+        return with_mean(self.model, Report(output), end, clock)
+
+    def _judge(self, rows: np.ndarray) -> np.ndarray:
+        """Leave-one-out log densities [B] of rows, in nats."""
+        (scores,) = self.group.over_rows(lambda some: [self.model.left_out_scores(some)], rows)
+        return scores
 
 
 def _sample(num_rows: int, seed: int) -> np.ndarray | None:

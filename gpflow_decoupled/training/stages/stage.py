@@ -42,12 +42,12 @@ class StepOutput(NamedTuple):
         elbo: tf.Tensor | float,
         ok: tf.Tensor | bool = True,
         shortened: tf.Tensor | int = 0,
+        clipped: tf.Tensor | int = 0,
     ) -> StepOutput:
-        """Return the output of a step that clips nothing."""
+        """Return the output of a step without faults, but for those given."""
         # TensorFlow would make a Python number single precision
         elbo = elbo if tf.is_tensor(elbo) else tf.constant(elbo, tf.float64)
-        ok, shortened = tf.convert_to_tensor(ok), tf.convert_to_tensor(shortened)
-        return cls(elbo, ok, shortened, tf.constant(0))
+        return cls(elbo, *(tf.convert_to_tensor(part) for part in (ok, shortened, clipped)))
 
 
 class Clock(NamedTuple):
