@@ -17,8 +17,10 @@ from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
 from ..likelihoods import NumberedLikelihood, RowLikelihood
 from ..likelihoods.log_densities import observation_log_density
+from ..linalg.neighbours import log_densities
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
+from ..models.neighbours import GaussianNNGP
 from ..summaries import one_line
 from .schedules import given
 
@@ -114,6 +116,7 @@ def held_out_metrics(
     has_posterior = not isinstance(model, AffineIndependentGP) and not hasattr(model, "table")
     has_posterior = has_posterior and hasattr(model, "posterior")
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
+    score = _noisy_predictions(model) if isinstance(model, GaussianNNGP) else score
     sizes, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = (
@@ -186,6 +189,15 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
         mean, variance = posterior.predict_f(x)
         density = observation_log_density(model.likelihood, x, mean, variance, y)
         return model.likelihood.predict_mean_and_var(x, mean, variance)[0], density
+
+    return score
+
+
+def _noisy_predictions(model: GaussianNNGP) -> Predictions:
+    # its noise is not the likelihood's alone, but scaled by the errors nearby
+    def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = model.predict_y(x)
+        return mean, tf.reduce_sum(log_densities(y, mean, variance), axis=-1)
 
     return score
 

@@ -60,6 +60,16 @@ def test_variances_are_scaled_by_the_errors_nearby():
     assert_allclose(ours.training_loss(), plain.training_loss())
 
 
+def test_held_out_scores_are_of_the_same_variances():
+    ours, held_out = model(), (XNEW, np.sin(2.0 * XNEW))
+    density = np.mean(ours.predict_log_density(held_out))
+    scores = gd.training.held_out_metrics(ours, held_out)
+    assert_allclose(scores["log_density"], density)
+    result = gd.fit(ours, steps=1, evaluation=held_out, progress=False, compile=False)
+    after = np.mean(ours.predict_log_density(held_out))
+    assert_allclose(result.history["log_density"][-1], after)
+
+
 @pytest.mark.exhaustive
 def test_joint_covariances_and_posteriors_have_the_same_spreads():
     ours, plain = model(), model(spread=None)

@@ -14,6 +14,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import tabulate_module_summary
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import NNGP
@@ -159,8 +160,12 @@ def test_noise_of_every_kind(name):
         assert_allclose(ours.predict_f(XNEW)[0][:, column], mean, rtol=1e-7)
     assert_allclose(ours.maximum_log_likelihood_objective(), expected, rtol=1e-9)
     if name == "for each row":
-        with pytest.raises(gd.errors.DataError, match="none for new inputs: add theirs"):
+        with pytest.raises(gd.errors.DataError, match="none for new inputs: pass theirs"):
             ours.predict_y(XNEW)
+        with pytest.raises(gd.errors.DataError, match="evaluation: The likelihood has a noise var"):
+            gd.fit(ours, evaluation=(XNEW, XNEW), progress=False)
+        with pytest.raises(gd.errors.DataError, match=r"shape \(2, 1\); pass \[7, 1\]"):
+            ours.predict_y(XNEW, noise_variance=np.ones((2, 1)))
         with pytest.raises(gd.errors.DataError, match="none for the new ones"):
             ours.update((XNEW, XNEW))
         with pytest.raises(gd.errors.DataError, match=r"shape \(2, 1\); pass \[7, 1\]"):
@@ -172,6 +177,8 @@ def test_noise_of_every_kind(name):
         assert np.all(ours.predict_y(XNEW)[1] > ours.predict_f(XNEW)[1])
         with pytest.raises(gd.errors.DataError, match="leave it out"):
             ours.update((XNEW, XNEW), noise_variance=np.ones((7, 1)))
+        with pytest.raises(gd.errors.DataError, match="leave it out"):
+            ours.predict_y(XNEW, noise_variance=np.ones((7, 1)))
 
 
 @pytest.mark.parametrize("scale", [False, True])
@@ -189,6 +196,11 @@ def test_update_takes_the_noise_of_each_new_row(scale: bool):
     assert_allclose(ours.training_loss(), whole.training_loss(), rtol=1e-9)
     assert_allclose(ours.predict_f(XNEW)[1], whole.predict_f(XNEW)[1], rtol=1e-9)
     assert not ours.likelihood.trainable_parameters
+    known = np.linspace(0.1, 0.5, 7)[:, None]
+    mean, variance = ours.predict_y(XNEW, noise_variance=known)
+    assert_allclose(variance, ours.predict_f(XNEW)[1] + known, rtol=1e-5)  # and jitter
+    density = stats.norm(mean, np.sqrt(variance)).logpdf(XNEW).sum(axis=1)
+    assert_allclose(ours.predict_log_density((XNEW, XNEW), noise_variance=known), density)
 
 
 def test_update_is_a_model_of_all_rows():

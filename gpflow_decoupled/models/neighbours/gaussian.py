@@ -28,6 +28,7 @@ from .groups import (
     groups_of,
     jitter_variances,
     noise_at_floor,
+    noise_of_new,
     noise_variances,
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
@@ -247,33 +248,44 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         return noise_at_floor(self.groups, self.likelihood, self.data[0])
 
     def predict_y(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+        self,
+        Xnew: InputData,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: TensorType | None = None,
     ) -> MeanAndVariance:
         """Predict observations at Xnew [..., N, D]: mean, variance [..., N, P].
 
-        Where noise is known for each row, add that of new rows to the variance of `predict_f`.
-
-        :raises DataError: where noise variances are known for the data's rows alone.
+        :param noise_variance: of the new rows [..., N, 1] or [..., N, P], if each row has its own.
+        :raises DataError: where it is needed and not given, or the other way round.
         """
         X = self.inputs(Xnew)
         if full_cov or full_output_cov:
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
-        noise = noise_variances(self.likelihood, X, None) + jitter_variances(self.groups, X)
+        noise = noise_of_new(self.likelihood, X, noise_variance)
+        noise += jitter_variances(self.groups, X)
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         mean, variance, spread = posterior.fused_with_spread(X)
         return mean, variance + noise * spread
 
     def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+        self,
+        data: RegressionData,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: TensorType | None = None,
     ) -> tf.Tensor:
         """Log predictive densities [..., N] in nats, at X [..., N, D] and Y [..., N, P].
 
-        :raises DataError: where noise variances are known for the data's rows alone.
+        :param noise_variance: as in `predict_y`.
         """
         if full_cov or full_output_cov:
             return super().predict_log_density(data, full_cov, full_output_cov)
         X, Y = self._held_out(data)
-        return tf.reduce_sum(log_densities(Y, *self.predict_y(X)), axis=-1)
+        moments = self.predict_y(X, noise_variance=noise_variance)
+        return tf.reduce_sum(log_densities(Y, *moments), axis=-1)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
@@ -309,6 +321,12 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
         order = appended_order(self._order.numpy(), len(X))
         self._order = tf.Variable(order, trainable=False)
+
+    def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Held-out data for scores, which need the noise of new inputs; see `checked`."""
+        X, Y = self.checked(data)
+        noise_variances(self.likelihood, X[:1], None)
+        return X, Y
 
     @property
     def _spread(self) -> LocalSpread | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "Group", "add_noise_rows", "by_noise", "groups_of", "jitter_variances", "noise_at_floor",
-    "noise_of_group", "noise_rows", "noise_variances", "relative_jitter",
+    "noise_of_group", "noise_of_new", "noise_rows", "noise_variances", "relative_jitter",
 ]  # fmt: skip
 
 from typing import NamedTuple
@@ -87,8 +87,8 @@ def noise_variances(likelihood: Gaussian, X: tf.Tensor, rows: tf.Tensor | None) 
             if rows is None:
                 raise DataError(
                     "The likelihood has a noise variance for each row of the data, and none for"
-                    " new inputs: add theirs, mean, variance = model.predict_f(Xnew); variance ="
-                    " variance + noise_variance. Or make the noise a function of the inputs,"
+                    " new inputs: pass theirs, model.predict_y(Xnew, noise_variance=variances). Or"
+                    " make the noise a function of the inputs,"
                     " gpflow.likelihoods.Gaussian(variance=gpflow.functions.Constant(0.1))."
                 )
             values = tf.gather(values, rows)
@@ -111,33 +111,34 @@ def noise_rows(likelihood: Gaussian) -> int | None:
     return int(shape[0]) if shape is not None and shape.rank == 2 and int(shape[0]) > 1 else None
 
 
+def noise_of_new(likelihood: Gaussian, X: tf.Tensor, known: TensorType | None) -> tf.Tensor:
+    """Noise variances [..., N, 1] or [..., N, P] at new inputs X [..., N, D].
+
+    :param known: those variances, if each row of the data has its own; None for other noise.
+    :raises DataError: as `add_noise_rows`.
+    """
+    if known is None:
+        return noise_variances(likelihood, X, None)
+    return tf.constant(_variances_of_rows(likelihood, known, tuple(X.shape[:-1])), X.dtype)
+
+
 def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) -> None:
     """Append the noise variances [N*, 1] or [N*, P] of new rows to those known for each row.
 
     :raises DataError: if they are needed and not given, or given and not needed; for other shapes,
         and for numbers that are not above the lower bound.
     """
-    parameter, lower, squared = _parameter(likelihood)
-    if noise_rows(likelihood) is None:
-        if new is not None:
+    parameter, _, squared = _parameter(likelihood)
+    if new is None:
+        if noise_rows(likelihood) is not None:
             raise DataError(
-                "noise_variance is for a likelihood with a noise variance for each row, and this"
-                " one has another noise: leave it out."
+                "The likelihood has a noise variance for each row of the data, and none for the new"
+                " ones: model.update((X, Y), noise_variance=variances), of shape"
+                f" {[num_rows, int(parameter.shape[1])]}."
             )
         return
-    shape = (num_rows, int(parameter.shape[1]))
-    if new is None:
-        raise DataError(
-            "The likelihood has a noise variance for each row of the data, and none for the new"
-            f" ones: model.update((X, Y), noise_variance=variances), of shape {list(shape)}."
-        )
-    old = tf.convert_to_tensor(parameter)
-    values = as_values(new, "noise_variance", old.dtype)
-    if values.shape != shape:
-        raise DataError(f"noise_variance has shape {values.shape}; pass {list(shape)}.")
-    values = np.sqrt(values) if squared else values
-    if not np.all(values > lower):
-        raise DataError(f"noise_variance has entries that are not above the lower bound {lower:g}.")
+    values = _variances_of_rows(likelihood, new, (num_rows,))
+    values, old = np.sqrt(values) if squared else values, tf.convert_to_tensor(parameter)
     values = gpflow.Parameter(
         tf.concat([old, tf.cast(values, old.dtype)], axis=0),
         transform=parameter.transform,
@@ -145,6 +146,26 @@ def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) 
         trainable=bool(parameter.trainable),
     )
     setattr(likelihood, "scale" if squared else "variance", values)
+
+
+def _variances_of_rows(
+    likelihood: Gaussian, variances: TensorType, rows: tuple[int | None, ...]
+) -> np.ndarray:
+    """Check variances [*rows, 1] or [*rows, P] for a likelihood with those of each row."""
+    parameter, lower, squared = _parameter(likelihood)
+    if noise_rows(likelihood) is None:
+        raise DataError(
+            "noise_variance is for a likelihood with a noise variance for each row, and this"
+            " one has another noise: leave it out."
+        )
+    shape = (*rows, int(parameter.shape[1]))
+    values = as_values(variances, "noise_variance", parameter.dtype)
+    if values.shape != shape:
+        raise DataError(f"noise_variance has shape {values.shape}; pass {list(shape)}.")
+    least = lower**2 if squared else lower
+    if not np.all(values > least):
+        raise DataError(f"noise_variance has entries that are not above the lower bound {least:g}.")
+    return values
 
 
 def relative_jitter(dtype: tf.DType) -> float:
