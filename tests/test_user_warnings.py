@@ -92,6 +92,7 @@ def passes_used_up(_: Patch) -> None:
 
 def last_passes_undone(patch: Patch) -> None:
     patch.setattr(neighbour_sites, "falls", lambda gains: True)
+    patch.setattr(neighbour_sites, "_GAIN", -np.inf)
     labels = (DATA[1] > 0.0).astype(float)
     model = models.NNGP((X, labels), kernel(), gpflow.likelihoods.Bernoulli(), num_neighbours=4)
     gpflow.set_trainable(model.kernel, False)

@@ -32,7 +32,7 @@ needs one; a hundred thousand tell as much of a few dozen hyperparameters."""
 _LAST_PASSES = 2
 """Passes over the sites at the end for which a limit of time leaves room, after a climb."""
 _GAIN = 0.005
-"""Nats per row that make a further round worth its time."""
+"""Nats per row that make a further round worth its time, and a fall worth a word."""
 _FALL = (
     "The last {1} passes over the sites lowered the leave-one-out log density by {0:.2g} nats per"
     " row, beyond chance; {2}. A smaller step: optimizers.SiteSweeps(model, step_size=0.1).run()."
@@ -131,7 +131,7 @@ class NeighbourSites(Stage):
         chooses, pace = self.model.chooses_neighbours, self.rounds.pace
         report = sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
         gains = self._judge(judges) - self.rounds.scores.numpy()
-        if falls(gains):
+        if np.mean(gains) < -_GAIN and falls(gains):
             then = "the rows beyond the sample have no other sites"
             if self.sample is None:
                 go_back(before)
