@@ -76,7 +76,10 @@ class KernelChoice:
     def __str__(self) -> str:
         scores = ", ".join(f"{name} {score:.3f}" for name, score in self.scores.items())
         inputs = " of inputs by their ranks" if self.normal_scores else ""
-        return f"kernel {self.name}{inputs}, by the leave-one-out log density ({scores});"
+        return (
+            f"kernel {self.name}{inputs}, the roughest of those that score alike by leave-one-out"
+            f" log density in nats ({scores});"
+        )
 
 
 _Run = TypeVar("_Run", NeighbourRounds, LabelRun)

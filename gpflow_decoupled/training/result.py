@@ -171,7 +171,8 @@ class FitResult(RunResult):
     def __str__(self) -> str:
         pace = 1e3 * self.seconds / max(1, self.steps)
         line = (
-            f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step),"
+            f"{self.steps} step{'s' if self.steps != 1 else ''} in {self.seconds:.1f} s"
+            f" ({pace:.1f} ms per step),"
             f" {self.objective} {self.elbo:.4g}, stopped: "
         )
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""

@@ -150,7 +150,7 @@ def no_search(monkeypatch):
 def test_build_says_what_it_chose(no_search, capsys):
     model = gd.build(X, SMOOTH, kernel="auto")
     said = capsys.readouterr().out
-    assert "kernel Matern 3/2, by the leave-one-out log density (Matern 3/2 1.250" in said
+    assert "by leave-one-out log density in nats (Matern 3/2 1.250, Matern 1/2 0.500)" in said
     assert "30 nearest earlier ones" in said
     assert "nearest 256, or fewer as leave-one-out asks for at the end of fit" in said
     assert isinstance(model.model, NNGP) and model.model.chooses_neighbours
@@ -173,7 +173,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     assert model.model.spread_neighbours == 16
     np.testing.assert_allclose(model.model.data[0], NormalScores(X).transform(X))
     said = capsys.readouterr().out
-    assert "kernel Matern 3/2 of inputs by their ranks, by the leave" in said
+    assert "kernel Matern 3/2 of inputs by their ranks, the roughest of" in said
     assert "X by its ranks, Y standardised, predictions in your units" in said
 
 

@@ -49,7 +49,7 @@ def test_a_frame_keeps_rows_that_have_one_of_the_outputs(capsys) -> None:
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "u": GAPS[:, 0], "v": GAPS[:, 1]})
     frame.loc[12, ["u", "v"]] = np.nan
     model = gd.build(frame, ["u", "v"])
-    assert "1 rows without a target left out" in capsys.readouterr().out
+    assert "1 row without a target left out" in capsys.readouterr().out
     assert model.shape == (39, 2)
     assert gd.fit(model, frame, steps=1, **EAGER).steps == 1
 

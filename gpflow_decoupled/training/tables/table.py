@@ -203,7 +203,8 @@ class Table:
     def __str__(self) -> str:
         lines = [f"  {line}" for line in map(str, self.columns) if line]
         if self.left_out:
-            lines.append(f"  {self.left_out} rows without a target left out")
+            rows = "row" if self.left_out == 1 else "rows"
+            lines.append(f"  {self.left_out} {rows} without a target left out")
         if self.classes:
             lines.append(f"  classes 0, 1, ...: {', '.join(map(str, self.classes))}")
         return "\n".join(lines)
