@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import SupportsFloat
 
 import numpy as np
@@ -30,7 +29,7 @@ from ..optimizers.ascent import INTERRUPTED
 from ..user_warnings import warn_user
 from .batches import ArrayBatches
 from .beginning import Beginning
-from .checkpoints import RunCheckpoint
+from .checkpoints import States
 from .options import Options
 from .plan import UNSOUND, Plan
 from .progress import ProgressLine
@@ -57,8 +56,6 @@ _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
 )
-END = "end"
-"""The subfolder of the state after the closing work."""
 SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 
@@ -84,23 +81,26 @@ class Run:
         self.group, self.limits = options.group, options.limits
         self.history, self.totals = History(), Totals()
         self._scores = Scores(model, options, self.history)
-        self._checkpoint, self._ended = self._checkpoints()
+        self._states = self._kept_states()
         self._turns = Turns(model, plan, options)
         self._report: Report | None = None
         self._before: tuple[float, ...] = ()
         self._compile_seconds = 0.0
         self._restored_step: int | None = None
 
-    def _checkpoints(self) -> tuple[RunCheckpoint | None, RunCheckpoint | None]:
-        """Of states from which a run goes on, and of the end, which closing work has changed."""
+    def _kept_states(self) -> States | None:
         if self.options.checkpoint is None:
-            return None, None
-        folder, places = self.options.checkpoint.folder, self.plan.batches.checkpointable
-        objects, settings = {"model": self.model, **self.plan.checkpointable}, self._settings()
-        whole = RunCheckpoint(folder, objects, places, settings, self.group)
-        if self.plan.closing is None:
-            return whole, None
-        return whole, RunCheckpoint(Path(folder) / END, objects, {}, settings, self.group)
+            return None
+        return States(
+            self.options.checkpoint.folder,
+            {"model": self.model, **self.plan.checkpointable},
+            self.plan.batches.checkpointable,
+            self._settings(),
+            self.group,
+            self.plan.closing is not None,
+            self.history,
+            self._scores.best,
+        )
 
     def _settings(self) -> dict[str, object]:
         parts = {"seed": self.options.seed, **self.plan.settings}
@@ -141,7 +141,7 @@ class Run:
         """Resume and begin, with the checkpoints' folder locked; yield the steps that are done, and
         the line of progress.
         """
-        lock = nullcontext() if self._checkpoint is None else self._checkpoint.locked()
+        lock = nullcontext() if self._states is None else self._states.locked()
         with closing(self.plan.batches), lock:
             done = self._resume()
             self.totals.seconds += self._begin(done)
@@ -158,38 +158,18 @@ class Run:
         """Steps of an earlier run; a folder without a state gets one now, so that failures come
         early.
         """
-        if self._checkpoint is None:
+        if self._states is None:
             return 0
-        before = snapshot((*self.plan.variables, *self.model.variables))
-        state = None
-        try:
-            state = self._checkpoint.restore(self.history, self._scores.best)
-        finally:
-            if state is None:  # a damaged state may have been read in part
-                go_back(before)
+        state = self._states.restore((*self.plan.variables, *self.model.variables))
         if state is None:
             self._save(0)
             return 0
         done, self.totals = state
         if not self.totals.nothing_is_left(asdict(self.limits)):
             self.totals.finished, self.totals.converged = "", False
-        if self._ended is not None and self._reason_to_stop(done) is not None:
-            self._read_end(self._ended, done)
+        if self._reason_to_stop(done) is not None:
+            self.totals = self._states.restore_end(done) or self.totals
         return done
-
-    def _read_end(self, ended: RunCheckpoint, done: int) -> None:
-        """Take the state after the closing work of a run that ended at this step."""
-        last = ended.folder.steps()[-1:] if ended.folder.path.is_dir() else []
-        if self.group.first(last[0] if last else -1) != done:
-            return  # killed before, or of another limit
-        assert self._checkpoint is not None
-        try:
-            found = ended.restore(self.history, self._scores.best)
-        except DataError:  # damaged: the work is done again
-            self._checkpoint.restore(self.history, self._scores.best)
-            return
-        if found is not None:
-            self.totals = found[1]
 
     def _reason_to_stop(self, done: int) -> str | None:
         if self.totals.finished:
@@ -234,24 +214,20 @@ class Run:
             line.update(done, self.totals.seconds, recent, **metrics)
             shown = {"elbo": recent, **metrics}
             self.group.together(lambda: options.callbacks(done, shown, self.model))
-        if self._checkpoint is None or options.checkpoint is None:
-            return
-        if done % options.checkpoint.every == 0 and self._reason_to_stop(done) is None:
+        kept = options.checkpoint
+        if kept is not None and done % kept.every == 0 and self._reason_to_stop(done) is None:
             # a resumed run would begin at a state that is not finite, and could not go back
             self._turns.check(done)
             self._save(done)
 
-    def _save(self, done: int) -> None:
-        self._save_to(self._checkpoint, done)
-
-    def _save_to(self, checkpoint: RunCheckpoint | None, done: int) -> None:
-        if checkpoint is None:
+    def _save(self, done: int, is_end: bool = False) -> None:
+        if self._states is None:
             return
         # an interrupt is no reason to stay where it came
         finished = "" if self.totals.finished == INTERRUPTED else self.totals.finished
         totals = replace(self.totals, finished=finished, limits=asdict(self.limits))
         try:
-            checkpoint.save(done, self.history, totals, self._scores.best)
+            (self._states.save_end if is_end else self._states.save)(done, totals)
         except CheckpointError as error:
             error.result = self._result(done, "no checkpoint could be written")
             raise
@@ -295,7 +271,7 @@ class Run:
         if reason != INTERRUPTED and not spoilt:
             names = ("elbo", "gap", "restored_step")
             self.totals.ended = {name: getattr(result, name) for name in names}
-            self._save_to(self._ended, done)
+            self._save(done, is_end=True)
         self._warn(self._with_evidence(result), exact is not None)
         return result
 

@@ -1,10 +1,10 @@
 """Checkpoints from which a killed run continues on the same trace.
 
-`option` has the user's option, `run` the contents of a state, `folder` the files, `lock` keeps two
-runs out of one folder.
+`option` has the user's option, `states` the states of a run, `run` the contents of one, `folder`
+the files, `lock` keeps two runs out of one folder.
 """
 
 from .option import Checkpoints
-from .run import RunCheckpoint
+from .states import States
 
-__all__ = ["Checkpoints", "RunCheckpoint"]
+__all__ = ["Checkpoints", "States"]
