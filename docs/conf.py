@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -65,6 +66,7 @@ autodoc_type_aliases = {  # explained on the first page of the reference
         "npt.ArrayLike",
         "npt.DTypeLike",
         "ArrayLike",
+        "DTypeLike",
         "Callback",
         "Counts",
         "Data",
@@ -107,6 +109,14 @@ def keep_lines_together(app, doctree) -> None:
             formula[:] = [nodes.Text(rf"\[{formula.astext()}\]")]
 
 
+def keep_first_signature(app, doctree) -> None:
+    """Show a generic function once: autodoc adds a signature for each type that is registered."""
+    for thing in doctree.findall(addnodes.desc):
+        for signature in list(thing.findall(addnodes.desc_signature))[1:]:
+            if signature.parent is thing:
+                thing.remove(signature)
+
+
 def setup(app) -> None:
     """Connect what prepares docstrings, links and files to the steps of the build."""
     inventory.write(Path(intersphinx_mapping["gpflow"][1]))
@@ -132,6 +142,7 @@ def setup(app) -> None:
     app.connect("source-read", site_files.offer_download)
     app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))
     app.connect("doctree-read", keep_lines_together)
+    app.connect("doctree-read", keep_first_signature)
     app.connect("missing-reference", links.resolve)
     app.connect("doctree-resolved", hover.show)
     app.connect("build-finished", site_files.copy_mathjax)

@@ -17,9 +17,8 @@ BULLET = re.compile(r"^\s*[*-] ")
 LETTER = re.compile(
     r"^(\s*:param \w+: )([A-Za-z])\.$"
 )  # "L." would be the item of a list
-SHAPES = re.compile(
-    r"^\s*\* \*\*\S+\*\* has shape \["
-)  # check_shapes writes them as markup
+SHAPES = re.compile(r"(?m)^:\w+(?: \w+)?:(?:\n +\* \*\*\w+\*\* has shape \[.*)+\n?")
+"""Fields that GPflow's check_shapes adds."""
 TABLE = re.compile(r"(?m)^( *)\|.*\|\n *\|[-|: ]+\|(?:\n *\|.*\|)*$")
 
 
@@ -47,7 +46,8 @@ def rewrite(lines: list[str]) -> None:
     """
     block: int | None = None  # the indentation of the line that opened a literal block
     in_field, result = False, []
-    for line in TABLE.sub(_table, "\n".join(lines)).split("\n"):
+    text = SHAPES.sub("", "\n".join(lines))
+    for line in TABLE.sub(_table, text).split("\n"):
         depth = len(line) - len(line.lstrip())
         if block is not None and line.strip() and depth <= block:
             block = None
@@ -71,8 +71,6 @@ def _table(match: re.Match[str]) -> str:
 
 
 def _line(line: str) -> str:
-    if SHAPES.match(line):
-        return line
     bullet = BULLET.match(line)
     start = bullet.end() if bullet else 0
     words = CODE.split(LETTER.sub(r"\1`\2`.", line[start:]))

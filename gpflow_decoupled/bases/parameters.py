@@ -49,7 +49,13 @@ def __dir__() -> list[str]:
 
 
 class MomentParameters(NamedTuple):
-    """Moments of q(f) in any basis; in a decoupled one a_b = K_b^-1 (m - K_bg a)."""
+    """Moments of q(f) in any basis; in a decoupled one a_b = K_b^-1 (m - K_bg a).
+
+    Example::
+
+        moments = moment_parameters(model.basis, model.kernel)
+        assign_moments(model.basis, model.kernel, moments._replace(mean=0.0 * moments.mean))
+    """
 
     a: tf.Tensor
     """Raw coefficients of gamma [M_gamma, L]."""
@@ -60,7 +66,13 @@ class MomentParameters(NamedTuple):
 
 
 class NaturalParameters(NamedTuple):
-    """(j_g, j_b, Theta)."""
+    """The natural parameters (j_g, j_b, Theta) of q(f), see `LegendrePair`.
+
+    Example::
+
+        pair = legendre_pair(basis, kernel)
+        theta = pair.natural(moment_parameters(basis, kernel)).theta  # S^-1 / 2
+    """
 
     gamma: tf.Tensor
     """j_g [M_gamma, L]"""
@@ -71,7 +83,13 @@ class NaturalParameters(NamedTuple):
 
 
 class ExpectationParameters(NamedTuple):
-    """(m_g, m_b, Lambda)."""
+    """The expectation parameters (m_g, m_b, Lambda) of q(f), see `LegendrePair`.
+
+    Example::
+
+        pair = legendre_pair(basis, kernel)
+        second = pair.expectation(moment_parameters(basis, kernel)).second  # -(S + m m^T)
+    """
 
     gamma: tf.Tensor
     """m_g [M_gamma, L]"""

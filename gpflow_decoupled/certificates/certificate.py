@@ -45,9 +45,13 @@ class PacBayesCertificate:
     settings: int
     """J, the number of candidate settings of the hyperparameters; bounds are at delta / J."""
     seeger: float
+    """Bound on the Gibbs risk by `seeger`."""
     maurer: float
+    """The same by `maurer`."""
     pinsker: float
+    """The same by `pinsker`."""
     mcallester: float
+    """The same by `mcallester`; it need not hold together with the others."""
     hyperparameters: str
     """The origin of the prior: "fixed", "split", "unknown" or "same-data"."""
 

@@ -33,7 +33,9 @@ class CertifiedSelection(Generic[Setting]):
     """
 
     settings: tuple[Setting, ...]
+    """As passed."""
     certificates: tuple[PacBayesCertificate, ...]
+    """One for each setting."""
     log_evidence: tuple[float, ...]
     """Evidence lower bounds of the models, in nats."""
     test_errors: tuple[ClassifierErrors, ...]

@@ -63,6 +63,12 @@ class Site(NamedTuple):
     g(y) = smooth(y) + slope |y - place|, with place and slope from `kink`. The route
     "frequency_sum" uses `kernel`, `gauss`, `centre`, `width` and `cutoff`. Parameters follow y as
     [n, 1].
+
+    Example, logistic noise about observations Y [N, 1]::
+
+        site = Site(
+            lambda y, target: y - target - 2.0 * tf.math.softplus(y - target), (Y[:, 0],)
+        )
     """
 
     smooth: Callable[..., tf.Tensor]

@@ -20,7 +20,17 @@ from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """The covariance x^T S x' of f(x) = x^T w, for weights w with prior covariance S [p, p]."""
+    """The covariance x^T S x' of f(x) = x^T w, for weights w with prior covariance S [p, p].
+
+    :param covariance: S, symmetric and positive definite.
+    :param active_dims: columns of X that the kernel reads, as in GPflow.
+    :raises DataError: for another matrix.
+
+    Example::
+
+        kernel = LinearWeights(np.diag([1.0, 0.1]))
+        model = CVIGP((X, Y), kernel, gpflow.likelihoods.Gaussian())
+    """
 
     def __init__(self, covariance: ArrayLike, active_dims: ActiveDims | None = None) -> None:
         super().__init__(active_dims)

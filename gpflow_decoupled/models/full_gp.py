@@ -43,6 +43,11 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     :param mean_function: m_0(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :raises DataError: for unusable data.
+
+    Example::
+
+        model: FullGP = CVIGP((X, Y), kernel, likelihood)
+        mean, variance = model.predict_f(Xnew)
     """
 
     basis: Basis

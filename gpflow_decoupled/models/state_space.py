@@ -43,8 +43,8 @@ class StateSpaceGP(CVIGP):
         then has 2 J + 1 states. `series_error` is its error, with a warning if large.
     :raises DataError: for unusable data, more than one input, and other kernels.
 
-     Cost of a pass for d states (1 to 3 for a Matern kernel): 6 N L d^3; memory 8 N L d^2 numbers.
-     Example::
+    Cost of a pass for d states (1 to 3 for a Matern kernel): 6 N L d^3; memory 8 N L d^2 numbers.
+    Example::
 
         kernel = gpflow.kernels.Matern32(lengthscales=3.0)
         model = StateSpaceGP((time, counts), kernel, gpflow.likelihoods.Poisson())

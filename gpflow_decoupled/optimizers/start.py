@@ -45,7 +45,13 @@ _NOISE = 0.1
 
 @dataclass(frozen=True)
 class Start:
-    """The record of `initialize`; print it for one line."""
+    """The record of `initialize`; print it for one line.
+
+    Example::
+
+        start = initialize(kernel, likelihood, (X, Y))
+        print(start.after - start.before, "nats higher")
+    """
 
     rows: int
     """The number of random rows."""
@@ -56,6 +62,7 @@ class Start:
     unexplained: float
     """Added to the noise variance: the mean variance that inducing points leave unexplained."""
     seconds: float
+    """Wall-clock time."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
