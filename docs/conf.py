@@ -82,9 +82,6 @@ autosummary_generate = (
     False  # tables of one line a name; the names are described below them
 )
 python_use_unqualified_type_names = True
-suppress_warnings = [
-    "ref.python"
-]  # `Gaussian` in a signature: a part of a basis, or a family
 python_maximum_signature_line_length = 88
 toc_object_entries = False  # an object has a page, and the menu lists pages
 

@@ -91,7 +91,7 @@ def test_tables_name_everything_public(module: str) -> None:
         "Evidence",
         "Features",
         "FullGP",
-        "Gaussian",
+        "GaussianPart",
         "InducingBasis",
         "LagrangianResult",
         "OptimalParameters",

@@ -258,7 +258,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     ],
     "diagnostics/scales.py": [other_scale],
     "graph_memory.py": [unknown_tensorflow],
-    "inducing/checks.py": [
+    "inducing/point_checks.py": [
         lambda _: orthogonal(np.concatenate([X[:1], X[:2] + 0.01])),
         lambda _: models.BasisGP(
             kernel(),
@@ -280,7 +280,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: models.CVIGP((X, 0.0 * X), kernel(), gpflow.likelihoods.Gaussian()),
         lambda _: models.LCLGP((X[:1], X[:1]), kernel(), gpflow.likelihoods.Gaussian()),
     ],
-    "models/neighbours/checks.py": [
+    "models/neighbours/row_checks.py": [
         lambda _: models.NNGP(
             DATA, kernel(), gpflow.likelihoods.Gaussian(1.0000001e-6), num_neighbours=4
         ).leave_one_out()
@@ -309,7 +309,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "training/checkpoints/run.py": [
         lambda patch: in_a_folder(patch, lambda path, _: (path / "run-2.json").unlink())
     ],
-    "training/routes/checks.py": [
+    "training/routes/inducing_checks.py": [
         lambda _: fit(many_points(12), tf.data.Dataset.from_tensors(LABELS)),
         lambda _: fit(many_points(12), passes),
         lambda _: Standardized(lambda *_: many_points(), LABELS).fit(steps=1, compile=False),
@@ -332,7 +332,7 @@ LONG = (
     "models/basis_gp.py",
     "training/checkpoints/folder.py",
     "training/checkpoints/run.py",
-    "training/routes/checks.py",
+    "training/routes/inducing_checks.py",
     "training/stages/neighbours.py",
     "wrappers/estimator.py",
 )

@@ -8,7 +8,7 @@ data. `parts` has shared pieces, `parameters` other parameters of the same q(f).
 
 from . import parameters
 from .affine_independent import AffineIndependentBasis
-from .base import Basis, Features, Gaussian
+from .base import Basis, Features, GaussianPart
 from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
 from .dual import DualBasis
@@ -23,7 +23,7 @@ from .state_space import StateSpaceBasis
 
 __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features",
-    "Gaussian", "HybridBasis", "InducingBasis", "MeanOnDataBasis", "OptimalParameters",
+    "GaussianPart", "HybridBasis", "InducingBasis", "MeanOnDataBasis", "OptimalParameters",
     "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis", "StateSpaceBasis", "parameters",
 ]  # fmt: skip
 

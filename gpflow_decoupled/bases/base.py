@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EAGER_ROWS", "Basis", "Features", "Gaussian", "State"]
+__all__ = ["EAGER_ROWS", "Basis", "Features", "GaussianPart", "State"]
 
 import abc
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ State = Any
 """The NamedTuple that `factor` of a basis returns, see `Basis.state_type`."""
 
 
-class Gaussian(NamedTuple):
+class GaussianPart(NamedTuple):
     """A Gaussian part of q in whitened coordinates, with prior N(0, I).
 
     Example::

@@ -32,7 +32,7 @@ from ..linalg.cholesky import cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Features, Gaussian
+from .base import Features, GaussianPart
 from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .parts.inverse_root import inverse_root
@@ -206,9 +206,9 @@ class DecoupledBasis(InducingBasis):
             lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha)
         )
 
-    def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
+    def gaussians(self, state: DecoupledState) -> tuple[GaussianPart, ...]:
         """The covariance S~ of "coupled", without a mean; nothing for "inverse"."""
-        return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
+        return (GaussianPart(None, state.root),) if self.covariance == "coupled" else ()
 
     @property
     def holds_sites(self) -> bool:
@@ -218,13 +218,15 @@ class DecoupledBasis(InducingBasis):
     def whiteners(self, state: DecoupledState) -> tuple[Whitener, ...]:
         return (Whitener(state.chol, state.ok, state.tangent),)
 
-    def with_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> DecoupledState:
+    def with_gaussians(
+        self, state: DecoupledState, new: tuple[GaussianPart, ...]
+    ) -> DecoupledState:
         return state._replace(root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         return (self.q_sqrt,) if self.covariance == "coupled" else ()
 
-    def assign_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> None:
+    def assign_gaussians(self, state: DecoupledState, new: tuple[GaussianPart, ...]) -> None:
         assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
@@ -241,7 +243,7 @@ class DecoupledBasis(InducingBasis):
         elbo = collapsed_bound(kernel, data, [A], [precision], fit)
         if self.covariance == "coupled":
             root = best_root(precision, self.num_latent_gps)
-            return OptimalParameters(elbo, fit.coefficients, (Gaussian(None, root),))
+            return OptimalParameters(elbo, fit.coefficients, (GaussianPart(None, root),))
         root = inverse_root(chol, precision - tf.eye(tf.shape(A)[-2], dtype=A.dtype))  # (D27)
         root = tf.broadcast_to(root, [self.num_latent_gps, *root.shape[1:]])
         return OptimalParameters(elbo, fit.coefficients, (), root)

@@ -26,7 +26,7 @@ from ..inducing.variables import check_separate
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
-from .base import Features, Gaussian
+from .base import Features, GaussianPart
 from .inducing_basis import norm_of
 from .one_gaussian import OneGaussianBasis
 from .parts.inducing_gaussian import whiten_columns, whitened
@@ -57,7 +57,7 @@ class HybridBasis(OneGaussianBasis):
     """q(f) with mean points gamma beside the inducing points beta (Cheng & Boots 2017).
 
     As `OrthogonalBasis`, which has the same q(f) in better coordinates, except that E_q f(beta) =
-    m_h + K_bg a_gamma for `q_mu` = m_h.
+    m_h + K_bg a_gamma for `q_mu` = m_h. Parameters and errors as there.
 
     Example::
 
@@ -143,15 +143,15 @@ class HybridBasis(OneGaussianBasis):
             lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma)
         )
 
-    def gaussians(self, state: HybridState) -> tuple[Gaussian, ...]:
+    def gaussians(self, state: HybridState) -> tuple[GaussianPart, ...]:
         """Whitened q(f(beta)), mean m_h + K_bg a (appendix C.2 of the paper)."""
-        return (Gaussian(state.mean + state.t, state.root),)
+        return (GaussianPart(state.mean + state.t, state.root),)
 
-    def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
+    def with_gaussians(self, state: HybridState, new: tuple[GaussianPart, ...]) -> HybridState:
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
-    def assign_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> None:
-        super().assign_gaussians(state, (Gaussian(new[0].mean - state.t, new[0].root),))
+    def assign_gaussians(self, state: HybridState, new: tuple[GaussianPart, ...]) -> None:
+        super().assign_gaussians(state, (GaussianPart(new[0].mean - state.t, new[0].root),))
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:

@@ -26,7 +26,7 @@ from gpflow.kernels import Kernel
 from ..errors import ModelError
 from ..inducing.variables import count_points
 from ..linalg.whitening import Whitener
-from .base import Basis, Features, Gaussian, State
+from .base import Basis, Features, GaussianPart, State
 from .parts.atomic import all_or_nothing
 from .parts.data_mean import DataMean
 from .parts.kernel_mean import KernelMean
@@ -120,18 +120,18 @@ class InducingBasis(Basis):
 
     # --- the parts of q that have natural parameters
 
-    def gaussians(self, state: State) -> tuple[Gaussian, ...]:
+    def gaussians(self, state: State) -> tuple[GaussianPart, ...]:
         """The parts of q with natural parameters, whitened; empty if none."""
         return ()
 
-    def assign_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> None:
+    def assign_gaussians(self, state: State, new: tuple[GaussianPart, ...]) -> None:
         """Write whitened parts, derived from `state`, to the Parameters."""
         raise NotImplementedError(
             f"{type(self).__name__} has no natural parameters to assign; train it with fit(...,"
             " natural_gradient=None)."
         )
 
-    def with_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> State:
+    def with_gaussians(self, state: State, new: tuple[GaussianPart, ...]) -> State:
         """The state with other whitened parts, as after `assign_gaussians`."""
         raise NotImplementedError(
             f"{type(self).__name__} does not replace the Gaussian parts of a state."

@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel
 from ..covariances.latents import gram_to_factor
 from ..inducing.variables import as_inducing, count_points
 from ..linalg.whitening import Whitener
-from .base import Gaussian, State
+from .base import GaussianPart, State
 from .inducing_basis import InducingBasis
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters
 
@@ -57,14 +57,14 @@ class OneGaussianBasis(InducingBasis):
     def whiteners(self, state: State) -> tuple[Whitener, ...]:
         return (Whitener(state.chol, state.ok, state.tangent),)
 
-    def gaussians(self, state: State) -> tuple[Gaussian, ...]:
-        return (Gaussian(state.mean, state.root),)
+    def gaussians(self, state: State) -> tuple[GaussianPart, ...]:
+        return (GaussianPart(state.mean, state.root),)
 
-    def with_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> State:
+    def with_gaussians(self, state: State, new: tuple[GaussianPart, ...]) -> State:
         return state._replace(mean=new[0].mean, root=new[0].root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         return (self.q_mu, self.q_sqrt)
 
-    def assign_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> None:
+    def assign_gaussians(self, state: State, new: tuple[GaussianPart, ...]) -> None:
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)

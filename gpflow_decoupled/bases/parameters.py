@@ -35,7 +35,7 @@ from ..errors import DataError, ModelError, check_option
 from ..linalg.cholesky import cholesky, diagnose
 from ..linalg.gaussians import apply_per_latent, precision_from_root, root_from_precision
 from ..linalg.triangular import lower_gram, lower_product, solve
-from .base import Gaussian
+from .base import GaussianPart
 from .decoupled import DecoupledBasis
 from .hybrid import HybridBasis
 from .inducing_basis import InducingBasis
@@ -225,7 +225,7 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     # at the new coefficients, by which the hybrid's q_mu is shifted
     state = basis.factor(kernel, with_kl=False)
     mean = whiten_columns(chol, None, tf.convert_to_tensor(moments.mean))
-    basis.assign_gaussians(state, (Gaussian(mean, solve(chol, root)),))
+    basis.assign_gaussians(state, (GaussianPart(mean, solve(chol, root)),))
 
 
 def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> DecoupledBasis:

@@ -18,7 +18,7 @@ from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, positive_gram, prior_variance
 from ..linalg.gaussians import apply_per_latent
-from ..linalg.sites import site_posterior
+from ..linalg.site_posterior import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
 from .parts.observations import OnObservations, observation_points, per_observation

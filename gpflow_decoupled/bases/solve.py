@@ -27,7 +27,7 @@ from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Features, Gaussian
+from .base import Features, GaussianPart
 from .inducing_basis import InducingBasis
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
@@ -156,9 +156,9 @@ class SolveBasis(InducingBasis):
             state.v_mean, state.v_root
         )  # (D18)
 
-    def gaussians(self, state: SolveState) -> tuple[Gaussian, ...]:
+    def gaussians(self, state: SolveState) -> tuple[GaussianPart, ...]:
         """q(u) and q(v), whitened."""
-        return (Gaussian(state.mean, state.root), Gaussian(state.v_mean, state.v_root))
+        return (GaussianPart(state.mean, state.root), GaussianPart(state.v_mean, state.v_root))
 
     @property
     def holds_sites(self) -> bool:
@@ -170,14 +170,14 @@ class SolveBasis(InducingBasis):
             Whitener(state.chol_gamma, state.ok, state.tangent_gamma),
         )
 
-    def with_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> SolveState:
+    def with_gaussians(self, state: SolveState, new: tuple[GaussianPart, ...]) -> SolveState:
         u, v = new
         return state._replace(mean=u.mean, root=u.root, v_mean=v.mean, v_root=v.root)
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         return (self.q_mu, self.q_sqrt, self.v_mu, self.v_sqrt)
 
-    def assign_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> None:
+    def assign_gaussians(self, state: SolveState, new: tuple[GaussianPart, ...]) -> None:
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
         assign_whitened(state.chol_gamma, new[1], self.v_mu, self.v_sqrt, self.whiten)
 

@@ -10,7 +10,7 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
-from ..inducing.checks import rows_in
+from ..inducing.point_checks import rows_in
 from ..inputs import as_array, as_pair, is_number, is_whole
 from ..summaries import short_repr
 from ..user_warnings import warn_user

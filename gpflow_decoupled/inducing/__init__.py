@@ -1,11 +1,11 @@
 """Inducing points, and weights as inducing variables.
 
-Read `select` (choice of points) first. `checks` refuses unusable points, `variables` makes inducing
-variables of arrays, `weights` with `linear_kernel` serve inference in weight space.
+Read `select` (choice of points) first. `point_checks` refuses unusable points, `variables` makes
+inducing variables of arrays, `weights` with `linear_kernel` serve inference in weight space.
 """
 
-from .checks import check_disjoint, check_inducing
 from .linear_kernel import LinearWeights
+from .point_checks import check_disjoint, check_inducing
 from .select import select
 from .weights import Weights
 

@@ -27,7 +27,7 @@ from ..linalg.pivoted import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
 from ..summaries import short_repr
 from ..user_warnings import warn_user
-from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
+from .point_checks import check_finite, check_inducing, first_equal_row, read, rows_in
 
 METHODS = ("greedy_variance", "kmeans", "random")
 

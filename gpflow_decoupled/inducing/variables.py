@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from ..covariances.indices import check_indices
 from ..errors import DataError
 from ..inputs import as_array
-from .checks import check_disjoint, check_inducing
+from .point_checks import check_disjoint, check_inducing
 
 
 def as_inducing(

@@ -1,4 +1,4 @@
-"""`sites` by LAPACK, without a graph."""
+"""`site_posterior` by LAPACK, without a graph."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from tqdm.auto import tqdm
 
-from ..bases import Gaussian
+from ..bases import GaussianPart
 from ..bases.parts.data_mean import DataMean
 from ..covariances.products import gram_product
 from ..errors import ModelError
@@ -91,7 +91,7 @@ def data_correction(
     K_a = gram_product(model.kernel, mean.points, None, a)
     projections = preconditioner_rows(model.kernel, model.basis.beta, X, solver.rank)
     state = model.basis.factor(model.kernel, with_kl=False)
-    inducing = Gaussian(state.mean, state.root)
+    inducing = GaussianPart(state.mean, state.root)
     natural, weights, _ = sites_of(posterior_of(model, (X, Y), projections, a, K_a, inducing))
     left = natural / weights - K_a - a / weights
     if not tf.reduce_any(a != 0.0) and tf.reduce_any(left != 0.0):

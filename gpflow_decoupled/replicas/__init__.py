@@ -1,10 +1,12 @@
 """Replicas of `tf.distribute`; with one replica nothing changes, to the last bit.
 
 `sums` is for a training step, which each replica runs; `group` for code around it. `row_sums` adds
-up passes, `datasets` finds a shard, `checks` refuses silent failures.
+up passes, `datasets` finds a shard, `refusals` of silent failures.
 """
 
-from .checks import (
+from .datasets import dataset_of, starts_passes
+from .group import Group
+from .refusals import (
     apply_trainable,
     check_strategy,
     group_of,
@@ -12,8 +14,6 @@ from .checks import (
     refuse_elsewhere,
     refuse_other_workers,
 )
-from .datasets import dataset_of, starts_passes
-from .group import Group
 from .row_sums import RowSums
 from .sums import Message, agreed, count, counted, fold_in_rank, of_first, rank, share, total
 

@@ -27,7 +27,7 @@ from .keras import Optimizer
 from .options import OF_STEPS, chosen, named_options
 from .progress import Callback, Callbacks
 from .result import FitResult
-from .routes.checks import check_kernel_gradients
+from .routes.inducing_checks import check_kernel_gradients
 from .routes.registry import route_for
 from .run import Run
 from .schedules import MeanSolver, Schedule

@@ -20,7 +20,7 @@ from gpflow_decoupled.bases import (
     DecoupledBasis,
     DualBasis,
     Features,
-    Gaussian,
+    GaussianPart,
     HybridBasis,
     InducingBasis,
     MeanOnDataBasis,
@@ -96,7 +96,7 @@ class SolvedBasis(DiagonalBasis):
         spread = (data.y - features.mean) ** 2 + self.variance(features, kernel, data.X)
         expected = -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * data.noise) + spread / data.noise)
         return OptimalParameters(
-            expected - self.prior_kl(state), None, (Gaussian(mean, tf.linalg.diag(deviation)),)
+            expected - self.prior_kl(state), None, (GaussianPart(mean, tf.linalg.diag(deviation)),)
         )
 
     def assign_optimum(self, kernel, optimum):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from gpflow_decoupled.linalg.dense_sites import dense_sites
 from gpflow_decoupled.linalg.normal_density import normal_density
-from gpflow_decoupled.linalg.sites import site_posterior
+from gpflow_decoupled.linalg.site_posterior import site_posterior
 
 RNG = np.random.default_rng(0)
 N = 12

@@ -33,8 +33,8 @@ from gpflow_decoupled.models import (
 from gpflow_decoupled.optimizers import AffineIndependentAscent, NeighbourRounds
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
 from gpflow_decoupled.training.routes.affine_independent import AffineIndependentRoute
-from gpflow_decoupled.training.routes.checks import natural_step
 from gpflow_decoupled.training.routes.inducing import InducingRoute
+from gpflow_decoupled.training.routes.inducing_checks import natural_step
 from gpflow_decoupled.training.routes.messages import MessagesRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
 from gpflow_decoupled.training.routes.neighbour_labels import NeighbourLabelsRoute

@@ -2,7 +2,7 @@
 
 #   V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2        (V9)
 #
-# for positive lambda; `linalg.sites` adds negative ones. K may be singular.
+# for positive lambda; `linalg.site_posterior` adds negative ones. K may be singular.
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.coupled import coupled_solve
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.newton_systems import stationary_solve
-from ...linalg.sites import SitePosterior, site_posterior
+from ...linalg.site_posterior import SitePosterior, site_posterior
 from ...linalg.triangular import lower_root_gram, solve
 from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple

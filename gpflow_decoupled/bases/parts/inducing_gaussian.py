@@ -21,7 +21,7 @@ from ...inputs import as_values, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_product
 from ...linalg.whitening import whiten
-from ..base import Gaussian
+from ..base import GaussianPart
 
 
 def gaussian_parameters(
@@ -91,12 +91,12 @@ def whitened(
     mean: Parameter,
     root: Parameter,
     whitened_already: bool,
-) -> Gaussian:
+) -> GaussianPart:
     """Whitened q(u), m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless whitened already."""
     value = tf.convert_to_tensor(mean)
     if not whitened_already:
         value = whiten_columns(chol, tangent, value)
-    return Gaussian(value, whitened_root(chol, tangent, root, whitened_already))
+    return GaussianPart(value, whitened_root(chol, tangent, root, whitened_already))
 
 
 def assign_whitened_root(
@@ -109,7 +109,7 @@ def assign_whitened_root(
 
 
 def assign_whitened(
-    chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool
+    chol: tf.Tensor, new: GaussianPart, mean: Parameter, root: Parameter, whitened_already: bool
 ) -> None:
     """Write a whitened Gaussian, [M, L] and [L, M, M], to its Parameters, inverse to `whitened`."""
     mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))

@@ -12,7 +12,7 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import SharedIndependentInducingVariables
 
 from ...errors import DataError
-from ...inducing.checks import check_finite
+from ...inducing.point_checks import check_finite
 from ...inducing.variables import fixed_points
 from ...inputs import check_whole
 

@@ -33,7 +33,7 @@ from ...linalg.cholesky import cholesky, jitter
 from ...linalg.gaussians import apply_per_latent, root_from_precision
 from ...linalg.triangular import solve, symmetric_product
 from ...summaries import html_table, one_line
-from ..base import Gaussian
+from ..base import GaussianPart
 from .kernel_mean import KernelMean
 from .mean_operator import MeanOperator
 
@@ -68,7 +68,7 @@ class OptimalParameters(NamedTuple):
     """The bound in nats, a scalar."""
     coefficients: tf.Tensor | None
     """Raw coefficients of the mean points [M_gamma, L], or None."""
-    gaussians: tuple[Gaussian, ...]
+    gaussians: tuple[GaussianPart, ...]
     """Whitened Gaussian parts: means [M, L], roots [L, M, M]."""
     chol_B: tf.Tensor | None = None
     """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta]."""
@@ -138,7 +138,7 @@ def with_gaussians(
     elbo = collapsed_bound(kernel, data, parts, precisions, fit)
     roots = [best_root(precision, data.y.shape[1]) for precision in precisions]
     return OptimalParameters(
-        elbo, fit.coefficients, tuple(Gaussian(mean, root) for mean, root in zip(means, roots))
+        elbo, fit.coefficients, tuple(GaussianPart(mean, root) for mean, root in zip(means, roots))
     )
 
 

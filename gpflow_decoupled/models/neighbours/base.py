@@ -35,15 +35,15 @@ from ..checks import (
     warn_of_values,
 )
 from ..monte_carlo import MonteCarlo
-from .checks import (
+from .likelihood import LeaveOneOut
+from .mean_of_rows import MEANS
+from .posterior import NeighboursPosterior
+from .row_checks import (
     arrays_of,
     check_neighbours_kernel,
     check_new,
     refuse_spread_of_sites,
 )
-from .likelihood import LeaveOneOut
-from .mean_of_rows import MEANS
-from .posterior import NeighboursPosterior
 
 AUTO = "auto"
 

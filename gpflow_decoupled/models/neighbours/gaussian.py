@@ -19,7 +19,6 @@ from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
-from .checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
@@ -35,6 +34,7 @@ from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .mean_of_rows import MEANS, MeanOfRows
 from .ordering import appended_order, find_neighbours, random_order
 from .posterior import NeighboursPosterior
+from .row_checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .spread import LocalSpread
 
 

@@ -16,11 +16,11 @@ from gpflow.utilities import positive
 
 from ...likelihoods import CategoricalLogit
 from ..checks import as_observations
-from .checks import arrays_of
 from .factors import Factors, scaled
 from .gaussian import GaussianNNGP
 from .label_densities import log_densities_of_labels
 from .latent import LatentNNGP
+from .row_checks import arrays_of
 
 _NOISE, _LEAST_NOISE = 0.1, 0.001
 """Variances of the targets, whose own is about one: at the start, and at least. Labels that follow

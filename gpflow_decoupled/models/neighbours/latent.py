@@ -17,7 +17,6 @@ from ...linalg.blocks import map_rows
 from ..checks import check_values
 from ..expectations import Moments
 from .base import NNGP
-from .checks import check_rows
 from .conditionals import Observations, new_given_neighbours
 from .factors import Factors, scaled
 from .gaussian import GaussianNNGP
@@ -27,6 +26,7 @@ from .likelihood import LeaveOneOut
 from .mean_of_rows import MEANS, MeanOfRows
 from .observed import mean_values, residuals_of
 from .posterior import NeighboursPosterior
+from .row_checks import check_rows
 
 _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of rows, 32 MB in double precision."""

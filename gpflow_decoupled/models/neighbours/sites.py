@@ -17,12 +17,12 @@ from ...inputs import check_whole
 from ...likelihoods import RowLikelihood
 from ..checks import as_observations
 from ..expectations import Moments, Resolution, check_draws, sampled_expectations
-from .checks import arrays_of
 from .factors import Factors
 from .gaussian import GaussianNNGP
 from .labels import LabelNNGP
 from .latent import LatentNNGP
 from .observed import mean_values
+from .row_checks import arrays_of
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is

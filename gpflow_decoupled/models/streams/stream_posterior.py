@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ...bases import Gaussian, InducingBasis, OptimalParameters
+from ...bases import GaussianPart, InducingBasis, OptimalParameters
 from ...bases.parts.frame import Frame
 from ...bases.parts.inducing_gaussian import whiten_columns
 from ...covariances.latents import prior_variance
@@ -101,7 +101,7 @@ def read(basis: InducingBasis, kernel: Kernel, frame: Frame) -> StreamBelief:
 def write(basis: InducingBasis, kernel: Kernel, frame: Frame, belief: StreamBelief) -> None:
     """Write a q in the coordinates of a frame to a basis."""
     means = tf.split(belief.mean, frame.sizes, axis=0)
-    gaussians = tuple(Gaussian(mean, root) for mean, root in zip(means, belief.roots))
+    gaussians = tuple(GaussianPart(mean, root) for mean, root in zip(means, belief.roots))
     coefficients = None
     if len(frame.sizes) > frame.free:
         basis.refresh(kernel)

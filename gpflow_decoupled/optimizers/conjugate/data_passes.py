@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...bases.base import State
 from ...errors import NumericalError
 from ...linalg.cholesky import diagnose
@@ -98,7 +98,7 @@ class PassReader:
         state = basis.factor(self.model.kernel, with_kl=False)
         (part,) = basis.gaussians(state)
         if group.workers > 1:
-            part = Gaussian(*(tf.cast(group.of_first(one), one.dtype) for one in part))
+            part = GaussianPart(*(tf.cast(group.of_first(one), one.dtype) for one in part))
             basis.assign_gaussians(state, (part,))
         precision = precision_from_root(part.root)
         return self._read(Natural.of(apply_per_latent(precision, part.mean), precision), np.nan)

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...bases.parts.data_mean import DataMean
 from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
@@ -114,4 +114,6 @@ def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) 
     projections = project_rows(model.kernel, model.basis.beta, data[0], size)
     state = model.basis.factor(model.kernel, with_kl=False)
     K_a = gram_product(model.kernel, mean.points, None, state.a, group=group)
-    return posterior_of(model, data, projections, state.a, K_a, Gaussian(state.mean, state.root))
+    return posterior_of(
+        model, data, projections, state.a, K_a, GaussianPart(state.mean, state.root)
+    )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...bases.parts.data_mean import DataMean
 from ...covariances.products import gram_product
 from ...diagnostics.unusable_observation import unusable_observation
@@ -201,7 +201,7 @@ class MeanRun:
                 kernel, self.mean.points, None, state.a, dtype=self._start_dtype, group=self.group
             )
             self.products += 1
-        now = self._moments(state.a, K_a, Gaussian(state.mean, state.root))
+        now = self._moments(state.a, K_a, GaussianPart(state.mean, state.root))
         if not np.isfinite(now.elbo):
             raise unusable_observation(self.model, self.data) or NumericalError(
                 "The bound is not finite at the start: standardise X and Y, or start from smaller"
@@ -211,10 +211,10 @@ class MeanRun:
         return now
 
     def _posterior(self, point: _Full) -> Posterior:
-        inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
+        inducing = GaussianPart(point.mean, root_from_precision(point.precision).chol)
         return self._moments(point.a, point.K_a, inducing)
 
-    def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
+    def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: GaussianPart) -> Posterior:
         found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
         return found._replace(elbo=self.group.first(found.elbo))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...linalg.gaussians import kl_from_whitened
 from ...models import BasisGP
 from .row_features import RowFeatures
@@ -28,7 +28,7 @@ class Posterior(NamedTuple):
     """Coefficients [N, L]."""
     K_a: tf.Tensor
     """K a [N, L]."""
-    inducing: Gaussian
+    inducing: GaussianPart
     """q(u), whitened."""
     mean: tf.Tensor
     """Mean of f at the rows [N, L], without the mean function."""
@@ -48,7 +48,7 @@ def posterior_of(
     projections: RowFeatures,
     a: tf.Tensor,
     K_a: tf.Tensor,
-    inducing: Gaussian,
+    inducing: GaussianPart,
 ) -> Posterior:
     """Moments (D19), (D20), bound (D21) and derivatives of q(f); N M^2 L.
 

@@ -15,7 +15,7 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from ... import replicas
-from ...bases import CoupledBasis, Features, Gaussian
+from ...bases import CoupledBasis, Features, GaussianPart
 from ...bases.base import State
 from ...errors import ModelError
 from ...linalg.whitening import Whitener
@@ -149,7 +149,7 @@ def gradients_of(
     tape: tf.GradientTape,
     objective: tf.Tensor,
     variables: Sequence[tf.Variable],
-    held: Sequence[tuple[Whitener, Gaussian, SiteSums]],
+    held: Sequence[tuple[Whitener, GaussianPart, SiteSums]],
     weights: tf.Tensor | None,
     low: tf.DType | None,
 ) -> list[tf.Tensor | None]:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ... import replicas
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...compilation import rarely
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import (
@@ -48,7 +48,7 @@ class SiteSums(NamedTuple):
 
 
 def site_sums(
-    part: Gaussian,
+    part: GaussianPart,
     A: tf.Tensor,
     g: tf.Tensor,
     h: tf.Tensor,
@@ -83,7 +83,7 @@ def site_sums(
 
 
 def gradient_at_sites(
-    part: Gaussian,
+    part: GaussianPart,
     sums: SiteSums,
     tangent: tf.Tensor,
     weights: tf.Tensor | None = None,

@@ -15,7 +15,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ... import replicas
-from ...bases import Features, Gaussian, InducingBasis
+from ...bases import Features, GaussianPart, InducingBasis
 from ...bases.base import State
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
@@ -117,7 +117,10 @@ def _evaluation(
 
 
 def _under(
-    features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None
+    features: Features,
+    old: Sequence[GaussianPart],
+    new: Sequence[GaussianPart],
+    low: tf.DType | None,
 ) -> Features:
     mean, plus = features.mean, list(features.plus)
     for k, (was, now, A) in enumerate(zip(old, new, features.minus)):

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ... import replicas
-from ...bases import Gaussian, InducingBasis
+from ...bases import GaussianPart, InducingBasis
 from ...bases.base import State
 from ...bases.parts.kernel_mean import KernelMean
 from ...errors import UnknownOptionError
@@ -173,7 +173,7 @@ def newton_mean_move(
 
 
 def gaussian_target(
-    part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor
+    part: GaussianPart, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Natural parameters theta* [M, L] and P* [L, M, M] after a full step: (D46).
 
@@ -190,8 +190,8 @@ def replaced(
     at: DataMoments,
     A: tf.Tensor,
     plus: tf.Tensor,
-    old: Gaussian,
-    new: Gaussian,
+    old: GaussianPart,
+    new: GaussianPart,
 ) -> DataMoments:
     """Moments after replacing one Gaussian part `old` by `new`.
 

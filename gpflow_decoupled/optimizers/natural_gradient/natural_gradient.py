@@ -23,7 +23,7 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from ... import replicas
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...compilation import rarely
 from ...errors import ModelError, NumericalError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
@@ -243,7 +243,7 @@ class NaturalGradient(tf.Module):
             rarely(stay),
         )
 
-    def _assign(self, model: BasisGP, move: Move, gaussians: tuple[Gaussian, ...]) -> bool:
+    def _assign(self, model: BasisGP, move: Move, gaussians: tuple[GaussianPart, ...]) -> bool:
         if gaussians:
             model.basis.assign_gaussians(move.state, gaussians)
             self._memory.store(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from ...bases import Gaussian
+from ...bases import GaussianPart
 from ...compilation import rarely
 from ...linalg.gaussians import apply_per_latent, precision_factor, root_from_factor
 
@@ -37,12 +37,12 @@ class Natural(NamedTuple):
             ok if theta is None else ok & tf.reduce_all(tf.math.is_finite(theta)),
         )
 
-    def gaussian(self) -> Gaussian:
+    def gaussian(self) -> GaussianPart:
         """Mean and root of S; cost M^3 / 2 per latent."""
         root = root_from_factor(self.factor)
         if self.theta is None:
-            return Gaussian(None, root)
-        return Gaussian(
+            return GaussianPart(None, root)
+        return GaussianPart(
             apply_per_latent(root, apply_per_latent(root, self.theta, adjoint=True)), root
         )
 

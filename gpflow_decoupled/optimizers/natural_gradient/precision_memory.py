@@ -9,7 +9,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from ...bases import Gaussian, InducingBasis
+from ...bases import GaussianPart, InducingBasis
 from ...compilation import rarely
 from ...linalg.gaussians import precision_from_root
 
@@ -42,7 +42,7 @@ class PrecisionMemory(tf.Module):
     def store(
         self,
         basis: InducingBasis,
-        gaussians: tuple[Gaussian, ...],
+        gaussians: tuple[GaussianPart, ...],
         precisions: tuple[tf.Tensor, ...],
     ) -> None:
         """Store the precisions [L, M, M] of the new roots."""

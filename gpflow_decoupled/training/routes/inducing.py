@@ -17,7 +17,7 @@ from ...optimizers.natural_gradient.bound_gradients import as_basis_model
 from ..batches import Batches, Data
 from ..options import NAMES, Options
 from ..plan import Plan
-from .checks import check_mean_on_data, check_own_bound, check_precision, check_xla
+from .inducing_checks import check_mean_on_data, check_own_bound, check_precision, check_xla
 from .lbfgs import BY_NAME as LBFGS
 from .lbfgs import plan_on_all_rows
 from .mean_on_data import BY_NAME, plan_on_data, undo_of

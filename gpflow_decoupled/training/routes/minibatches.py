@@ -16,7 +16,14 @@ from ..options import Options
 from ..plan import Part, Plan
 from ..schedules import MeanSolver
 from ..stages.minibatches import Minibatches, bound_of, probe_of
-from .checks import check_roles, is_small, natural_rule, natural_step, sites_pay, warn_of_sizes
+from .inducing_checks import (
+    check_roles,
+    is_small,
+    natural_rule,
+    natural_step,
+    sites_pay,
+    warn_of_sizes,
+)
 from .replicas import shards_of
 from .route import rates_of
 

@@ -14,7 +14,7 @@ from ..batches import Data
 from ..options import EVERY, OF_OPTIMIZER, Options
 from ..plan import Plan
 from ..stages.evidence_climb import EvidenceClimb, has_evidence
-from ..stages.sites import Sites
+from ..stages.site_steps import Sites
 from ..stages.sites_climb import SitesClimb, has_best_sites
 from ..stages.stage import Stage
 from .lbfgs import BY_NAME as LBFGS

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...models.neighbours import GaussianNNGP
-from ...models.neighbours.checks import warn_at_floor
+from ...models.neighbours.row_checks import warn_at_floor
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds, RoundOutcome

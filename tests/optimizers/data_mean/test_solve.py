@@ -15,7 +15,7 @@ from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose
 from scipy.linalg import cho_factor, cho_solve
 
-from gpflow_decoupled.bases import Gaussian
+from gpflow_decoupled.bases import GaussianPart
 from gpflow_decoupled.covariances.products import gram_product
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.linalg import conjugate_gradients as cg
@@ -175,7 +175,7 @@ def _probit_sites(X: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarr
     state = model.basis.factor(model.kernel, with_kl=False)
     projections = project_rows(model.kernel, model.basis.beta, data[0], len(beta))
     K_a = model.kernel(X) @ state.a
-    now = posterior_of(model, data, projections, state.a, K_a, Gaussian(state.mean, state.root))
+    now = posterior_of(model, data, projections, state.a, K_a, GaussianPart(state.mean, state.root))
     natural, weights, _ = sites_of(now)
     assert np.ptp(weights) > 0.1
     return weights.numpy()[:, 0], (natural / weights).numpy()[:, 0]

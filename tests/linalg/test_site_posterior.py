@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
 
-from gpflow_decoupled.linalg.sites import SitePosterior, site_posterior
+from gpflow_decoupled.linalg.site_posterior import SitePosterior, site_posterior
 
 N = 7
 SIGNS = {"positive": 0, "one negative": 1, "some negative": 3, "all negative": N, "zero": None}
