@@ -16,6 +16,7 @@ from ...errors import NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
 from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
+from ...lbfgs import CONVERGED
 from ...models.families import require_model
 from ...summaries import settings_line
 from ..results import Recorder
@@ -60,7 +61,7 @@ class AffineIndependentAscent:
     1. The best Gaussian q, the special case of a normal base.
     2. Rotation of A and initial shapes, predicted by an Edgeworth expansion about the Gaussian.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or in turns
-       with `alternate`.
+       with `alternate`. Left out if step 2 reached its predicted gain to within the tolerance.
     4. The better of Gaussian and step 3.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
@@ -107,6 +108,18 @@ class AffineIndependentAscent:
         :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
             observation; the model is unchanged.
         """
+        result = self.run_from(model, None)
+        warn_of_quadrature(model, result.elbo)
+        return result
+
+    def run_from(
+        self, model: AffineIndependentGP, sites: tuple[np.ndarray, np.ndarray] | None
+    ) -> AffineResult:
+        """Run with step 1 done, unless `sites` is None, and without a warning of quadrature.
+
+        :param sites: nu and tau [N] of the best Gaussian q, as those of a `CVIGP`, for a model on
+            its data.
+        """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
         basis, groups = model.basis, model.site_groups()
@@ -114,7 +127,7 @@ class AffineIndependentAscent:
             check_turns(basis)
 
         # 1) the Gaussian q with the greatest bound
-        gaussian, tracing = self._gaussian_stage(model, groups, stage_record(recorder, 0))
+        gaussian, tracing = self._gaussian_stage(model, groups, sites, stage_record(recorder, 0))
         gaussian_seconds = recorder.seconds - tracing
 
         # 2) the rotation of A, and the gain that it promises
@@ -143,7 +156,7 @@ class AffineIndependentAscent:
         if gaussian_is_kept:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
-        result = recorder.finish(
+        return recorder.finish(
             AffineResult,
             gaussian.bound if gaussian_is_kept else joint.elbo,
             joint.reason,
@@ -156,17 +169,25 @@ class AffineIndependentAscent:
             resolution=joint.resolution,
             turns=joint.turns,
         )
-        warn_of_quadrature(model, result.elbo)
-        return result
 
     def _gaussian_stage(
-        self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
+        self,
+        model: AffineIndependentGP,
+        groups: list[SiteGroup],
+        sites: tuple[np.ndarray, np.ndarray] | None,
+        record: StageRecord,
     ) -> tuple[GaussianSolution, float]:
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
-        problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
-        with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
-            dense = problem.solve(self.tolerance, self.max_evaluations, record)
+        problem = GaussianProblem(
+            groups, basis.gaussian, constant, model.integration, compile=sites is None
+        )
+        if sites is not None:
+            dense = problem.at_sites(*sites)
+            record(dense.bound, 1)
+        else:
+            with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
+                dense = problem.solve(self.tolerance, self.max_evaluations, record)
         if basis.structure != "low_rank":
             return dense, problem.tracing_seconds
         # diag(s) + F S^T cannot represent every covariance: run again within the structure, from
@@ -201,8 +222,15 @@ class AffineIndependentAscent:
             basis.theta.assign(
                 edgeworth_shapes(groups, gaussian.b, A, basis.base, basis.non_normal)
             )
-        # b) L-BFGS with as few frequencies as give the same bound here
         allowed = max(_LARGEST_CHANGE, _SHARE_OF_TOLERANCE * self.tolerance)
+        # b) no climb if the expansion promises no more
+        bound = float(model.bound(groups))
+        if abs(start.gain - (bound - gaussian.bound)) < self.tolerance and not self.alternate:
+            resolution = abs(float(model.bound(groups, _coarser(model.integration, 2))) - bound)
+            if resolution < allowed:
+                record(bound, 1)
+                return _Joint(bound, CONVERGED, resolution, 0.0, np.zeros(0))
+        # c) L-BFGS with as few frequencies as give the same bound here
         integration = _coarsest(model, groups, allowed)
         root = None if gaussian.coordinates is not None else gaussian.root
         finest = model.integration.frequencies << _REFINEMENTS
@@ -210,7 +238,7 @@ class AffineIndependentAscent:
         while True:
             climbed = self._climb(model, groups, integration, root, record)
             tracing += climbed.tracing_seconds
-            # c) the check where the climb ended, with the model's frequencies or twice the
+            # d) the check where the climb ended, with the model's frequencies or twice the
             # climb's
             check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
             finer = float(model.bound(groups, check))
@@ -265,10 +293,14 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
         return full
     exact = model.bound(groups, full)
     for part in (4, 2):
-        coarse = full._replace(frequencies=full.frequencies // part, points=full.points // part)
+        coarse = _coarser(full, part)
         if abs(float(model.bound(groups, coarse) - exact)) < allowed:
             return coarse
     return full
+
+
+def _coarser(full: Integration, part: int) -> Integration:
+    return full._replace(frequencies=full.frequencies // part, points=full.points // part)
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:

@@ -155,23 +155,23 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
     # Repeats singular value decompositions from several starts, because of local maxima.
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
-    best, best_value = np.eye(D), -np.inf
+    best, best_value = np.eye(D)[:, :k], -np.inf
     for start in range(_ROTATIONS):
-        Q = _sorted(expansion) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
+        Q = _sorted(expansion)[:, :k] if start == 0 else np.linalg.qr(rng.normal(size=(D, k)))[0]
         last = -np.inf
         for _ in range(_SWEEPS):
-            s = expansion.slopes(Q[:, :k])
+            s = expansion.slopes(Q)
             gain = float(np.sum(worth * s**2))
             if gain - last <= _SAME * gain:
                 break
             last = gain
-            slope = weights * (alpha @ Q[:, :k]) ** (orders - 1) * (orders * worth * s)
-            left, _, right = np.linalg.svd(alpha.T @ slope)
-            Q = np.concatenate([left[:, :k] @ right, left[:, k:]], axis=1)
-        value = float(np.sum(worth * expansion.slopes(Q[:, :k]) ** 2))
+            slope = weights * (alpha @ Q) ** (orders - 1) * (orders * worth * s)
+            left, _, right = np.linalg.svd(alpha.T @ slope, full_matrices=False)
+            Q = left @ right
+        value = float(np.sum(worth * expansion.slopes(Q) ** 2))
         if value > best_value:
             best, best_value = Q, value
-    return best
+    return np.concatenate([best, np.linalg.svd(best)[0][:, k:]], axis=1)
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
