@@ -34,7 +34,7 @@ _FLAT = 1e-8
 """At a maximum, where line searches fail, a Newton step gains at most this share of the value."""
 
 _LAST = 10
-"""Iterations at the end of a run, whose gain tells whether more would pay."""
+"""Iterations at the end of a run whose gain tells whether more would pay."""
 _TRIALS = 4
 """Of a line search before it may be flat; most end after one or two, and one in round-off takes 20.
 """
@@ -57,7 +57,7 @@ class LBFGSRun(NamedTuple):
     `climb_logarithms`.
     """
     rise: float = 0.0
-    """The gain of the last ten iterations, or of all of fewer."""
+    """The gain of ten iterations at the pace of the last ten, or of the last half of fewer."""
 
 
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
@@ -136,7 +136,8 @@ def lbfgs_ascent(
         is_flat = _newton_gain(ended, free) <= max(flat, _FLAT * (1.0 + abs(watched.value)))
         reason = CONVERGED if watched.stopped or success or is_flat else FAILED
     values, is_done = watched.values, reason == CONVERGED
-    rise = watched.value - values[-1 - min(_LAST, len(values) - 1)]
+    last = _LAST if len(values) > _LAST else len(values) // 2
+    rise = (watched.value - values[-1 - last]) * _LAST / max(last, 1)
     return LBFGSRun(watched.x, watched.value, values[0], watched.total, is_done, reason, rise)
 
 

@@ -32,6 +32,26 @@ def test_it_finds_the_maximum_and_records_every_evaluation():
     )
 
 
+@pytest.mark.parametrize("limit", [1, 4, 8, 60])
+def test_the_pace_at_the_end(limit: int):
+    """Ten iterations; of fewer than ten the last half, times what is missing."""
+    values = [0.0]
+
+    def line(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return float(x[0]), np.ones(1)
+
+    def stop(found: list[float]) -> bool:
+        values[:] = found
+        return False
+
+    found = lbfgs_ascent(line, np.zeros(1), stop, limit, high=np.full(1, 1e9))
+    assert found.reason == "evaluations done"
+    count = len(values) - 1
+    last = 10 if count >= 10 else -(-count // 2)
+    assert found.rise == pytest.approx(10.0 * (values[-1] - values[-1 - last]) / last)
+    assert found.rise > 0.0
+
+
 def test_bounds_on_both_sides():
     low, high = np.array([-np.inf, -1.0, -np.inf]), np.array([0.3, np.inf, np.inf])
     found = lbfgs_ascent(parabola, np.zeros(3), settled(1e-12), 100, low=low, high=high)

@@ -97,8 +97,8 @@ def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
 
 
 def warn_of_last_rise(rise: float, num_data: int, remedy: str) -> None:
-    """Warn if L-BFGS rose at the same rate in its last ten iterations, or rows that are left out
-    did in the last round.
+    """Warn if L-BFGS rises at the same rate in ten iterations, or rows that are left out did in the
+    last round.
 
     :param rise: in nats; infinite if the hyperparameters have not moved.
     """
@@ -106,6 +106,7 @@ def warn_of_last_rise(rise: float, num_data: int, remedy: str) -> None:
         warn_user(f"There was no time to move the hyperparameters. {remedy}")
     elif rise > 0.1 * _RISE * num_data:
         warn_user(
-            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
-            f" iterations of L-BFGS, or by rows that are left out in the last round. {remedy}"
+            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in ten"
+            " iterations of L-BFGS at their last pace, or by rows that are left out in the last"
+            f" round. {remedy}"
         )

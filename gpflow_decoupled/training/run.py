@@ -50,8 +50,6 @@ _FAILURES: dict[type, str] = {
 """Reasons for which a run ends by an error."""
 _UNFINISHED = (*_LIMITS, EVALUATIONS_DONE, ROUNDS_DONE)
 """The same, of L-BFGS."""
-_FEW = 10
-"""Steps of L-BFGS; fewer say nothing of where the bound goes, and who asks for them knows that."""
 _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
@@ -325,9 +323,7 @@ class Run:
         # patience and tolerances judge for themselves, an interrupt is no choice
         if rising and result.reason in _LIMITS:
             warn_of_rise(bounds, num_data, _REMEDY)
-        asked = result.reason in (_LIMITS[0], EVALUATIONS_DONE)
-        few = asked and self.limits.steps is not None and self.limits.steps < _FEW
-        if self._report is not None and result.reason in _UNFINISHED and not few:
+        if self._report is not None and result.reason in _UNFINISHED:
             warn_of_last_rise(self._report.rise, num_data, _REMEDY)
 
     def _result(self, done: int, reason: str) -> FitResult:

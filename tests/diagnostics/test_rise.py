@@ -49,15 +49,19 @@ def test_a_climb_that_is_cut_short_says_so(likelihood):
     """It has not converged either, although its last evaluation ended before the time was up."""
     X = np.linspace(0.0, 10.0, 40)[:, None]
     Y = RNG.poisson(np.exp(1.5 * np.sin(X))).astype(float)
-    with pytest.warns(UserWarning, match="still rises: by .* in the last iterations of L-BFGS"):
+    with pytest.warns(UserWarning, match="still rises: by .* in ten iterations of L-BFGS"):
         result = gd.fit(gd.build(X, Y, likelihood, verbose=False), seconds=1e-3, progress=False)
     assert (result.reason, result.converged) == ("time is up", False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = gd.build(X, Y, likelihood, verbose=False)
         assert gd.fit(model, progress=False).converged
-        gd.fit(gd.build(X, Y, likelihood, verbose=False), steps=3, progress=False)
-    with pytest.warns(UserWarning, match="still rises: by .* in the last iterations of L-BFGS"):
+        # a run that begins at the optimum is cut short without a loss
+        assert gd.fit(model, steps=2, progress=False).steps == 1
+    for steps in (1, 3):
+        with pytest.warns(UserWarning, match="still rises"):
+            gd.fit(gd.build(X, Y, likelihood, verbose=False), steps=steps, progress=False)
+    with pytest.warns(UserWarning, match="still rises: by .* in ten iterations of L-BFGS"):
         gd.fit(gd.build(X, 1e3 * Y, likelihood, verbose=False), steps=12, progress=False)
 
 
