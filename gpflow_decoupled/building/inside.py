@@ -75,7 +75,7 @@ class Inside:
         y = Y if numbers is None else Y[:, : numbers.outputs]
         gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
         rows = gaps or numbers is not None
-        density = likelihood_for(self.likelihood, y, self.points is None, rows)
+        density = likelihood_for(self.likelihood, y, rows)
         kernel = self._kernel(X, y, density)
         mean = prior_mean(self.likelihood, y, None if numbers is None else numbers.by_name(Y))
         if mean is None and self.mix is not None:
@@ -204,7 +204,7 @@ def _check_auto(likelihood: Likelihood, y: np.ndarray, numbers: RowNumbers | Non
         if there:
             raise DataError(
                 f'kernel="auto" compares kernels by least squares, and {reason}: pass a kernel,'
-                " for example kernel=gpflow.kernels.Matern52."
+                " for example kernel=gpflow.kernels.Matern52()."
             )
 
 

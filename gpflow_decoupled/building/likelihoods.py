@@ -142,14 +142,12 @@ def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Li
     return AsymmetricLaplace(quantile, _SCALE)
 
 
-def likelihood_for(
-    likelihood: str | Likelihood, Y: np.ndarray, each: bool = False, rows: bool = False
-) -> Likelihood:
-    """Return a new likelihood by name, or a copy of the one passed.
+def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = False) -> Likelihood:
+    """Return a new likelihood by name, or a copy of the one passed; "gaussian" has a noise variance
+    for each output.
 
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
-    :param each: give "gaussian" a noise variance for each output.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support.
@@ -159,7 +157,7 @@ def likelihood_for(
         made = gpflow.utilities.deepcopy(likelihood)
     elif likelihood == "multiclass":
         made = class_likelihood(_count_classes(Y))
-    elif likelihood == "gaussian" and each and Y.shape[1] > 1:
+    elif likelihood == "gaussian" and Y.shape[1] > 1:
         made = gpflow.likelihoods.Gaussian(np.full(Y.shape[1], _NOISE))
     else:
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
