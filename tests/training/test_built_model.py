@@ -87,6 +87,37 @@ def test_inducing_points_are_in_units() -> None:
         points.Z = X[:8]
 
 
+@pytest.mark.parametrize("kind", ["two outputs", "coregionalised", "quantile"])
+def test_models_on_points_are_in_units(kind: str) -> None:
+    """The model inside, with parts in units, predicts the same and has the same bound."""
+    options = {"num_inducing": 8, "num_mean_points": 0, "verbose": False}
+    values = Y * [1.0, 1e3]
+    if kind == "quantile":
+        values, options = values[:, :1], options | {"likelihood": kind, "quantile": 0.8}
+    elif kind == "coregionalised":
+        options["outputs"] = kind
+    model = gd.build(X, values, **options)
+    gd.fit(model, steps=3, compile=False, progress=False)
+    twin = gpflow.utilities.deepcopy(model.model)
+    twin.kernel, twin.likelihood = map(gpflow.utilities.deepcopy, (model.kernel, model.likelihood))
+    trained = np.broadcast_to(model.model.mean_function(X[:1]), values[:1].shape)
+    mean = model.outputs.inverse_transform(trained)[0]
+    twin.mean_function = gpflow.functions.Constant(mean)
+    points = getattr(twin.basis.beta, "inducing_variable", twin.basis.beta)
+    points.Z.assign(model.inputs.inverse_transform(points.Z))
+    if kind == "two outputs":  # their kernels differ now
+        twin.basis.beta = gpflow.inducing_variables.SharedIndependentInducingVariables(points)
+    new = NEW, values[:6]
+    for ours, theirs in (
+        (model.predict_f(NEW), twin.predict_f(NEW)),
+        (model.predict_y(NEW), twin.predict_y(NEW)),
+        ([model.predict_log_density(new)], [twin.predict_log_density(new)]),
+        ([model.elbo((X, values))], [twin.elbo((X, values))]),
+    ):
+        for one, other in zip(ours, theirs):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_a_trained_mean_at_more_points_remembers_and_updates_in_units() -> None:
     """As the model inside does with scaled data; the refusal names the call that helps."""
     model = gd.build(X, Y[:, :1], num_inducing=6, num_mean_points=5, verbose=False)

@@ -38,7 +38,6 @@ def plan_on_data(model: BasisGP, mean: DataMean, data: Data, options: Options) -
         model.likelihood,
         model.basis.without_mean_points(),
         mean_function=model.mean_function,
-        num_data=model.num_data,
         expectations=model.expectations,
         bound=model.bound,
     )
