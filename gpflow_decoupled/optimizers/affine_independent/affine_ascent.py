@@ -15,8 +15,8 @@ from ...diagnostics.unusable_observation import naming_observation
 from ...errors import NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
 from ...inputs import check_rate, check_whole
-from ...models.affine_independent.gp import AffineIndependentGP
 from ...lbfgs import CONVERGED
+from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
 from ...summaries import settings_line
 from ..results import Recorder

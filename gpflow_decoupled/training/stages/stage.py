@@ -126,8 +126,7 @@ class Report(NamedTuple):
     is_exact: bool = False
     """True if the last bound in `output` counts all data and belongs to the final Parameters."""
     rise: float = 0.0
-    """Nats that ten iterations of L-BFGS gain at their last pace, on which a longer run would go on.
-    """
+    """Nats that ten iterations of L-BFGS gain at their last pace; a longer run would go on."""
 
     @classmethod
     def of_climb(
