@@ -68,7 +68,8 @@ class AffineClimb(Stage):
     def run(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
         # half of the time is left for the q that is not Gaussian
-        first = self.gaussian.run(replace(budget, until=0.5 * (budget.clock.share + budget.until)))
+        half = replace(budget, until=0.5 * (budget.clock.share + budget.until))
+        reason, before, rise = self.gaussian.climb(half)
         basis = self.model.basis
         base, theta = basis.base, basis.theta
         try:
@@ -76,12 +77,12 @@ class AffineClimb(Stage):
         except BaseException:  # the ascent tries a normal base, and may break off at it
             basis.base, basis.theta = base, theta
             raise
-        reason, rise, bound = first.reason, first.rise, found.elbo
+        bound = found.elbo
         climbed = np.sum(found.history["stage"]) > 1
         if climbed and hyperparameters_of(self.model) and time.perf_counter() < deadline:
             together = self._together(budget, deadline)
             reason, rise, bound = together.reason, together.rise, float(self.model.elbo())
-        return Report.of_climb(bound, reason, deadline, first.before, rise)
+        return Report.of_climb(bound, reason, deadline, before, rise)
 
     def _ascended(self) -> AffineResult:
         more = hyperparameters_of(self.model)

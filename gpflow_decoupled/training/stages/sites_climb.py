@@ -70,6 +70,12 @@ class SitesClimb(Stage):
 
     def run(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
+        reason, before, rise = self.climb(budget)
+        return Report.of_climb(self.model.elbo(), reason, deadline, before, rise)
+
+    def climb(self, budget: Budget) -> tuple[str, tuple[float, ...], float]:
+        """Why the climb ended, its first bound if there was a climb, and the rise at its end."""
+        deadline = budget.clock.deadline(budget.until)
         reason, before, rise = CONVERGED, tuple[float, ...](), 0.0
         first = self._first()
         if first is None:
@@ -97,7 +103,7 @@ class SitesClimb(Stage):
         finally:
             # after an interrupt too: sites and hyperparameters must belong together
             self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
-        return Report.of_climb(self.model.elbo(), reason, deadline, before, rise)
+        return reason, before, rise
 
     def _first(self) -> BestSites | None:
         """The better optimum of the sites, started from zeros and from the model's sites."""
