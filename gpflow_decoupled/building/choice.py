@@ -167,7 +167,7 @@ def build(
         model = standardized(normal_scores=True)
     model.usual_options = {"optimizer": "lbfgs"} if has_best_sites(model.model) else {}
     if verbose:
-        print(report(model, chosen_points, choices))
+        print(report(model, chosen_points, choices, not (quantile or isinstance(likelihood, str))))
     return model
 
 

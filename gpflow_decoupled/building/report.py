@@ -34,17 +34,25 @@ def can_initialize(model: GPModel) -> bool:
     return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
 
 
-def _scaled(model: Standardized) -> str:
+def _scaled(model: Standardized, given: bool) -> str:
     if isinstance(model.inputs, NormalScores):
         return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
     scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
     said = f"{' and '.join(scaled) or 'nothing'} standardised"
-    return said if inputs else f"{said}, X in its units, which the kernel has too"
+    said += "" if inputs else ", X in its units, which the kernel has too"
+    # the user's numbers mean something else than in a model without scales
+    is_scaled = given and model.outputs is not None
+    return said + (", to which Y the numbers of your likelihood belong" if is_scaled else "")
 
 
-def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice]) -> str:
-    """A few lines on the choice and its reason."""
+def report(
+    model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice], given: bool
+) -> str:
+    """A few lines on the choice and its reason.
+
+    :param given: the likelihood is an object of the user.
+    """
     inside = model.model
     rows, columns = model.shape
     if has_evidence(inside):
@@ -93,7 +101,7 @@ def report(model: Standardized, chosen_points: bool, choices: Sequence[KernelCho
             *(f"  {choice}" for choice in choices),
             f"  {why};",
             (
-                f"  {_scaled(model)}, predictions in your units; train it by"
+                f"  {_scaled(model, given)}, predictions in your units; train it by"
                 f" gpflow_decoupled.fit(model, {data}{start})."
             ),
         ]

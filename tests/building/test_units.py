@@ -131,7 +131,11 @@ def test_a_kernel_is_in_units_of_x(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(), period=7.0)
     model = gd.build(days, observed, kernel=kernel)
     said = capsys.readouterr().out
-    assert "Y standardised, X in its units, which the kernel has too" in said
+    assert "Y standardised, X in its units, which the kernel has too, predictions" in said
+    gd.build(X, Y, gpflow.likelihoods.Gaussian(0.1), scale="Y")
+    assert "to which Y the numbers of your likelihood belong" in capsys.readouterr().out
+    gd.build(X, Y, gpflow.likelihoods.Gaussian(0.1), scale="X")
+    assert "your likelihood" not in capsys.readouterr().out
     gd.optimizers.ConjugateComputation(1.0).run(model.model)
     scaled = (observed - observed.mean()) / observed.std()
     exact = gpflow.models.GPR((days, scaled), kernel, noise_variance=0.1)
