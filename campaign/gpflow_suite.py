@@ -2,12 +2,13 @@
 
 `python -m campaign.gpflow_suite` runs the tests that the installed GPflow ships, in a process where
 `gpflow.models.SVGP` is a `BasisGP` on a `CoupledBasis` and `gpflow.models.VGP` is a `CVIGP`, and
-prints how many passed among those that built one. More arguments go to pytest, say `-k predict`.
+prints how many passed among those that built one. It fails if a test fails for any reason but one
+of `DIFFERENCES`. More arguments go to pytest, say `-k predict`.
 """
 
 from __future__ import annotations
 
-__all__ = ["Substitution", "main", "where_tests_are"]
+__all__ = ["Substitution", "difference", "main", "where_tests_are"]
 
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,34 @@ FILES = (
     "test_base_training.py",
 )  # fmt: skip
 """Of GPflow's tests, those that build an SVGP or a VGP."""
+DIFFERENCES = {
+    "GPflow's Scipy on the training loss of a VGP, which would be that of the prior": (
+        "kernels/test_coregion.py::",
+        "likelihoods/test_switched_likelihood.py::test_switched_likelihood_with_vgp",
+        "models/test_vgp.py::test_update_vgp_data",
+    ),
+    "q_mu and q_sqrt of a VGP, where a CVIGP has nu and tau": (
+        "optimizers/test_natural_gradient.py::test_small_q_sqrt_handeled_correctly",
+        "optimizers/test_natural_gradient.py::test_vgp_vs_gpr",
+        "optimizers/test_natural_gradient.py::test_xi_transform_vgp_vs_gpr",
+    ),
+    "a joint q(u) of all latents": (
+        "conditionals/test_multioutput.py::test_mixed_mok_with_Id_vs_independent_mok",
+        "conditionals/test_multioutput.py::test_separate_independent_mo",
+        "conditionals/test_multioutput.py::test_shared_independent_mok",
+    ),
+    "GPflow's exception for a matrix without a Cholesky factor": (
+        "models/test_svgp.py::test_non_finite_posterior_cholesky_raises",
+        "models/test_vgp.py::test_non_finite_posterior_cholesky_raises",
+    ),
+    "update_vgp_data, where a CVIGP has update": (
+        "posteriors/test_bo_integration.py::test_posterior_bo_integration__optimization",
+    ),
+    "GPflow's own classes of posteriors are counted": (
+        "posteriors/test_bo_integration.py::test_posterior_bo_integration__predict_f",
+    ),
+}
+"""What a test needs that these models do not have, and the beginnings of such tests' names."""
 
 
 def where_tests_are() -> Path:
@@ -138,8 +167,13 @@ class Substitution:
         return {kind: found.count(kind) for kind in ("passed", "failed", "skipped")}
 
 
+def difference(name: str) -> str | None:
+    """Why a test of this name must fail; None if it must pass."""
+    return next((why for why, names in DIFFERENCES.items() if name.startswith(names)), None)
+
+
 def main(words: list[str]) -> int:
-    """Run the tests; 1 if any that built a model of this package failed."""
+    """Run the tests; 1 if one that built a model of this package failed and need not."""
     folder, plugin = where_tests_are(), Substitution()
     options = ["-rf", "-p", "no:cacheprovider", f"--rootdir={folder}", "-W", "ignore", "--tb=line"]
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as empty:
@@ -150,10 +184,10 @@ def main(words: list[str]) -> int:
         pytest.main([*options, "-c", str(settings), *words, *FILES], plugins=[plugin])
     counts = plugin.counts()
     print(f"{len(plugin.outcomes)} tests of GPflow {gpflow.__version__}; with our models: {counts}")
-    for name in sorted(plugin.of_own):
-        if plugin.outcomes.get(name) == "failed":
-            print(f"failed: {name}")
-    return int(counts["failed"] > 0)
+    failed = [name for name in sorted(plugin.of_own) if plugin.outcomes.get(name) == "failed"]
+    for name in failed:
+        print(f"failed: {name}: {difference(name) or 'UNEXPECTED'}")
+    return int(any(difference(name) is None for name in failed))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""GPflow's tests with models of this package: those on predictions, in a process of their own."""
+"""GPflow's tests with models of this package, in a process of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.gpflow_suite import where_tests_are
+from campaign.gpflow_suite import difference, where_tests_are
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,8 +18,13 @@ def test_gpflow_ships_its_tests() -> None:
 
 
 @pytest.mark.exhaustive
-def test_methods_of_models() -> None:
-    words = [sys.executable, "-m", "campaign.gpflow_suite", "-k", "test_methods"]
-    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
+def test_what_fails_is_a_known_difference() -> None:
+    words = [sys.executable, "-m", "campaign.gpflow_suite"]
+    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "'failed': 0" in found.stdout and "'passed': 0" not in found.stdout
+    assert "'passed': 0" not in found.stdout
+
+
+def test_other_failures_are_none() -> None:
+    assert difference("models/test_vgp.py::test_update_vgp_data") is not None
+    assert difference("models/test_methods.py::test_predict_f") is None
