@@ -1,17 +1,19 @@
 """The site in a real browser: nothing is wider than its page, formulas are set without a network,
-the search finds.
+the search finds, links within it lead somewhere.
 
 `GPFLOW_DECOUPLED_SITE` names the folder of a site that was built; else it is built.
 `GPFLOW_DECOUPLED_PICTURES` names a folder that keeps the pictures of all pages."""
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -104,6 +106,23 @@ def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_pa
         elif measured["unset"] > measured["formulas"]:
             found[name] = f"{measured['unset']} formulas, {measured['formulas']} of them set"
     assert found == {}
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
+    texts = {page.resolve(): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    marks = {page: set(re.findall(r'\b(?:id|name)="([^"]+)"', texts[page])) for page in texts}
+    checked, broken = 0, []
+    for page, text in texts.items():
+        for link in set(re.findall(r'(?:href|src)="([^"]+)"', text)):
+            parts = urlsplit(html.unescape(link))
+            if parts.scheme or parts.netloc:
+                continue
+            checked += 1
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            mark = unquote(parts.fragment)
+            if not target.is_file() or (target in marks and mark and mark not in marks[target]):
+                broken.append((page.name, link))
+    assert checked > 10_000 and broken == []
 
 
 @pytest.mark.parametrize(
