@@ -17,6 +17,7 @@ from gpflow.utilities import set_trainable
 from ...errors import DataError, ModelError, check_option
 from ...inducing import Weights
 from ...inducing.weights import weight_parts
+from ...likelihoods.labels import index_columns
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
 from ...probability import tfp
@@ -80,7 +81,7 @@ def CVIGLM(
     check_likelihood(likelihood)
     X, Y = as_arrays(data)
     if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
-        num_latent_gps = Y.shape[1]
+        num_latent_gps = Y.shape[1] - index_columns(likelihood)
     latents = infer_num_latent_gps(Linear(), likelihood, num_latent_gps)
     check_shapes_of_data(X, Y, likelihood, latents, None)
     check_values(X, Y, likelihood)

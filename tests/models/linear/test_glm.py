@@ -342,3 +342,19 @@ def test_a_part_of_the_data_is_no_larger_than_the_whole():
     X, Y = np.ones((60, 1)) * np.arange(60.0)[:, None], np.zeros((60, 1))
     with pytest.raises(DataError, match="num_data=10 is less than the 60 rows"):
         CVIGLM((X, Y), gpflow.likelihoods.Gaussian(0.1), num_data=10)
+
+
+@pytest.mark.parametrize("form", ["weight", "function"])
+def test_counts_have_an_exposure_for_each_row(form: str) -> None:
+    rng = np.random.default_rng(5)
+    x, exposure = rng.normal(size=(200, 2)), rng.uniform(0.5, 20.0, (200, 1))
+    counts = rng.poisson(exposure * np.exp(0.5 + x[:, :1])).astype(float)
+    likelihood = gd.likelihoods.RowLikelihood(gl.Poisson(), ["offset"])
+    data = x, np.hstack([counts, np.log(exposure)])
+    model = CVIGLM(data, likelihood, form=form)
+    assert model.num_latent_gps == 1
+    if form == "weight":
+        sweep(model, data)
+    else:
+        ConjugateComputation(0.5).run(model)
+    assert_allclose(weights_posterior(model).mean, [1.0, 0.0, 0.5], atol=0.1)
