@@ -254,7 +254,7 @@ def test_the_signature_and_the_docstring_of_fit_are_those_of_the_table() -> None
     assert set(arguments) - {"model", "data", "schedule"} == set(rows)
     for name, row in rows.items():
         assert arguments[name].default == row.unset, name
-        assert f"    :param {name}: " in str(fit.__doc__), name
+        assert f"\n:param {name}: " in str(inspect.getdoc(fit)), name
     fields = {row.name for row in ROWS.values() if "." in row.name}
     assert fields == {f"Schedule.{name}" for name in vars(Schedule())}
 
