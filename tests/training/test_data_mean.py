@@ -77,6 +77,14 @@ def fitted() -> tuple[ODVGP, FitResult]:
     return model, _fit(model)
 
 
+def test_more_rows_are_taken() -> None:
+    model = _model(num_data=40)
+    _fit(model, (X[:40], Y[:40]), steps=3)
+    result = _fit(model, steps=3)
+    assert model.num_data == len(X)
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), abs=1e-6)
+
+
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "noise",
