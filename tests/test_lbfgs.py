@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import rosen, rosen_der
 
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.lbfgs import lbfgs_ascent, settled
@@ -37,14 +38,14 @@ def test_the_pace_at_the_end(limit: int):
     """Ten iterations; of fewer than ten the last half, times what is missing."""
     values = [0.0]
 
-    def line(x: np.ndarray) -> tuple[float, np.ndarray]:
-        return float(x[0]), np.ones(1)
+    def valley(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return -rosen(x), -rosen_der(x)
 
     def stop(found: list[float]) -> bool:
         values[:] = found
         return False
 
-    found = lbfgs_ascent(line, np.zeros(1), stop, limit, high=np.full(1, 1e9))
+    found = lbfgs_ascent(valley, np.zeros(20), stop, limit)
     assert found.reason == "evaluations done"
     count = len(values) - 1
     last = 10 if count >= 10 else -(-count // 2)
