@@ -105,7 +105,7 @@ def build(
     :param offset: added to f in each row.
     :param exposure: exp(offset) of each row, above 0, for rates.
     :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
-        one.
+        one, which alone `predict_y` adds.
     :param trials: of each row, where Y counts successes; 1 where not given.
     :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
         above y, -1 below; 0 where not given.

@@ -26,8 +26,8 @@ _SPREAD_ROWS = 10_000
 _WORTH_MOVING = 1_000
 """Rows that can be moved in the time that it saves a query."""
 _MANY_ROWS, _SLACK = 100_000, 0.3
-"""From so many rows on a tree may find rows up to this share farther than the nearest. Of 256 among
-10^6 in 8 columns 99 % are the nearest then, and a query takes two fifths of the time."""
+"""With this many rows or more, a tree may return rows farther than the nearest by up to this share.
+For 256 neighbours among 10^6 rows in 8 columns, 99 % are right, in two fifths of the time."""
 _TREE_ROWS = 1_000
 """Fewest rows for a k-d tree; below, a product takes no time."""
 _BLOCK = 64

@@ -51,7 +51,7 @@ def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikelihood) -
 
 
 def _check_expectations(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikelihood) -> None:
-    """Refuse expected log densities of a user that exceed those of the user's log density."""
+    """Refuse expected log densities above those that quadrature of the log density gives."""
     if _comes_with_gpflow(_owner(likelihood, "_variational_expectations")):
         return  # by quadrature of the log density, which was tried
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
@@ -70,11 +70,11 @@ def _check_expectations(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikeliho
         if np.any(above):
             row = int(np.flatnonzero(above)[0])
             raise DataError(
-                f"E log p(y | f) of {type(likelihood).__name__} exceeds that of its log density: at"
-                f" Y = {Y[row, 0]:.4g} and f of mean {mean[row, 0]:.3g} and variance"
-                f" {variance[row, 0]:.3g} it is {found[row]:.3g} nats, and should be"
-                f" {expected[row]:.3g}. Check the signs in its _variational_expectations, or leave"
-                " that method out."
+                f"The expected log density of {type(likelihood).__name__} is too large: at Y ="
+                f" {Y[row, 0]:.4g} and f of mean {mean[row, 0]:.3g} and variance"
+                f" {variance[row, 0]:.3g} it is {found[row]:.3g} nats, and {expected[row]:.3g} by"
+                " quadrature of its log density. Check the signs in its _variational_expectations,"
+                " or leave that method out."
             )
 
 

@@ -117,8 +117,7 @@ class AffineIndependentAscent:
     ) -> AffineResult:
         """Run with step 1 done, unless `sites` is None, and without a warning of quadrature.
 
-        :param sites: nu and tau [N] of the best Gaussian q, as those of a `CVIGP`, for a model on
-            its data.
+        :param sites: nu and tau [N] that a `CVIGP` on the same data has at its best Gaussian q.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
