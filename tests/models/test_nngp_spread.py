@@ -53,9 +53,9 @@ def test_variances_are_scaled_by_the_errors_nearby():
         before = getattr(plain, predict)(XNEW)
         assert_allclose(mean, before[0])
         assert_allclose(variance, before[1] * spread, rtol=1e-7)
-    left, before = ours.leave_one_out(), plain.leave_one_out()
-    spread = [[expected_spread(x, p, np.delete(every, n), 1.7) for p in range(2)] for n, x in
-              enumerate(X)]  # fmt: skip
+    some = every[::4]
+    left, before = ours.leave_one_out(some), plain.leave_one_out(some)
+    spread = [[expected_spread(X[n], p, np.delete(every, n), 1.7) for p in range(2)] for n in some]
     assert_allclose(left.variance, before.variance * spread, rtol=1e-6)
     assert_allclose(ours.training_loss(), plain.training_loss())
 

@@ -178,6 +178,7 @@ def test_a_record_is_in_units(exact) -> None:
         assert result.history[name][-1] == pytest.approx(scores[name], rel=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
 def test_scores_of_left_out_rows_are_in_units(likelihood: str, monkeypatch) -> None:
     """In units half as large each is log 2 less, in history and verb; the line has all rows."""

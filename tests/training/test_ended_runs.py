@@ -49,6 +49,11 @@ KINDS: dict[str, tuple[Callable[[], NNGP], int, int, dict[str, Any]]] = {
     "classes": (lambda: _nngp(LABELS, gd.likelihoods.CategoricalLogit(3)), 1, 3, {}),
 }  # fmt: skip
 """A model, a limit of steps, a larger one, and options."""
+QUICK = ("Gaussian", "minibatches")
+MARKED = [
+    kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.exhaustive) for kind in KINDS
+]
+"""The kinds; the short run takes the two that train fastest."""
 
 
 def _fit(model: NNGP, steps: int, folder: Path | None, options: dict[str, Any]) -> FitResult:
@@ -67,8 +72,7 @@ def _equal(one: NNGP, other: NNGP) -> None:
     assert one.prediction_neighbours == other.prediction_neighbours
 
 
-@pytest.mark.costly(keep=3)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MARKED)
 def test_a_run_that_reached_its_limit_goes_on_to_the_same_trace(kind: str, tmp_path: Path) -> None:
     make, few, many, options = KINDS[kind]
     whole, again, resumed = make(), make(), make()

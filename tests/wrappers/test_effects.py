@@ -60,7 +60,7 @@ def test_partial_dependence_is_of_an_output(outputs: str | None) -> None:
 
 def test_partial_dependence_of_noise_that_varies() -> None:
     made = gd.build(X, Y, "heteroskedastic", verbose=False)
-    gd.fit(made, steps=5, progress=False)
+    gd.fit(made, steps=5, compile=False, progress=False)
     first, noise = (partial_dependence(made, X, 0, output=one) for one in (None, 1))
     assert abs(first["mean"].mean() - Y.mean()) < 1.0
     assert np.all(noise["mean"] < np.log(Y.std()))  # of the deviation, in units of Y
