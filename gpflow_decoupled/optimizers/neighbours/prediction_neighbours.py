@@ -43,7 +43,8 @@ def choose_prediction_neighbours(
         come to the same number, whatever their clocks say.
     :return: the number: half of the start (or a quarter, ... but 128 at least) where the rows are
         not predicted better at the start by more than 0.002 nats and a standard error; else twice
-        the start, four times, ... up to 256, until doubling gains less than 0.002 nats a row.
+        the start, four times, ... up to 256, until neither doubling nor doubling once more gains
+        0.002 nats a row.
 
     Example::
 
@@ -85,19 +86,24 @@ def _falls_short(behind: np.ndarray) -> bool:
 
 
 def _doubled(model: NNGP, rows: np.ndarray, start: int, limit: float, group: Group) -> int:
-    """The last of start, 2 start, 4 start, ... that gains by the doubling."""
-    count = start
-    if 2 * count > min(_MOST, int(model.data[0].shape[0]) - 1):
-        return count
-    scores, seconds = _scores(model, rows, count, group)
-    while 2 * count <= min(_MOST, int(model.data[0].shape[0]) - 1):
+    """The last of start, 2 start, 4 start, ... that gains over the number before the last gain.
+
+    Scores of labels differ much from row to row, so that a doubling may seem to gain nothing where
+    the next shows that it does.
+    """
+    most = min(_MOST, int(model.data[0].shape[0]) - 1)
+    best = tried = start
+    if 2 * start > most:
+        return start
+    scores, seconds = _scores(model, rows, start, group)
+    while 2 * tried <= most and tried <= 2 * best:
         if _GROWTH * seconds > max(_ALWAYS, limit - time.perf_counter()):
             break
-        more, seconds = _scores(model, rows, 2 * count, group)
-        if np.mean(more - scores) < _TELLS_MORE:
-            break
-        count, scores = 2 * count, more
-    return count
+        tried *= 2
+        more, seconds = _scores(model, rows, tried, group)
+        if np.mean(more - scores) >= _TELLS_MORE:
+            best, scores = tried, more
+    return best
 
 
 def _scores(model: NNGP, rows: np.ndarray, count: int, group: Group) -> tuple[np.ndarray, float]:

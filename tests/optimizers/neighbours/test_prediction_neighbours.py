@@ -75,6 +75,14 @@ def test_a_small_number_is_doubled_while_that_gains(told):
     assert choose_prediction_neighbours(model("auto"), ROWS) == 120
 
 
+def test_a_doubling_that_gains_nothing_by_chance_is_not_the_end(told):
+    asked = told({30: 0.0, 60: 0.001, 120: 0.01, 240: 0.011})
+    assert choose_prediction_neighbours(model("auto"), ROWS) == 120
+    asked.clear()
+    told({30: 0.0, 60: 0.001, 120: 0.001, 240: 1.0})
+    assert choose_prediction_neighbours(model("auto"), ROWS) == 30
+
+
 def test_left_out_rows_of_a_line_need_few_neighbours_and_of_noise_many():
     line = model(spread_neighbours=8)
     line.likelihood.variance.assign(0.01)
