@@ -18,6 +18,7 @@ import gpflow_decoupled  # noqa: E402
 import hover  # noqa: E402
 import inventory  # noqa: E402
 import links  # noqa: E402
+import members  # noqa: E402
 import reference  # noqa: E402
 import site_files  # noqa: E402
 
@@ -70,10 +71,12 @@ autodoc_type_aliases = {  # explained on the first page of the reference
         "Callback",
         "Counts",
         "Data",
+        "End",
         "InputData",
         "MeanAndVariance",
         "Predictions",
         "RegressionData",
+        "TensorData",
         "TensorLike",
         "TensorType",
     )
@@ -95,6 +98,8 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
 def name_aliases(app, what, name, thing, options, *signature) -> tuple:
     """The arguments and what is returned, where an alias in a union is written as its name."""
     alias = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    if short := members.arguments(thing):
+        return short, signature[1]
     return tuple(alias.sub(r"\1", text) if text else text for text in signature)
 
 
@@ -117,7 +122,7 @@ def keep_first_signature(app, doctree) -> None:
 def setup(app) -> None:
     """Connect what prepares docstrings, links and files to the steps of the build."""
     inventory.write(Path(intersphinx_mapping["gpflow"][1]))
-    reference.write(HERE)
+    reference.write(HERE, members.shown)
     names = docstrings.public_names(gpflow_decoupled)
 
     def rewrite(app, what, name, thing, options, lines) -> None:

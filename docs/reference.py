@@ -10,7 +10,7 @@ import abc
 import importlib
 import inspect
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -23,7 +23,7 @@ OTHERS = ("gpflow", "tfp", "tfd", "tf", "np", "sklearn")
 """Libraries whose objects may have the same name."""
 PACKAGE = "gpflow_decoupled"
 FOLDER = "api/objects"
-USES = 6
+USES = 3
 """How many pages are linked to at most: those that name the object most often."""
 LISTS = (
     "api/",
@@ -34,6 +34,7 @@ LISTS = (
     "mathematics/notation",
 )
 """Pages that name nearly everything and show nothing at work."""
+Shown = Callable[[type, Mapping[type, str], str], tuple[list[str], dict]]
 
 
 def objects(module: ModuleType) -> list[str]:
@@ -115,41 +116,68 @@ def public_bases(bases: Sequence[object], names: Container[str]) -> list[object]
 
 
 def text_of(
-    module: str, name: str, kind: str, listed_on: str, used_on: list[str]
+    module: str,
+    name: str,
+    kind: str,
+    listed_on: str,
+    used_on: list[str],
+    left_out: Sequence[str] = (),
+    elsewhere: Mapping[str, Sequence[str]] = {},
 ) -> str:
-    """The page of an object, in reStructuredText; `kind` is "class" or "function"."""
+    """The page of an object, in reStructuredText; `kind` is "class" or "function".
+
+    :param left_out: members that are not described here.
+    :param elsewhere: and those of them that are on the pages of other classes, by their paths.
+    """
     links = [f"* :doc:`/{page}`" for page in used_on]
-    lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}", ""]
+    lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}"]
+    if left_out:
+        lines.append(f"   :exclude-members: {', '.join(left_out)}")
+    lines.append("")
+    for path, names in elsewhere.items():
+        roles = ", ".join(f":py:obj:`~{path}.{member}`" for member in names)
+        lines += [f"As in :py:class:`~{path}`: {roles}.", ""]
     lines += ["See also", "--------", "", *links]
     return "\n".join([*lines, f"* :doc:`/{listed_on}` (list)", ""])
 
 
-def written(docs: Path) -> Iterator[tuple[Path, str]]:
+def written(docs: Path, shown: Shown) -> Iterator[tuple[Path, str]]:
     """The files of all pages and their texts."""
     pages = {
         path.relative_to(docs).with_suffix("").as_posix(): path.read_text(
             encoding="utf-8"
         )
-        for path in sorted(docs.rglob("*.md"))
+        for path in sorted([*docs.rglob("*.md"), *docs.rglob("*.ipynb")])
         if "_build" not in path.parts
     }
     guides = {page: text for page, text in pages.items() if not page.startswith(LISTS)}
-    for page, text in pages.items():
-        for path in MODULE.findall(text):
-            with mock(["trieste"]):  # which wants an older TensorFlow
-                module = importlib.import_module(path)
-            for name in objects(module):
-                kind = "class" if inspect.isclass(getattr(module, name)) else "function"
-                found = text_of(path, name, kind, page, users(name, guides))
-                yield docs / f"{page_of(path, name)}.rst", found
+    with mock(["trieste"]):  # which wants an older TensorFlow
+        found = [
+            (page, path, name, getattr(importlib.import_module(path), name))
+            for page, text in pages.items()
+            for path in MODULE.findall(text)
+            for name in objects(importlib.import_module(path))
+        ]
+    codes = "\n".join(
+        [*guides.values(), *(inspect.getdoc(thing) or "" for *_, thing in found)]
+    )
+    paths = {thing: f"{path}.{name}" for _, path, name, thing in found}
+    for page, path, name, thing in found:
+        is_class = inspect.isclass(thing)
+        parts = shown(thing, paths, codes) if is_class else ()
+        kind = "class" if is_class else "function"
+        text = text_of(path, name, kind, page, users(name, guides), *parts)
+        yield docs / f"{page_of(path, name)}.rst", text
 
 
-def write(docs: Path) -> None:
+def write(docs: Path, shown: Shown) -> None:
     """Write the pages; those that stay the same keep their dates, so that Sphinx reads the others
     alone.
+
+    :param shown: see `members.shown`.
     """
     (docs / FOLDER).mkdir(exist_ok=True)
-    files = dict(written(docs))
+    files = dict(written(docs, shown))
     for file in set((docs / FOLDER).iterdir()) - set(files):
         file.unlink()
     for file, text in files.items():

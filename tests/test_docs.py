@@ -370,6 +370,33 @@ def test_bases_without_a_page_stand_for_their_own_bases() -> None:
     assert reference.public_bases((object,), set()) == [object]
 
 
+def test_pages_leave_to_a_base_class_what_it_says() -> None:
+    members = pytest.importorskip("sphinx") and module("members")
+    bases, models = gpflow_decoupled.bases, gpflow_decoupled.models
+    pages = {bases.InducingBasis: "the.InducingBasis", bases.Basis: "the.Basis"}
+    codes = "`moved_to`, `basis.factor`, fit(seed=1)"
+    left_out, elsewhere = members.shown(bases.CoupledBasis, pages, codes)
+    assert elsewhere == {"the.Basis": ["factor"], "the.InducingBasis": ["moved_to"]}
+    assert {"factor", "state_type"} <= set(left_out) and "__init__" not in left_out
+    left_out, elsewhere = members.shown(bases.InducingBasis, pages, codes)
+    assert "refresh" not in left_out and "draw_rows" in left_out and not elsewhere
+    assert members.shown(bases.CoupledBasis, {}, codes)[1] == {}, "no page, full text"
+    left_out, _ = members.shown(models.Evidence, {}, "")
+    assert left_out == [], "records are shown"
+
+
+def test_arguments_of_overriding_methods_have_their_names_alone() -> None:
+    members = pytest.importorskip("sphinx") and module("members")
+    models, likelihoods = gpflow_decoupled.models, gpflow_decoupled.likelihoods
+    assert members.arguments(models.NNGP.predict_f) == "(Xnew, full_cov, full_output_cov)"
+    assert members.arguments(models.BasisGP.update) is None
+    assert members.arguments(gpflow_decoupled.fit) is None
+    assert members.arguments(likelihoods.Expansion).startswith("(value, d_h, ")
+    assert members.arguments(models.Evidence).startswith("(lower, upper, ")
+    assert members.arguments(gpflow_decoupled.optimizers.ConjugateGradients) is None
+    assert members.arguments(models.NNGP) is None
+
+
 def test_names_of_other_packages_have_addresses() -> None:
     links = pytest.importorskip("sphinx") and module("links")
     assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
