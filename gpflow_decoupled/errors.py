@@ -1,4 +1,9 @@
-"""Exceptions; messages name the array, parameter or matrix, and the fix."""
+"""Exceptions; messages name the array, parameter or matrix, and the fix.
+
+All public calls raise `DataError` for unusable data and settings out of range,
+`UnknownOptionError` for unknown words, and `ModelError` for a model of another kind, before
+anything changes. Docstrings list errors that are particular.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,6 @@ class AffineIndependentBasis(Basis):
     :param distinct: check that the points are distinct.
     :raises DataError: for unusable arrays, a singular A, shapes without finite variance, or blocks
         that do not add up to k.
-    :raises UnknownOptionError: for an unknown base or structure.
 
     Example::
 

@@ -84,7 +84,6 @@ class DecoupledBasis(InducingBasis):
     :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
     :raises DataError: for points that coincide or are not finite.
-    :raises UnknownOptionError: for unknown options.
 
     Example::
 

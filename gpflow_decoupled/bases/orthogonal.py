@@ -35,7 +35,6 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     :param q_mu: mean at beta [M_beta, L]; zeros if None.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
     :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
-    :raises UnknownOptionError: for an unknown `mean_scaling`.
 
     E_q f(beta) = m for any `a_gamma`. A step on N inputs costs N (M_gamma + M_beta^2) + M_beta^3 +
     m M_gamma, and M_gamma^2 more with whitened coefficients. Example::

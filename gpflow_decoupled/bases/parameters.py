@@ -202,7 +202,6 @@ def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
 def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
     """Write moments a [M_gamma, L], m [M_beta, L], S [L, M_beta, M_beta] to the Parameters.
 
-    :raises DataError: for arrays of other shapes, or not finite.
     :raises NumericalError: for a covariance that is not positive definite; nothing changes.
     :raises ModelError: for another basis.
 
@@ -236,7 +235,6 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
     :param basis: shares its points; coefficients are copied.
     :param covariance: "inverse" or "coupled".
     :raises ModelError: for another basis.
-    :raises UnknownOptionError: for another covariance.
     :raises DataError: for "inverse", unless S <= K_beta up to round-off.
     :raises NumericalError: if K_beta is not positive definite.
 

@@ -56,7 +56,6 @@ class SiteBasis(OnObservations, Basis):
     :param nu: site precisions times site means [N, L]; by default zeros.
     :param tau: site precisions [N, L], of any sign while K^-1 + W is positive definite; by default
         zeros. If both are zero, q is the prior.
-    :raises DataError: for unusable arrays.
 
     Example, the exact posterior for Gaussian noise of variance s2::
 

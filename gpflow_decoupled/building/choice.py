@@ -124,8 +124,6 @@ def build(
     :param seconds: limit of `kernel="auto"`.
     :param verbose: False prints nothing.
     :return: the model, for `gpflow_decoupled.fit`.
-    :raises DataError: for unusable data, labels or numbers.
-    :raises UnknownOptionError: for an unknown likelihood.
 
     Example::
 

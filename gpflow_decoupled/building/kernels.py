@@ -102,7 +102,6 @@ def choose_kernel(
     :param Y: standardised observations [N, P].
     :param seconds: limit, after which no candidate and no iteration begins.
     :param fixed: [D], true for columns that normal scores leave alone.
-    :raises DataError: for seconds not above 0.
     :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N.
     """
     found, kept, best = _compared(

@@ -92,7 +92,6 @@ _LOG_LINKS = (
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
     """True if Y may be shifted and scaled, see `diagnostics.has_scale`.
 
-    :raises UnknownOptionError: for another name.
     :raises DataError: for anything but a likelihood.
     """
     if isinstance(likelihood, str):
@@ -130,7 +129,6 @@ def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Li
     """The likelihood of a quantile of Y where its level is given, else `likelihood`.
 
     :param quantile: above 0 and below 1.
-    :raises DataError: for a level out of range, or another name.
     """
     if quantile is None:
         return likelihood
@@ -149,7 +147,6 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
-    :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support.
     """
     if not isinstance(likelihood, str):

@@ -131,7 +131,6 @@ def pac_bayes_certificate(
     :param settings: J, if these are the best of J settings fixed beforehand.
     :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
     :raises ModelError: for a posterior without a known KL.
-    :raises UnknownOptionError: for another value of `hyperparameters`.
 
     Example::
 

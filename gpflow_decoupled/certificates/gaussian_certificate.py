@@ -46,7 +46,6 @@ def certify_gaussian(
     :param settings: J, if the prior is the best of J priors fixed beforehand.
     :raises DataError: for unusable arrays, asymmetric covariances, and an unusable delta.
     :raises NumericalError: for a covariance that is not positive definite.
-    :raises UnknownOptionError: for another value of `hyperparameters`.
 
     Example::
 

@@ -31,7 +31,6 @@ class BlockBase(Base):
 
     :param blocks: pairs (base, number of variables), see `base_variable`.
     :raises DataError: for unusable blocks, and another number of variables.
-    :raises UnknownOptionError: for an unknown name.
 
     Example::
 

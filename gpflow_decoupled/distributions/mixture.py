@@ -25,7 +25,6 @@ class NormalMixtureBase(Base):
     an overlapping component's.
 
     :param components: J.
-    :raises DataError: for fewer than one component.
 
     Example::
 

@@ -71,7 +71,6 @@ def select(
         2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
     :raises DataError: for an unusable X or kernel, and fewer than M distinct rows.
-    :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
 
     Example::

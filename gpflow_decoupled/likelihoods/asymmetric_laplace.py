@@ -28,7 +28,6 @@ class AsymmetricLaplace(ScalarLikelihood):
     :param quantile: q, above 0 and below 1.
     :param scale: b, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `quantile` or `scale` is out of range.
 
     Example::
 

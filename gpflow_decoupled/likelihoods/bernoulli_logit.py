@@ -26,7 +26,6 @@ class BernoulliLogit(ScalarLikelihood):
         pieces: "piecewise", at most 1.43e-4 nats low; "piecewise_convex", at most 3.05e-4 nats low,
         for the Lagrangian. Predictions are exact.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises UnknownOptionError: for another `expectation`.
 
     Example::
 

@@ -27,7 +27,6 @@ class CategoricalLogit(Likelihood):
 
     :param num_classes: C, at least 2; labels are 0 to C - 1.
     :param kwargs: of `gpflow.likelihoods.Likelihood`.
-    :raises DataError: for fewer than 2 classes.
 
     Example::
 

@@ -30,7 +30,6 @@ class Laplace(ScalarLikelihood):
 
     :param scale: b, above 0: a number, or one per observation [N, 1]; the noise variance is 2 b^2.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `scale` is not a positive number.
 
     Example::
 

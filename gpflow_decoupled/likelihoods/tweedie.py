@@ -36,7 +36,6 @@ class Tweedie(ScalarLikelihood):
     :param dispersion: phi, above 0.
     :param power: p, between 1.01 and 1.99.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `dispersion` or `power` is out of range.
 
     Example::
 

@@ -30,7 +30,6 @@ class CVIGP(FullGP):
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
-    :raises DataError: for unusable data.
 
     Example::
 
@@ -101,8 +100,6 @@ class CVIGP(FullGP):
         """Add observations, whose sites start at zero; old sites stay.
 
         New data are X [N*, D] and Y [N*, P]. Functions compiled before must be compiled again.
-
-        :raises DataError: for unusable data, with nothing changed.
         """
         X, Y = self._checked(*self._as_arrays(new_data, self.float_type))
         L = self.num_latent_gps

@@ -64,20 +64,15 @@ class _MeanPointsGP(BasisGP):
 class ODVGP(_MeanPointsGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): an `OrthogonalBasis`.
 
-    :param kernel: any GPflow kernel.
-    :param likelihood: any GPflow likelihood.
+    Other arguments as `BasisGP`.
+
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", all training
-        inputs, see `optimizers.ConjugateGradients`; `NNGP(..., mean="data")` has the same mean and
-        better variances.
+        inputs (`NNGP(..., mean="data")` has the same mean and better variances).
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else 1.
-    :param num_data: N of the whole data set; `fit` sets it.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
     :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points.
-    :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :param bound: "classical" or "tight", see `BasisGP`.
     :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
 
     Example::

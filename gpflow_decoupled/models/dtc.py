@@ -42,16 +42,13 @@ from .checks import (
 class DTC(CheckedPredictions, SGPR):
     """GPflow's `SGPR` with the projected process's likelihood: the bound without its trace term.
 
-    Predictions and `elbo` are `SGPR`'s. The objective may exceed log p(y), and points overfit.
-    Cost: N M^2 + M^3.
+    Predictions, `elbo` and arguments are `SGPR`'s. The objective may exceed log p(y), and points
+    overfit. Cost: N M^2 + M^3.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
-    :param kernel: a GPflow kernel.
     :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
-    :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the columns of Y.
     :param noise_variance: of a Gaussian likelihood, one if not given; or give `likelihood`.
-    :raises DataError: for unusable data or points.
 
     Example::
 

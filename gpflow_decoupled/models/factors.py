@@ -94,7 +94,6 @@ class SampledFactor(Factor):
         all axes but the first.
     :param samples: S, draws per step; the error falls as 1 / sqrt(S), at S densities.
     :param data: as of `Factor`, as `local`.
-    :raises DataError: for fewer than one sample.
 
     Example, counts y [N] with the rate exp(z)::
 

@@ -42,7 +42,6 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
-    :raises DataError: for unusable data.
 
     Example::
 
@@ -107,10 +106,7 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
         return int(self.data[0].shape[1])
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Held-out X [N, D] and Y [N, P] as tensors, checked as the model's data.
-
-        :raises DataError: for unusable data.
-        """
+        """Held-out X [N, D] and Y [N, P] as tensors, checked as the model's data."""
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         X, Y = of_known_rank(X, self.num_dims), of_known_rank(Y)
         return self._as_tensors(*self._checked(X, Y))

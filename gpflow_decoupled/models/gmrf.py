@@ -59,11 +59,10 @@ class SiteParameters(gpflow.base.Module):
 class GMRF(BayesianModel):
     """y_n ~ p(y | eta_n), eta = A x + offset, x ~ N(0, Q^-1) with a sparse precision Q [p, p].
 
-    Latent Gaussian models of Khan 2014, section 2: areal models (Besag, York & Mollie 1991), random
-    walks, mixed effects. q(x) is the prior times a site per observation, with exact marginal
-    variances. `ConjugateComputation` finds the sites, and `LinearlyConstrainedLagrangian` more
-    slowly. Q and likelihood are fixed; compare them by `elbo`. On a lattice of p areas a step costs
-    about p^1.5, in memory p log p.
+    Areal models, random walks and mixed effects (Khan 2014, section 2). q(x) is the prior times a
+    site per observation, with exact marginal variances. `ConjugateComputation` finds the sites,
+    `LinearlyConstrainedLagrangian` more slowly. Q and likelihood are fixed; compare them by `elbo`.
+    On a lattice of p areas a step costs about p^1.5, and memory p log p.
 
     :param precision: Q, a symmetric positive definite SciPy matrix [p, p]; add a small diagonal to
         a singular one.
@@ -71,7 +70,6 @@ class GMRF(BayesianModel):
     :param likelihood: with one latent per observation.
     :param design: A [N, p], sparse or dense; by default the identity.
     :param offset: of eta, [N] or [N, 1], say the log of expected counts; by default zero.
-    :raises DataError: for unusable data and matrices.
 
     Example, counts on a chain of 100 places::
 
@@ -172,7 +170,6 @@ class GMRF(BayesianModel):
 
         :param design: A [N*, p]; by default the model's.
         :param offset: [N*] or [N*, 1]; by default the model's, or zero with a new design.
-        :raises DataError: for arrays of another shape.
         """
         state = self._state()
         if design is None:

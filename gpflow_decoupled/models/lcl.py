@@ -26,18 +26,15 @@ class LCLGP(FullGP):
     """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis`.
 
     q(f) is the best Gaussian, with 2 N parameters per latent. `training_loss` is the negative bound
-    at fixed multipliers. A bound costs 2/3 N^3 per latent, or N p^2 + p^3 / 3.
+    at fixed multipliers. A bound costs 2/3 N^3 per latent, or N p^2 + p^3 / 3. Other arguments as
+    `CVIGP`.
 
-    :param data: X [N, D], Y [N, L].
     :param kernel: any GPflow kernel but linear coregionalisation.
     :param likelihood: one with a site loss, see `likelihoods.site_loss`: one latent per
         observation, or `CategoricalLogit` with one per class and Y [N, 1].
-    :param mean_function: m_0(x) [N, L]; zero if not given.
-    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param form: "function" computes with K [N, N]; "weight" with the p weights of a linear kernel;
         "auto" with the smaller. Classes need "function".
     :raises DataError: for unusable data, a likelihood without a site loss, or classes by weights.
-    :raises UnknownOptionError: for another form.
 
     Example::
 

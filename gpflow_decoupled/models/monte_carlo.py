@@ -21,7 +21,6 @@ class MonteCarlo(tf.Module):
 
     :param num_samples: S, draws per observation and evaluation, in pairs of opposite signs.
     :param seed: of the draws, with the number of evaluations, `calls`.
-    :raises DataError: for fewer than one sample.
 
     Example::
 

@@ -27,18 +27,13 @@ class SparseCVIGP(BasisGP):
 
     A `BasisGP` with a whitened `CoupledBasis`: q(u) is its prior times Gaussian sites, which `fit`
     keeps while the kernel changes. `optimizers.sweep` updates q by passes over all data. Cost per
-    step on N inputs: M^3 + N M^2.
+    step on N inputs: M^3 + N M^2. Other arguments as `BasisGP`.
 
-    :param kernel: any GPflow kernel.
-    :param likelihood: any GPflow likelihood.
     :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`;
         or an `OrthogonalBasis`, whose (q_mu, q_sqrt) have the sites.
     :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
     :param num_latent_gps: L; by default the basis's, the likelihood's or the kernel's, else 1.
-    :param num_data: N of the whole data set; `fit` and `sweep` set it.
-    :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :raises DataError: for unusable points, disagreeing numbers of latents, and a basis that cannot
-        keep its sites.
+    :raises DataError: for unusable points, and a basis that cannot keep its sites.
 
     Example::
 

@@ -31,19 +31,16 @@ class StateSpaceGP(CVIGP):
 
     A Matern kernel is a linear stochastic differential equation (Hartikainen & Sarkka 2010), so
     filter and smoother compute bound, marginals and forecasts exactly (Chang et al. 2020). Inputs
-    come in any order, with duplicates and gaps. Leave missing observations out.
+    come in any order, with duplicates and gaps; leave missing observations out. Other arguments as
+    `CVIGP`. Cost of a pass for d states (1 to 3 for a Matern kernel): 6 N L d^3; memory 8 N L d^2.
 
     :param data: X [N, 1], Y [N, P].
     :param kernel: Matern12, Matern32, Matern52, Exponential, Cosine, Constant, Periodic (of a
         SquaredExponential), sums and products of them; or `SeparateIndependent` of such.
-    :param likelihood: any GPflow likelihood.
-    :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
-    :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param harmonics: J of the cosine series of each periodic kernel (Solin & Sarkka 2014), which
         then has 2 J + 1 states. `series_error` is its error, with a warning if large.
     :raises DataError: for unusable data, more than one input, and other kernels.
 
-    Cost of a pass for d states (1 to 3 for a Matern kernel): 6 N L d^3; memory 8 N L d^2 numbers.
     Example::
 
         kernel = gpflow.kernels.Matern32(lengthscales=3.0)

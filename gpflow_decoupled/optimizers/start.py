@@ -102,7 +102,6 @@ def initialize(
     :param seed: of the rows.
     :param deadline: a value of `time.perf_counter` after which no iteration begins.
     :raises ModelError: for another likelihood, and for a multi-output kernel.
-    :raises DataError: for unusable data.
     :raises NumericalError: if neither guess nor present values have a finite evidence; nothing
         changes.
 

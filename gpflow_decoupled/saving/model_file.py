@@ -35,7 +35,6 @@ def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[st
         owns them.
     :param path: of the file. An old file is replaced once the new one is complete, and keeps its
         permissions.
-    :raises ModelError: for another object.
     :raises DataError: for a part that no file can hold, such as a `lambda`, or a Parameter that is
         not finite.
     :raises CheckpointError: if the file cannot be written.

@@ -65,7 +65,6 @@ class TopicModel(Estimator):
 
         :param X: counts [D, V], dense or sparse.
         :raises DataError: for invalid counts or settings, before any work.
-        :raises UnknownOptionError: for an unknown option.
         :raises NumericalError: if the prior of a correlated model is so wide that its precision is
             lost.
         """

@@ -53,10 +53,7 @@ class NormalScores(tf.Module):
         return one_line(self, self._of, columns=int(self.values.shape[0]))
 
     def transform(self, array: TensorType) -> tf.Tensor:
-        """The normal scores of an array [..., D], of GPflow's default float type.
-
-        :raises DataError: for another number of columns.
-        """
+        """The normal scores of an array [..., D], of GPflow's default float type."""
         return _mapped(self.values, self.scores, as_matrix(array, self._of, self.values.shape[0]))
 
     def inverse_transform(self, array: TensorType) -> tf.Tensor:

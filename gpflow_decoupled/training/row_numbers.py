@@ -59,7 +59,6 @@ class RowNumbers:
         """Y with all columns; rows whose numbers are not given are like any other.
 
         :param Y: [..., P] or [..., P + k].
-        :raises DataError: for another number of columns.
         """
         columns = Y.shape[-1]
         if columns == self.outputs + len(self.names):

@@ -54,7 +54,6 @@ class Schedule:
         graphs.
     :param refresh_every: steps between updates of the scaling of the mean coefficients (100), or of
         q of an affine-independent model (20).
-    :raises DataError: for numbers out of range.
 
     Example::
 
@@ -80,8 +79,6 @@ class MeanSolver:
         `OrthogonalBasis`.
     :param learning_rate: step size; by default 1 for "natural" and "newton"; for "adam" 0.03, less
         beyond 1000 mean points.
-    :raises UnknownOptionError: for another method.
-    :raises DataError: for a step size not above 0.
 
     Example::
 

@@ -81,8 +81,6 @@ class Standardization(tf.Module):
     def transform(self, array: TensorType) -> tf.Tensor:
         """Return an array [..., D] in standard deviations from the mean, of GPflow's default float
         type.
-
-        :raises DataError: for another number of columns.
         """
         values = as_matrix(array, self._of, self.mean.shape[0])
         return tf.cast((values - self.mean) / self.scale, default_float())

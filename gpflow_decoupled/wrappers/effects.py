@@ -56,8 +56,6 @@ def partial_dependence(
     :param level: of the intervals.
     :param seed: of the rows.
     :return: columns "mean", "low", "high", with the values as index, in units of the data.
-    :raises ModelError: for a model that is not `Standardized`.
-    :raises DataError: for an unknown column or output.
 
     Cost: `grid_resolution` joint predictions of 200 rows. Example::
 
@@ -112,7 +110,6 @@ def sobol_shares(
     :param seed: of rows and draws.
     :return: columns "share", "low", "high", with the inputs of a part as index.
     :raises ModelError: for other models, and kernels that are no such sum.
-    :raises DataError: for an unknown output.
 
     Cost: one joint prediction of 200 rows, and `draws` products with its factor. Example::
 

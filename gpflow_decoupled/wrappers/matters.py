@@ -84,7 +84,6 @@ def importance(
     :param data: held-out X [N, D] and Y [N, P], or the frame of a model of a frame.
     :param repeats: permutations of each input.
     :param seed: of the permutations.
-    :raises ModelError: for a model that is not `Standardized`.
 
     Cost: D `repeats` predictions. Example::
 

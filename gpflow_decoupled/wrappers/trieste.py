@@ -104,10 +104,7 @@ class DecoupledVariational(
         return covariance[..., :count, count:]
 
     def update_encoded(self, dataset: Dataset) -> None:
-        """Check and count the data; `optimize` trains q(f).
-
-        :raises DataError: for unusable data, with nothing changed.
-        """
+        """Check and count the data; `optimize` trains q(f)."""
         X, Y = (tensor.numpy() for tensor in self.model.as_tensors(dataset.astuple()))
         check_values(X, Y, self.model.likelihood)
         self.model.num_data = len(X)

@@ -37,8 +37,6 @@ class DualBasis(OnObservations, Basis):
         the observations'.
     :param alpha: [N, L]; by default zeros.
     :param lam: lambda [N, L]; by default zeros. If both are zero, q is the prior.
-    :raises DataError: for unusable arrays.
-    :raises UnknownOptionError: for another form.
 
     Example::
 

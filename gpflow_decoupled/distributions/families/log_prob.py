@@ -46,7 +46,6 @@ class LogProbFamily(Family):
     :param draws: draws of a solve; None uses second derivatives of `log_prob`.
     :param iterations: limit per solve; members not solved to a thousandth become NaN.
     :param tolerance: relative residual; default 1e4 machine epsilons, or 1e-6 with `draws`.
-    :raises DataError: for counts below their minimum.
 
     Example, angles with a von Mises density::
 

@@ -25,7 +25,6 @@ class BetaBinomial(Binomial):
 
     :param concentration: c, above 0; smaller means more dispersion.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `concentration` is not a positive number.
 
     Example::
 

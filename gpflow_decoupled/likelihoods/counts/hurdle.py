@@ -27,7 +27,6 @@ class HurdlePoisson(ZeroInflatedPoisson):
 
     :param zero_share: w, between 0 and 1.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `zero_share` is not between 0 and 1.
 
     Example::
 
@@ -103,7 +102,6 @@ class HurdleNegativeBinomial(HurdlePoisson):
     :param zero_share: w, between 0 and 1.
     :param size: above 0; smaller means more dispersion.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `zero_share` or `size` is out of range.
 
     Example::
 

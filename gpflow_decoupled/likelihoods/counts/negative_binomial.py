@@ -26,7 +26,6 @@ class NegativeBinomial(ScalarLikelihood):
     :param size: above 0; smaller means more dispersion.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more
         nodes.
-    :raises DataError: if `size` is not a positive number.
 
     Example::
 

@@ -24,7 +24,6 @@ class ZeroInflatedPoisson(ScalarLikelihood):
 
     :param zero_share: w, between 0 and 1, learned with the other Parameters.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `zero_share` is not between 0 and 1.
 
     Example::
 
@@ -101,7 +100,6 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
     :param zero_share: w, between 0 and 1.
     :param size: above 0; smaller means more dispersion.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `zero_share` or `size` is out of range.
 
     Example::
 

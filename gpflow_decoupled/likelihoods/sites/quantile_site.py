@@ -20,7 +20,6 @@ class QuantileLoss(LaplaceLoss):
 
     :param likelihood: with the quantile q and the scale b.
     :param Y: labels y [N, L].
-    :raises DataError: if the scale is not positive.
 
     Example::
 

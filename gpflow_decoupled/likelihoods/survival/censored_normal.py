@@ -29,7 +29,6 @@ class CensoredNormal(CensoredLikelihood):
 
     :param scale: s, the standard deviation of the noise, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `scale` is not a positive number.
 
     Example::
 

@@ -21,7 +21,6 @@ class LogNormal(CensoredNormal):
 
     :param scale: s, the standard deviation of log y, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `scale` is not a positive number.
 
     Example::
 

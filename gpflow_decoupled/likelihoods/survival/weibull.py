@@ -34,7 +34,6 @@ class Weibull(CensoredLikelihood):
 
     :param shape: k, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if `shape` is not a positive number.
 
     Example::
 

@@ -57,10 +57,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """Neighbours, tolerance and probes of the bounds; see `CVIGP.evidence`.
-
-    :raises DataError: for values out of range.
-    """
+    """Neighbours, tolerance and probes of the bounds; see `CVIGP.evidence`."""
 
     num_neighbours: int
     tolerance: float

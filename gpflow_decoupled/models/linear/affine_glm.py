@@ -36,16 +36,12 @@ def AffineIndependentGLM(
 ) -> AffineIndependentGP:
     """Return a linear model p(y | x^T w + b) with a non-Gaussian posterior q(w, b).
 
-    An `AffineIndependentGP` on the weights, which see for other arguments. A bound costs p^3 + N
-    p^2 + N p T for T frequencies.
+    An `AffineIndependentGP` on the weights, whose moments `weights_posterior` has. Other arguments
+    as for that class and for `CVIGLM`. A bound costs p^3 + N p^2 + N p T for T frequencies.
 
     :param data: X [N, p], Y [N, 1].
-    :param likelihood: any GPflow likelihood with one latent function per observation.
-    :param prior: as in `CVIGLM`; or a scalar distribution such as `Laplace`, of batch shape [] or
-        [p], whose priors are sites.
-    :param intercept: add an intercept b.
-    :param intercept_variance: its prior is N(0, intercept_variance).
-    :return: the model; `models.weights_posterior(model)` has the moments of the weights.
+    :param prior: also a scalar distribution such as `Laplace`, of batch shape [] or [p], whose
+        priors are sites.
     :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
 
     Example::

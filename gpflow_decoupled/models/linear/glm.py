@@ -64,8 +64,7 @@ def CVIGLM(
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
     :param num_data: N, if `data` are the first rows.
-    :param form: "weight" computes with p x p matrices, "function" with N x N, "auto" with the
-        smaller.
+    :param form: "weight" (p x p matrices), "function" (N x N), or "auto", the smaller.
     :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for "function" a `CVIGP`. See
         `weights_posterior`.
     :raises DataError: for unusable data, and a prior of another size or not positive definite.

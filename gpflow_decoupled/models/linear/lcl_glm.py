@@ -40,19 +40,13 @@ def LCLGLM(
     """Return a Bayesian generalised linear model p(y | x^T w + b) as an `LCLGP`.
 
     The posterior is Gaussian under a Laplace prior too, whose `model.weight_prior.scale` is trained
-    only after `gpflow.set_trainable`. An evaluation costs N p^2 + p^3 / 3, with Laplace priors (N +
-    p) p^2 + p^3 / 3, or 2/3 N^3.
+    only after `gpflow.set_trainable`. Arguments and errors as `CVIGLM`. An evaluation costs N p^2 +
+    p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
 
-    :param data: X [N, p], Y [N, L].
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
-    :param prior: as in `CVIGLM`; or a `Laplace` or `Normal` of batch shape [] or [p], for each
-        latent.
-    :param intercept: add a weight b, with prior N(0, intercept_variance).
-    :param intercept_variance: of b.
-    :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
-    :param form: as in `CVIGLM`; Laplace priors need "weight".
-    :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
-    :raises UnknownOptionError: for another form.
+    :param prior: also a `Laplace` or `Normal` of batch shape [] or [p], for each latent.
+    :param form: Laplace priors need "weight".
+    :raises DataError: also for an all-zero row of X without an intercept.
 
     Example::
 

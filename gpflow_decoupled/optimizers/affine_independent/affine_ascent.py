@@ -73,7 +73,6 @@ class AffineIndependentAscent:
     :param keep_better: return to a normal base if the Gaussian has the greater bound.
     :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, with bounds in
         `result.turns`; slower. Needs structure "lu".
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -103,7 +102,6 @@ class AffineIndependentAscent:
         """Find q and leave the model with it.
 
         :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
-        :raises ModelError: for a model of another family.
         :raises DataError: with `alternate`, for a structure of A other than "lu".
         :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
             observation; the model is unchanged.

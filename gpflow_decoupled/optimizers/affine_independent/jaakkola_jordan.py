@@ -39,7 +39,6 @@ class JaakkolaJordan:
 
     :param tolerance: in nats; the run ends when a step gains less.
     :param max_steps: the largest number of steps.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -61,7 +60,6 @@ class JaakkolaJordan:
 
         :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`. `history`
             adds "change", the squared change of xi summed over labels.
-        :raises ModelError: for a model of another family.
         :raises DataError: for another likelihood, a non-Gaussian prior, a structure of A without
             every covariance, or a kernel that mixes latents.
         """

@@ -78,7 +78,6 @@ class ExpectationPropagation:
     :param damping: share of the old sites that a pass keeps, in [0, 1). A pass without a posterior
         is undone and halved.
     :param nodes: of the quadrature of tilted moments; unused for the probit with power 1.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -110,7 +109,6 @@ class ExpectationPropagation:
         :param tolerance: stop when no site would move its marginal's mean by more standard
             deviations, nor its variance by a larger share.
         :param progress: show a progress bar.
-        :raises ModelError: for another kind of model.
         :raises DataError: for numbers out of range, several latents per label, and kernels that mix
             them.
         :raises NumericalError: if there is no posterior or finite density at the start; nothing

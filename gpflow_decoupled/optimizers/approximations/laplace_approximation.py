@@ -47,7 +47,6 @@ class LaplaceApproximation:
     :param tolerance: stop when a Newton step moves no value of u by more deviations, or gains
         nothing beyond round-off and does not shrink.
     :param max_steps: the largest number of steps.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -69,7 +68,6 @@ class LaplaceApproximation:
         """Climb psi from the mean of the model's q(f), and leave the model with the mode's sites.
 
         :param progress: show a progress bar.
-        :raises ModelError: for another kind of model.
         :raises DataError: for several or mixed latents per label, and log densities without
             curvature.
         :raises NumericalError: if there is no posterior or finite density at the start; nothing

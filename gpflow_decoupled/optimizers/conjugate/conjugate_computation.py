@@ -74,7 +74,6 @@ class ConjugateComputation(tf.Module):
         no posterior exists.
     :param seed: of draws and minibatches.
     :raises DataError: for a step size outside (0, 1], and fewer than one sample.
-    :raises UnknownOptionError: for unknown options.
 
     Example::
 
@@ -123,7 +122,6 @@ class ConjugateComputation(tf.Module):
             is a number.
         :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
             `ok`.
-        :raises ModelError: for another kind of model.
         :raises DataError: for rows that are empty or out of range.
         :raises NumericalError: if the step fails, naming the observation if one is the cause;
             nothing is changed.
@@ -163,8 +161,6 @@ class ConjugateComputation(tf.Module):
         :param batch_size: observations per minibatch, drawn without replacement; None is all data.
             Minibatch runs take all `steps`.
         :param progress: show a progress bar.
-        :raises ModelError: for another kind of model.
-        :raises DataError: for numbers out of range.
         :raises NumericalError: if there is no posterior at the start, a step fails, or the kernel
             is indefinite.
         """

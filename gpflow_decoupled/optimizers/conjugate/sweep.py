@@ -68,8 +68,6 @@ def sweep(
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
         its `scope()`. Workers pass equal arrays, or a function of `tf.distribute.InputContext`.
     :raises ModelError: for a model without such a q(u), naming the right method.
-    :raises DataError: for unusable settings and data.
-    :raises UnknownOptionError: for an unknown policy.
     :raises WorkerError: if another worker fails or is gone.
     :raises NumericalError: if the bound is not finite at the start, or no step is possible; the
         last q(u) of known bound stays.

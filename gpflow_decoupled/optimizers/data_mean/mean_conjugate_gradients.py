@@ -42,8 +42,6 @@ class ConjugateGradients(MeanOptimizer):
         earlier rows, N m^3 / 3, better with little noise; "both", a half to a third of the products
         for N m^2 R at the start; "auto", the better of the first two, points if a `rank` is given.
     :param progress: show a progress bar.
-    :raises DataError: for settings out of range.
-    :raises UnknownOptionError: for another preconditioner.
 
     Cost per product: N^2 D, shared by the replicas of a `strategy`; memory N (R + L). Example::
 

@@ -38,7 +38,6 @@ class StochasticDualDescent(MeanOptimizer):
     :param float32: products in float32, sums in float64; the certificate is in full precision.
     :param seed: of the rows.
     :param progress: show a progress bar.
-    :raises DataError: for settings out of range.
 
     Cost per step: B N D; an epoch costs about two products. Memory N (R + L). Example::
 

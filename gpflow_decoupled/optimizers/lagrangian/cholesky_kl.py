@@ -40,7 +40,6 @@ class CholeskyKL:
         bound may be some nats low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -69,7 +68,6 @@ class CholeskyKL:
         The model gets the multipliers of the best mean and factor.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
-        :raises ModelError: for a model of another class.
         :raises NumericalError: if K is not positive definite, or the bound at the start not finite;
             unwhitened, for form="weight".
         """

@@ -52,7 +52,6 @@ class ConstraintSubset:
     :param rows: the subset [M], instead of a size.
     :param tolerance: L-BFGS-B ends when six iterations together gain less, in nats.
     :param compile: False runs eagerly.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -100,7 +99,6 @@ class ConstraintSubset:
         Starts at the model's multipliers if the subset contains all that are not zero.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
-        :raises ModelError: for a model of another class.
         :raises DataError: for unfitting sizes or rows, likelihoods that are not log-concave, or
             Laplace priors of weights.
         :raises NumericalError: if no start has a finite bound.

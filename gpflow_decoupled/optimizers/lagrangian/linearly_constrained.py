@@ -51,8 +51,6 @@ class LinearlyConstrainedLagrangian:
     :param sweeps: most site fixed points to improve a new start.
     :param max_outer: most outer iterations.
     :param compile: False runs eagerly, faster for few or very large steps.
-    :raises DataError: for settings out of range.
-    :raises UnknownOptionError: for another `inner`.
 
     Example::
 
@@ -144,7 +142,6 @@ class LinearlyConstrainedLagrangian:
         :param prepared: `prepare(model)`, so that nothing is compiled twice; multipliers outside
             the new S are moved back.
         :param progress: show a progress bar.
-        :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
             site losses without a dual; `prepared` of another model.
         :raises NumericalError: if there is no posterior or finite bound at the start.

@@ -34,7 +34,6 @@ class OpperArchambeau:
         bound may be some nats low.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
-    :raises DataError: for settings out of range.
 
     Example::
 
@@ -60,7 +59,6 @@ class OpperArchambeau:
         """Maximise the bound from the model's multipliers, or from a new start if all are zero.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`; left at the best multipliers.
-        :raises ModelError: for a model of another class.
         :raises DataError: for multipliers out of range.
         :raises NumericalError: if no start has a finite bound.
         """

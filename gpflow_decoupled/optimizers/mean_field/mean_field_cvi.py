@@ -40,7 +40,6 @@ class MeanFieldCVI(tf.Module):
     :param local_sweeps: on minibatches, moves of these before the others.
     :param seed: of draws and minibatches.
     :raises DataError: for step sizes outside (0, 1], and `local_sweeps` below 1.
-    :raises UnknownOptionError: for unknown options.
 
     Example::
 
@@ -97,7 +96,6 @@ class MeanFieldCVI(tf.Module):
         :param step: number of the step, for step size and draws.
         :return: whether the step was taken, and its halvings. `tf.function` cannot raise: read
             `ok`.
-        :raises ModelError: for another kind of model.
         :raises NumericalError: if the step fails, naming factor and variable; nothing changes.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
@@ -134,7 +132,6 @@ class MeanFieldCVI(tf.Module):
         :param batch_size: rows per minibatch; None is all data. Runs on minibatches take all
             `steps`.
         :param progress: show a progress bar.
-        :raises ModelError: for another kind of model.
         :raises DataError: for a batch size that does not fit the data, and a step size outside (0,
             1].
         :raises NumericalError: if a step fails, naming factor and variable.

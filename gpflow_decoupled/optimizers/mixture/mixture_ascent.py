@@ -44,8 +44,6 @@ class MixtureAscent:
     :param max_evaluations: limit of evaluations of the bound and its gradient, per climb.
     :param draws: per component, for the result's `elbo_estimate`; 0 for none.
     :param seed: of the starts and draws.
-    :raises DataError: for settings out of range.
-    :raises UnknownOptionError: for another entropy.
 
     Example::
 
@@ -82,7 +80,6 @@ class MixtureAscent:
         """Find the mixture, the result's `posterior`; the model does not change.
 
         :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
-        :raises ModelError: for a model of another family.
         :raises NumericalError: if the Gaussian bound is not finite at the start, with the
             observation.
         """

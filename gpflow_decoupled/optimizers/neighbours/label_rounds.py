@@ -69,7 +69,6 @@ class LabelRounds:
     :param rows: B of the first climb; later ones draw twice as many, afresh.
     :param evaluations: in a climb.
     :param group: the workers, which share the rows of climbs and judgements.
-    :raises DataError: for numbers below 1.
 
     Cost of a round: about E B (m^3 / 3 + m^2 D) for E evaluations, and a search. Example::
 

@@ -90,7 +90,6 @@ class NeighbourRounds:
     :param rows: B of the first round; later ones draw twice as many, afresh.
     :param evaluations: of value and gradient in a round.
     :param group: the workers, which share the rows of climbs and judgements.
-    :raises DataError: for numbers below 1.
 
     Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round, shared by
     the workers. Example::

@@ -74,7 +74,6 @@ class SiteRounds:
     :param rows: B of a climb; by default 3,000, and fewer for more than eight latents.
     :param evaluations: in a climb; halved after an undone round.
     :param group: the workers, which share the rows of climbs, passes and judgements.
-    :raises DataError: for numbers below 1.
 
     Cost of a round: about E B L (m^3 / 3 + m^2 D) for E evaluations, and a search and two passes
     over the sites, N L (m^3 / 3 + m^2 D) each. Example::

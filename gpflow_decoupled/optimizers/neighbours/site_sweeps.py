@@ -61,7 +61,6 @@ class SiteSweeps:
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
     :param seed: of their order.
     :param group: the workers, which share the rows of each batch; one message a batch.
-    :raises DataError: for a step size or number out of range.
 
     Cost of a pass: N L (m^3 / 3 + m^2 D); of a run also one search of neighbours. Example::
 
