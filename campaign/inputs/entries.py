@@ -49,6 +49,7 @@ from .world import (
     kernel,
     linear,
     noise,
+    on_data,
     one_column,
     projected,
     sparse,
@@ -308,6 +309,18 @@ ENTRIES: dict[str, Entry] = {
         {"X": "paired inputs", "Y": "labels"},
     ),
     "weights_posterior": Entry(models.weights_posterior, {"model": linear}, {"model": "model"}),
+    "with_neighbours": Entry(
+        lambda model, X, Y, **given: models.with_neighbours(model, (X, Y), **given),
+        {"model": on_data, "X": X, "Y": Y},
+        {
+            "model": "model",
+            "X": "paired inputs",
+            "Y": "outputs",
+            "num_neighbours": "whole number",
+            "prediction_neighbours": "whole number",
+            "seed": "whole number or 0",
+        },
+    ),
     "select": Entry(
         lambda X, M, method="greedy_variance", **given: inducing.select(
             X, M, kernel(), method=method, **given

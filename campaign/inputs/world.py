@@ -20,6 +20,7 @@ __all__ = [
     "kernel",
     "linear",
     "noise",
+    "on_data",
     "one_column",
     "projected",
     "sparse",
@@ -56,6 +57,13 @@ def noise() -> gpflow.likelihoods.Likelihood:
 def sparse(likelihood: Callable[[], Any] = noise) -> gd.models.ODVGP:
     """A model on inducing points."""
     return gd.models.ODVGP(kernel(), likelihood(), GAMMA, BETA, num_data=12)
+
+
+def on_data() -> gd.models.ODVGP:
+    """A mean on all data that is solved for."""
+    model = gd.models.ODVGP(kernel(), noise(), "data", BETA)
+    gd.optimizers.ConjugateGradients().run(model, (X, Y))
+    return model
 
 
 def one_column() -> gd.models.ODVGP:

@@ -21,6 +21,7 @@ and `conjugate` first. Inducing points: `decoupled`, `sparse_conjugate`, `dtc`, 
 `state_space`, `lcl`, `affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`),
 `gmrf`, `factor_graph` (with `factors`). Shared: `checks`, the data term by `expectations`,
 `monte_carlo` or `residual_bound`, `basis_predictions`, the interval `evidence`, and `families`.
+`with_neighbours` turns a model with a mean on all data into one of neighbours.
 """
 
 from .affine_independent.gp import AffineIndependentGP
@@ -43,13 +44,14 @@ from .neighbours import NNGP, LeaveOneOut, SolvedMean
 from .sparse_conjugate import SparseCVIGP
 from .state_space import StateSpaceGP
 from .streams import StreamMemory, StreamUpdate
+from .with_neighbours import with_neighbours
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
     "Evidence", "Factor", "FactorGraph", "FullGP", "GMRF", "HDVGP", "LCLGLM", "LCLGP",
     "LeaveOneOut", "MonteCarlo", "NNGP", "ODVGP", "SOLVEGP", "SampledFactor", "SolvedMean",
     "SparseCVIGP", "StateSpaceGP", "StreamMemory", "StreamUpdate", "WeightsPosterior",
-    "prior_factor", "weights_posterior",
+    "prior_factor", "weights_posterior", "with_neighbours",
 ]  # fmt: skip
 
 

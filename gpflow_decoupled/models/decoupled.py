@@ -67,7 +67,7 @@ class ODVGP(_MeanPointsGP):
     Other arguments as `BasisGP`.
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", all training
-        inputs (`NNGP(..., mean="data")` has the same mean and better variances).
+        inputs (then `with_neighbours` gives better variances).
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else 1.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.

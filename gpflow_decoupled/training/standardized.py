@@ -17,10 +17,11 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
+from gpflow.utilities import deepcopy
 
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values
-from ..models import Evidence
+from ..models import Evidence, with_neighbours
 from ..summaries import model_line
 from ..user_warnings import naming_columns
 from . import units
@@ -258,6 +259,17 @@ class Standardized(PredictionsInUnits):
             self._X = np.concatenate([self._X, np.asarray(X)])
             self._Y = np.concatenate([self._Y, np.asarray(Y)])
         return record
+
+    def with_neighbours(self, **options: Any) -> Standardized:
+        """A copy with variances from neighbours, of a model with a mean on all data.
+
+        :param options: of `models.with_neighbours`; data are the rows that it was built from.
+        :raises ModelError: for other models.
+        """
+        twin = deepcopy(self)
+        twin.model = with_neighbours(self.model, (self._X, self._Y), **options)
+        twin.usual_options = {}
+        return twin
 
     @property
     def _seen_share(self) -> np.ndarray:

@@ -30,7 +30,7 @@ TINY = {
     "regression": (
         "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20"
         " --sizes 20 30 25 --steps 60 --budgets 1 --batch-size 128 --learned-points 10"
-        " --learned-seconds 1 --more-points 30"
+        " --learned-seconds 1 --more-points 30 --near-neighbours 20"
     ),
     "classification": (
         "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam"

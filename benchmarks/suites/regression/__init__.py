@@ -6,8 +6,8 @@ seconds.
   other libraries;
 - `curves`: its Figure 2, each basis by natural gradients and by Adam, against steps and seconds;
 - `clock`: decoupled models against a coupled one whose steps take as long;
-- `intervals`: a mean on all data with more and more points of the covariance, at the kernel that
-  few points learned;
+- `intervals`: a mean on all data with more and more points of the covariance, or neighbours, at
+  the kernel that few points learned;
 - `runs`: what they share, one run of a model on a split.
 """
 

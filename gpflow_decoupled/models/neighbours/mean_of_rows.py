@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from ...covariances.products import kernel_product
 from ...errors import NumericalError
@@ -122,7 +123,7 @@ class MeanOfRows:
                 " the time given, or the solve failed. Give model.solve_mean(seconds=...) more, or"
                 ' a larger noise variance, or use mean="neighbours".'
             )
-        self._keep_mean(a)
+        self.assign_mean(a)
         if gap > tolerance:
             warn_user(
                 f"The mean of all rows was cut short after {products} products, {gap:.2g} nats from"
@@ -200,8 +201,11 @@ class MeanOfRows:
             a[: len(last)] = last
         return a
 
-    def _keep_mean(self, a: np.ndarray) -> None:
-        """Store coefficients [N, P], in the same variables if they fit, for compiled functions."""
+    def assign_mean(self, a: TensorType) -> None:
+        """Take coefficients a [N, P] for the solution at the present Parameters and data.
+
+        Compiled functions see them where numbers of rows and Parameters are the same.
+        """
         values, kept = _values(self._sources), self._kept
         if kept is None or kept.coefficients.shape != a.shape or kept.values.shape != values.shape:
             first, second = (tf.Variable(part, trainable=False) for part in (a, values))

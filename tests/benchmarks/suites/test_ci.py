@@ -135,7 +135,9 @@ def test_regression(results: Path) -> None:
         for one in content["results"]
         if "model" in one
     }
-    few, many, again = (one for one in content["results"] if one["part"] == "intervals")
+    few, near, many, again = (one for one in content["results"] if one["part"] == "intervals")
+    assert near["neighbours"] == 20 and near["noise"] == few["noise"]
+    assert abs(near["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-3, "with neighbours too"
     assert many["noise"] == few["noise"] != again["noise"] and again["again"] and again["gap"] < 1.0
     assert (few["points"], many["points"]) == (10, 30) and few["gap"] < 1.0 and many["gap"] < 1.0
     assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, (
