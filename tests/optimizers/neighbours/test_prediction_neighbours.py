@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import gpflow
 import numpy as np
 import pytest
@@ -81,6 +83,21 @@ def test_a_doubling_that_gains_nothing_by_chance_is_not_the_end(told):
     asked.clear()
     told({30: 0.0, 60: 0.001, 120: 0.001, 240: 1.0})
     assert choose_prediction_neighbours(model("auto"), ROWS) == 30
+
+
+def test_rows_are_many_where_time_allows(monkeypatch):
+    counts = []
+
+    def found(model, rows, count, group):
+        counts.append(len(rows))
+        return np.zeros(len(rows)), 1.0
+
+    monkeypatch.setattr(choice, "_scores", found)
+    choose_prediction_neighbours(model("auto"), np.arange(100), deadline=time.perf_counter() + 99.0)
+    assert counts[0] == 100 and set(counts) == {100}
+    counts.clear()
+    choose_prediction_neighbours(model("auto"), np.arange(100))
+    assert counts[0] == 100 and set(counts[1:]) == {600}
 
 
 def test_left_out_rows_of_a_line_need_few_neighbours_and_of_noise_many():
