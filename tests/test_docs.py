@@ -38,8 +38,6 @@ TERM = re.compile(r"\{term\}`([^`<]*?) *(?:<[^`]*>)?`")
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
 NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("sklearn", "trieste")]
 """Public modules that the package does not import by itself."""
-NEEDS = {"bayesian_optimisation.md": "trieste"}
-"""Pages whose code is run only where this is installed."""
 OPTIONAL = ("pyarrow", "statsmodels")
 """Without these, the blocks that import them are left out, and the rest of the page is run."""
 SMALLER = {
@@ -208,7 +206,6 @@ def test_what_is_included_has_its_markers() -> None:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip(NEEDS.get(page, "matplotlib"))
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     neighbours = page in SMALLER or page.startswith("howto/")  # one climb takes seconds
