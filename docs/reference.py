@@ -119,7 +119,6 @@ def text_of(
     module: str,
     name: str,
     kind: str,
-    listed_on: str,
     used_on: list[str],
     left_out: Sequence[str] = (),
     elsewhere: Mapping[str, Sequence[str]] = {},
@@ -129,7 +128,6 @@ def text_of(
     :param left_out: members that are not described here.
     :param elsewhere: and those of them that are on the pages of other classes, by their paths.
     """
-    links = [f"* :doc:`/{page}`" for page in used_on]
     lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}"]
     if left_out:
         lines.append(f"   :exclude-members: {', '.join(left_out)}")
@@ -137,8 +135,9 @@ def text_of(
     for path, names in elsewhere.items():
         roles = ", ".join(f":py:obj:`~{path}.{member}`" for member in names)
         lines += [f"As in :py:class:`~{path}`: {roles}.", ""]
-    lines += ["See also", "--------", "", *links]
-    return "\n".join([*lines, f"* :doc:`/{listed_on}` (list)", ""])
+    if used_on:
+        lines += [f"See also {', '.join(f':doc:`/{page}`' for page in used_on)}.", ""]
+    return "\n".join(lines)
 
 
 def written(docs: Path, shown: Shown) -> Iterator[tuple[Path, str]]:
@@ -153,20 +152,20 @@ def written(docs: Path, shown: Shown) -> Iterator[tuple[Path, str]]:
     guides = {page: text for page, text in pages.items() if not page.startswith(LISTS)}
     with mock(["trieste"]):  # which wants an older TensorFlow
         found = [
-            (page, path, name, getattr(importlib.import_module(path), name))
-            for page, text in pages.items()
+            (path, name, getattr(importlib.import_module(path), name))
+            for text in pages.values()
             for path in MODULE.findall(text)
             for name in objects(importlib.import_module(path))
         ]
     codes = "\n".join(
         [*guides.values(), *(inspect.getdoc(thing) or "" for *_, thing in found)]
     )
-    paths = {thing: f"{path}.{name}" for _, path, name, thing in found}
-    for page, path, name, thing in found:
+    paths = {thing: f"{path}.{name}" for path, name, thing in found}
+    for path, name, thing in found:
         is_class = inspect.isclass(thing)
         parts = shown(thing, paths, codes) if is_class else ()
         kind = "class" if is_class else "function"
-        text = text_of(path, name, kind, page, users(name, guides), *parts)
+        text = text_of(path, name, kind, users(name, guides), *parts)
         yield docs / f"{page_of(path, name)}.rst", text
 
 

@@ -343,8 +343,8 @@ def test_a_module_gets_a_table_and_a_page_for_each_object() -> None:
     page = reference.page_of("gpflow_decoupled.bases", "OrthogonalBasis")
     assert f"   OrthogonalBasis </{page}>" in table
     assert reference.summary(reference) == []
-    text = reference.text_of("gpflow_decoupled.models", "NNGP", "class", "api/models", ["faq"])
-    assert ".. autoclass:: gpflow_decoupled.models.NNGP" in text and "* :doc:`/faq`" in text
+    text = reference.text_of("gpflow_decoupled.models", "NNGP", "class", ["faq"])
+    assert ".. autoclass:: gpflow_decoupled.models.NNGP" in text and "See also :doc:`/faq`." in text
 
 
 def test_pages_that_show_an_object_are_found() -> None:

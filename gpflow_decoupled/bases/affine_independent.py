@@ -75,9 +75,8 @@ class AffineIndependentBasis(Basis):
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
     :param structure: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: k of "low_rank".
-    :param non_normal: k, the number of v_d with the base distribution; the others are normal. By
-        default D, and 20 for "full" and more than 100 points. Only for "full"; a site costs k T
-        frequencies, not D T.
+    :param non_normal: k, the number of v_d with the base distribution, for "full"; by default D,
+        and 20 for more than 100 points. A site costs k T frequencies, not D T.
     :param A: [D, D], not singular; by default the identity.
     :param b: [D]; by default zeros.
     :param theta: shapes [k, P]; by default the base distribution's.

@@ -81,8 +81,7 @@ class DecoupledBasis(InducingBasis):
     :param covariance: "inverse", S^-1 = K_b^-1 + B with Parameter `chol_B` [L, M_beta, M_beta], or
         "coupled" with Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whiten `q_sqrt`; not used by "inverse".
-    :param mean_scaling: coordinates of `a` [M_alpha, L]: "none", "diagonal" or "whitened".
-    :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
+    :param mean_scaling: of `a` [M_alpha, L]; this and `mean_subsample` as in `OrthogonalBasis`.
     :raises DataError: for points that coincide or are not finite.
 
     Example::

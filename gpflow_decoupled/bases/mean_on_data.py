@@ -25,14 +25,10 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
     """q(f) with a mean on all training inputs, and a covariance on beta.
 
     With Gaussian noise the best mean is the exact posterior mean; `optimizers.ConjugateGradients`
-    finds it. A `CoupledBasis` until `fit` or a solver sets the data.
+    finds it. A `CoupledBasis`, with its arguments, until `fit` or a solver sets the data.
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
-    :param num_latent_gps: L.
-    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param q_mu: mean at beta [M_beta, L]; zeros if None.
-    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
-    :raises DataError: for points that coincide, are not finite, or not in the space of inputs.
+    :raises DataError: also for points that are not in the space of inputs.
 
     Training refuses kernels with a `White` part. The bound on N rows costs N (N + M_beta^2) +
     M_beta^3. Example::

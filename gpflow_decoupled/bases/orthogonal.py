@@ -25,16 +25,13 @@ from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 class OrthogonalBasis(OrthogonalMeanBasis):
     """q(f) with mean points gamma orthogonal to beta (Salimbeni et al. 2018).
 
+    Other arguments as `CoupledBasis`.
+
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
-    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param num_latent_gps: L.
-    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened", where a
         gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
-    :param q_mu: mean at beta [M_beta, L]; zeros if None.
-    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if None.
-    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
+    :raises DataError: also for a gamma that equals beta.
 
     E_q f(beta) = m for any `a_gamma`. A step on N inputs costs N (M_gamma + M_beta^2) + M_beta^3 +
     m M_gamma, and M_gamma^2 more with whitened coefficients. Example::

@@ -58,17 +58,13 @@ class SolveState(NamedTuple):
 class SolveBasis(InducingBasis):
     """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma (Shi et al. 2020).
 
-    Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
+    Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2). Other arguments as
+    `CoupledBasis`, for both Gaussians.
 
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
-    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
-    :param num_latent_gps: L.
-    :param whiten: parametrise both Gaussians in whitened coordinates.
-    :param q_mu: mean of q(u) [M_beta, L]; by default zeros.
-    :param q_sqrt: root of its covariance [L, M_beta, M_beta]; by default identities.
     :param v_mu: mean of q(v) [M_gamma, L]; by default zeros.
     :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; by default identities.
-    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
+    :raises DataError: also for a gamma that equals beta.
 
     Example::
 

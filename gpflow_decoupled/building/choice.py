@@ -83,12 +83,11 @@ def build(
     The page "What to use when" has the rules. Predictions are in units of X and Y; `model.model` is
     the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
-    :param X: inputs [N, D] in their units; or a data frame, encoded by `training.tables.Column`,
-        printed, and remembered by name.
-    :param Y: observations [N, P] or [N] in their units, or names of columns of a data frame X.
-        Labels are 0 and 1, or 0, ..., C - 1 for "multiclass"; words are numbered in order,
-        `model.table.classes`. Rows of a frame without Y are left out; NaN among several outputs is
-        in no sum.
+    :param X: inputs [N, D]; or a data frame, encoded by `training.tables.Column`, printed, and
+        remembered by name.
+    :param Y: observations [N, P] or [N], or names of columns of a data frame X. Labels are 0 and 1,
+        or 0, ..., C - 1 for "multiclass"; words are numbered in order, `model.table.classes`. Rows
+        of a frame without Y are left out; NaN among several outputs is in no sum.
     :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic", "bernoulli"
         (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
         "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
@@ -98,10 +97,10 @@ def build(
         default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto" compares four
         smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
         nearest-neighbour GPs; labels and counts by least squares.
-    :param scale: the data to standardise: "X", "Y", "both", "neither". By default X unless a kernel
-        is given, and Y if it is f plus noise.
+    :param scale: standardise "X", "Y", "both" or "neither". By default X unless a kernel is given,
+        and Y if it is f plus noise.
     :param sample_weight: factor of each row's log density, [N]; this and the next ones may be
-        columns of a frame. See `likelihoods.RowLikelihood`.
+        columns of a frame (`likelihoods.RowLikelihood`).
     :param offset: added to f in each row.
     :param exposure: exp(offset) of each row, above 0, for rates.
     :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
@@ -112,14 +111,13 @@ def build(
     :param quantile: level of "quantile", which `predict_f` predicts; by default 0.5.
     :param season: of a frame's dates: "day", "week", "year", a number of days, or several. The
         default kernel has a trend, and a slowly changing part that returns after each.
-    :param outputs: "coregionalised" lets outputs share `rank` latent GPs, beside one each, and fill
+    :param outputs: "coregionalised": outputs share `rank` latent GPs, beside one each, and fill
         each other's gaps; None learns each alone, with one kernel.
     :param rank: shared latent GPs; by default 1 for two outputs, else 2.
-    :param num_inducing: M_beta; giving this or the next one selects inducing points.
-    :param num_mean_points: M_gamma, further points of the mean; 0 for none, "data" for all rows of
-        X.
+    :param num_inducing: M_beta; this or the next one selects inducing points.
+    :param num_mean_points: M_gamma, further points of the mean; 0 for none, "data" for all rows.
     :param num_neighbours: m of an `NNGP`, for any likelihood: 40 is usual for two classes and
-        counts, else 30. Compare held-out rows.
+        counts, else 30.
     :param seed: of the choice of points.
     :param seconds: limit of `kernel="auto"`.
     :param verbose: False prints nothing.

@@ -118,7 +118,7 @@ def pac_bayes_certificate(
     """Bound the error rate of a binary classifier on new data.
 
     P has the model's kernel and mean function; Q may depend on the sample. Useful if KL[Q || P] is
-    small beside N. Cost: prediction at N points and one `prior_kl`.
+    far below N. Cost: prediction at N points and one `prior_kl`.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
@@ -129,7 +129,7 @@ def pac_bayes_certificate(
         warning.
     :param learned_on: X [N', D], Y [N', 1] of a split, searched for rows of `data`.
     :param settings: J, if these are the best of J settings fixed beforehand.
-    :raises DataError: for unusable data, a delta outside (0, 1), and other likelihoods.
+    :raises DataError: also for other likelihoods.
     :raises ModelError: for a posterior without a known KL.
 
     Example::

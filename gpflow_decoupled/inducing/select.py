@@ -67,10 +67,10 @@ def select(
     :param given: existing points [M_given, D], say beta for gamma: not chosen again;
         "greedy_variance" conditions on them.
     :param seed: the same seed gives the same points.
-    :param max_rows: size of the random subset to choose from, with a warning; by default max(20000,
+    :param max_rows: size of a random subset to choose from, with a warning; by default max(20000,
         2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
-    :raises DataError: for an unusable X or kernel, and fewer than M distinct rows.
+    :raises DataError: for fewer than M distinct rows.
     :raises NumericalError: if k(given, given) cannot be factorised.
 
     Example::

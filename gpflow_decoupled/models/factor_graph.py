@@ -28,8 +28,8 @@ class FactorGraph(tf.Module):
 
     :param variables: by name, the initial beliefs. Batch axes are independent variables.
     :param factors: by name; their product is the joint density.
-    :raises DataError: for unknown names, variables without a factor, disagreeing sizes, and
-        families that a factor cannot sample.
+    :raises DataError: for variables without a factor, disagreeing names and sizes, and families
+        that a factor cannot sample.
 
     Example::
 

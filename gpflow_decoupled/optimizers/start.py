@@ -91,7 +91,7 @@ def initialize(
     """Fit kernel, noise and mean function to some rows of the data, before a model is built.
 
     Fixed Parameters keep their values, and so do all if no better ones are found.
-    `fit(initialize="auto")` does the same.
+    `fit(initialize="auto")` calls it.
 
     :param kernel: a kernel of one output.
     :param likelihood: a `gpflow.likelihoods.Gaussian`.

@@ -44,8 +44,6 @@ class CorrelatedTopicModel(TopicModel):
     A local step of a document with W distinct words costs W K, plus K^3 for a Gaussian or K^2 for a
     Dirichlet posterior; "gaussian" stores D K^2 numbers.
 
-    :param num_topics: K.
-    :param topic_prior: eta, a number or an array [V]; 1 / K if None.
     :param posterior: "gaussian", q(eta_d) = N(m, V); "diagonal", with a diagonal V; or "dirichlet",
         q(theta_d) = Dir(c), in closed form.
     :param learn_prior: learn mu_0 and Sigma_0, which otherwise stay 0 and `prior_variance` times I.

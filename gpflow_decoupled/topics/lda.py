@@ -36,8 +36,7 @@ LEARNING = ("none", "symmetric", "vector")
 class LatentDirichletAllocation(TopicModel):
     """Latent Dirichlet allocation as a scikit-learn estimator.
 
-    A pass costs the non-zero counts times K times the local steps; memory D K + K V. For errors see
-    `fit`.
+    A pass costs the non-zero counts times K times the local steps; memory D K + K V.
 
     :param num_topics: K.
     :param doc_prior: alpha, a number or an array [K]; 1 / K if None.
@@ -47,8 +46,7 @@ class LatentDirichletAllocation(TopicModel):
     :param method: "batch", whose bound rises in each pass, or "stochastic", with minibatches.
     :param max_passes: most passes over all documents.
     :param tolerance: a batch fit stops when a pass raises the bound by a smaller share.
-    :param fresh_passes: passes that also start each document afresh: twice the time, and a better
-        optimum.
+    :param fresh_passes: passes that also start documents afresh: twice the time, better optima.
     :param max_local_steps: most steps of a document in a pass.
     :param local_tolerance: change of gamma, averaged over topics, at which a document's steps end.
     :param start: topics start at one document each ("documents"), or at draws ("random").
@@ -56,8 +54,7 @@ class LatentDirichletAllocation(TopicModel):
     :param delay: tau_0 >= 0 of the step sizes (tau_0 + t)^-kappa.
     :param forgetting_rate: kappa in (1/2, 1].
     :param num_documents: documents with words in the corpus of which `partial_fit` sees parts.
-    :param seed: determines the start and the minibatches.
-    :param progress: show a progress bar with passes and bound.
+    :param seed: of the start and the minibatches.
 
     Example::
 

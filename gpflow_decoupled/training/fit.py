@@ -69,19 +69,18 @@ def fit(
     | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows |
     | `FactorGraph` | `MeanFieldCVI` | |
 
-    Only trainable Parameters move. The page "What `fit` does" has the rules behind defaults, and
-    the models that take each option.
+    Only trainable Parameters move. The page "What `fit` does" has defaults, and the models that
+    take each option.
 
     :param model: trained in place.
-    :param data: (X [N, D], Y [N, P]), also on disk; a `tf.data.Dataset` of such batches, repeated;
-        or a function without arguments that returns an iterator of batches, called per pass.
-        Streams need the model's `num_data`. None for a model that has its data. A `Standardized`
-        model takes original units.
+    :param data: (X [N, D], Y [N, P]), also on disk; a repeated `tf.data.Dataset` of batches; or a
+        function that returns an iterator of batches, called per pass. Streams need the model's
+        `num_data`. None for a model that has its data. A `Standardized` model takes original units.
     :param steps: number of steps; 2000 if `seconds` is not given either.
-    :param seconds: wall-clock limit of the steps. Compilation, evaluations and preparation come on
-        top: with a limit of 60, some 2 to 15 seconds.
-    :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more; None
-        is all rows.
+    :param seconds: wall-clock limit of the steps; compilation, evaluations and preparation take
+        some 2 to 15 seconds more.
+    :param batch_size: rows of a minibatch; "auto" is 1024, or 256 from four latents on; None is all
+        rows.
     :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, less on small batches.
         None leaves q(u) to `optimizer`, and sites and multipliers unchanged.
     :param hold: fixed part of q while kernel and inducing points move: "sites" or "whitened" (mean
@@ -93,29 +92,27 @@ def fit(
     :param mean_solver: "adam", "natural" or "newton", or a `MeanSolver`. For `gamma="data"`,
         "conjugate_gradients", a `ConjugateGradients` or a `StochasticDualDescent`.
     :param learning_rate: of `optimizer`; 0.03 for Adam.
-    :param optimizer: a new Keras 2 or Keras 3 optimizer for all but q; by default Adam. "lbfgs"
-        climbs the bound at the best q: on inducing points for Gaussian noise and N M up to 30
-        million, N M^2 per evaluation; for a `CVIGP` or `LCLGP` some 2 N^3; for an
-        `AffineIndependentGP` over q, too.
+    :param optimizer: a new Keras 2 or 3 optimizer for all but q; by default Adam. "lbfgs" climbs
+        the bound at the best q: on inducing points for Gaussian noise and N M up to 30 million,
+        N M^2 per evaluation; for a `CVIGP` or `LCLGP` some 2 N^3; for an `AffineIndependentGP` over
+        q, too.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`,
         which may stop the run early.
-    :param checkpoint: a folder, where the state is saved every 500 steps and a run resumes; or a
+    :param checkpoint: a folder to save the state in every 500 steps, and resume from; or a
         `Checkpoints`.
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
     :param seed: of shuffling and subsampling. `MonteCarlo` has a seed too; likelihoods that sample
         (`Softmax`) need `tf.random.set_seed`.
-    :param initialize: "auto" first fits kernel, noise and mean function, see `training.initialize`,
+    :param initialize: "auto" first fits kernel, noise and mean function by `training.initialize`,
         for a `Gaussian` likelihood and arrays; a tenth of `seconds` at most.
     :param progress: show a line with steps, time and bound.
-    :param compile: False runs eagerly, faster for a few steps; "xla" compiles by XLA, for models on
-        inducing points on GPUs and TPUs.
+    :param compile: False runs eagerly, faster for a few steps; "xla" is for models on inducing
+        points on GPUs and TPUs.
     :param strategy: a `tf.distribute` strategy that shares the rows of each batch, for models on
         inducing points built in `strategy.scope()`, or of the climbs of an `NNGP`.
-    :raises ModelError: for a model of another kind, with its optimizer.
-    :raises DataError: for unusable data and values out of range; nothing is changed.
     :raises CheckpointError: if another run uses the folder, or it is not writable.
-    :raises UnknownOptionError: for unknown values, and options that this model does not use.
+    :raises UnknownOptionError: also for options that this model does not use.
     :raises WorkerError: if another worker of the strategy fails or is gone.
     :raises NumericalError: if a step fails; the last good Parameters are restored, and the error's
         `result` has the run so far.

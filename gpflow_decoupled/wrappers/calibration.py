@@ -38,10 +38,9 @@ def plot_calibration(
     """Draw predicted against observed frequencies on new data; calibration is the diagonal.
 
     Regression: the share of observations below each normal predictive quantile, with a 0.95 band
-    (Kolmogorov), for each output; entries that are NaN among several are left out. Binary labels
-    and classes: shares of ones, or of each class, in groups of equal size by predicted probability,
-    each with the range of 0.95 of such shares if the prediction is right (binomial).
-    Cost: a prediction at N inputs.
+    (Kolmogorov), for each output; NaN are left out. Binary labels and classes: shares of ones, or
+    of each class, in groups of equal size by predicted probability, each with a 0.95 range
+    (binomial). Cost: a prediction at N inputs.
 
     :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, P], labels [N, 1]; or the frame of a model of a data frame.

@@ -51,9 +51,8 @@ def plot_posterior(
     * More: a curve over each of the first nine columns, the others held at `at`; data fade with
       distance.
 
-    Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped; with
-    several latents per observation there is none. Cost: predictions at 200 inputs a panel, or at
-    1600.
+    Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped;
+    several latents per observation have none. Cost: predictions at 200 or 1600 inputs a panel.
 
     :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, P]; a data frame's columns are named. None: the model's data.

@@ -29,26 +29,21 @@ from .validation import without_gaps
 class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     """Gaussian process regression: exact, by nearest neighbours, or by inducing points.
 
-    `gpflow_decoupled.build` chooses the model: an exact GP up to 2,000 rows, an `NNGP` beyond, an
-    `ODVGP` for other noise than Gaussian, or if `num_inducing` is given. X may be a data frame, see
-    `training.tables.Column`. Predictions are in the units of y. Several targets are independent GPs
-    with one kernel.
+    `gpflow_decoupled.build` chooses the model; it documents `likelihood`, `scale`, and the numbers
+    of points and neighbours. X may be a data frame, see `training.tables.Column`. Predictions are
+    in the units of y. Several targets are independent GPs with one kernel.
 
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
-        None: Matern 5/2 with one lengthscale per column. Without both, models with inducing points
-        start from an exact GP on 500 rows, unless `fit_options={"initialize": None}`.
-    :param likelihood: a name of `build`, or a GPflow likelihood; None: Gaussian.
-    :param scale: "X", "Y", "both" or "neither" are standardised; None: Y, and X without a `kernel`.
-    :param num_inducing: M_beta, points of mean and covariance.
-    :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows. If
-        one of these numbers is given, the other is 300 or 1,000.
-    :param num_neighbours: m of a nearest-neighbour GP: see `build`.
+        None: Matern 5/2 with one lengthscale per column. Without a kernel and a likelihood, models
+        with inducing points start from an exact GP on 500 rows, unless
+        `fit_options={"initialize": None}`.
+    :param num_mean_points: if this or `num_inducing` is given, the other is 1,000 or 300.
     :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
         end by themselves.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
-        stops at the best Parameters when their log density no longer improves, or with a
-        `ConvergenceWarning` at a limit. None: train on all rows for all steps.
+        stops when their log density no longer improves, at the best Parameters, or with a
+        `ConvergenceWarning` at a limit. None: all rows for all steps.
     :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
@@ -80,11 +75,6 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
         :param sample_weight: of each row, [N]; this and the next ones as in `build`.
-        :param offset: added to f in each row.
-        :param exposure: of each row, for counts: exp(offset).
-        :param noise_variance: known noise of each row.
-        :param trials: of each row, for counts of successes.
-        :param censored: codes of rows: 1 if the true value is above y, -1 below.
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
         filled, missing = without_gaps(y)
@@ -197,9 +187,9 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
 class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior.
 
-    Two classes share one latent function and a logistic link with exact expectations; more have a
-    latent each and a `CategoricalLogit` (softmax). Other arguments
-    and attributes as `DecoupledGPRegressor`, and `classes_`.
+    Two classes share one latent function and a logistic link; more have a latent each and a
+    `CategoricalLogit` (softmax). Other arguments and attributes as `DecoupledGPRegressor`, and
+    `classes_`.
 
     :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`.
 

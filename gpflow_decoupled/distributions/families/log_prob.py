@@ -40,8 +40,8 @@ class LogProbFamily(Family):
     | mu = grad A | automatic differentiation | about three densities |
     | I(lambda)^-1 g | conjugate gradients, I u = grad <grad A, u> | four densities per iteration |
 
-    A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated twice,
-    set `draws`, whose covariance replaces the Fisher matrix, with error O(1 / sqrt(draws)).
+    A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated
+    twice, the covariance of `draws` replaces the Fisher matrix, with error O(1 / sqrt(draws)).
 
     :param draws: draws of a solve; None uses second derivatives of `log_prob`.
     :param iterations: limit per solve; members not solved to a thousandth become NaN.

@@ -35,15 +35,15 @@ class QuadratureLoss(SiteLoss):
 
     :param likelihood: with one latent function per observation and constant Parameters.
     :param Y: labels [N, L].
-    :param lower: lower end of S, the range of l': a number, [N, L], or a function without arguments
-        if it depends on Parameters.
-    :param upper: upper end of S, likewise.
-    :param curvature: c >= 0 with l'' >= -c, likewise; 0 if log-concave.
+    :param lower: lower end of S, the range of l', [N, L]; this, `upper`, `curvature`, `width` and
+        `centre` may be functions of nothing, for what depends on Parameters.
+    :param upper: upper end of S.
+    :param curvature: c >= 0 with l'' >= -c; 0 if log-concave.
     :param slopes: l' and l'' at eta [Q, N, L]; by default automatic differentiation.
     :param start: alpha [N, L] -> h with l'(h) near alpha; by default zero.
-    :param width: distance of l's nearest complex singularity from the real line, likewise; by
-        default nodes are fixed.
-    :param centre: its place on the real line, likewise; by default zero.
+    :param width: distance of l's nearest complex singularity from the real line; by default nodes
+        are fixed.
+    :param centre: its place on the real line; by default zero.
     :raises DataError: for several latents, disordered ends, or a negative curvature.
 
     Example, p(y | f) = 1 / (pi cosh(y - f)), with slopes tanh(f - y) and a pole at y + i pi/2::

@@ -158,9 +158,8 @@ class ConjugateComputation(tf.Module):
         :param steps: most steps, undone ones included.
         :param tolerance: stop when the squared distance of a full step is below this share of the
             sites' squared length.
-        :param batch_size: observations per minibatch, drawn without replacement; None is all data.
-            Minibatch runs take all `steps`.
-        :param progress: show a progress bar.
+        :param batch_size: observations per minibatch, drawn without replacement, for all `steps`;
+            None is all data.
         :raises NumericalError: if there is no posterior at the start, a step fails, or the kernel
             is indefinite.
         """

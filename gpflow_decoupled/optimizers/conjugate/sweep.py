@@ -61,9 +61,8 @@ def sweep(
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param block: rows per block of arrays.
     :param passes: most passes over the data.
-    :param tolerance: stop when a full step would gain less, in nats to second order.
+    :param tolerance: stop when a full step would gain fewer nats, to second order.
     :param negative_precision: see `NaturalGradient`.
-    :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
         its `scope()`. Workers pass equal arrays, or a function of `tf.distribute.InputContext`.

@@ -27,13 +27,14 @@ class ConjugateGradients(MeanOptimizer):
 
     Gaussian noise of one variance takes one solve. For other likelihoods solves and updates of the
     sites alternate until a step gains less than `tolerance`; the gap is the last solve's. Ctrl-C
-    ends a run with its result so far.
+    ends a run with its result. Cost per product: N^2 D, shared by the replicas of a `strategy`;
+    memory N (R + L).
 
     :param tolerance: largest gap, in nats.
     :param max_products: limit of a solve, reported if reached.
     :param max_steps: limit of solves and shortened steps.
-    :param rank: R, points of the preconditioner, beta included; None is min(1000, N / 4). They cost
-        N R^2 per solve and N R numbers of memory.
+    :param rank: R, points of the preconditioner, beta included, at N R^2 per solve; None is
+        min(1000, N / 4).
     :param float32: products in float32, sums in float64, two to four times faster; for
         SquaredExponential, Matern32 and Matern52, if rounding errors are below a fifth of the
         noise.
@@ -41,9 +42,8 @@ class ConjugateGradients(MeanOptimizer):
     :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
         earlier rows, N m^3 / 3, better with little noise; "both", a half to a third of the products
         for N m^2 R at the start; "auto", the better of the first two, points if a `rank` is given.
-    :param progress: show a progress bar.
 
-    Cost per product: N^2 D, shared by the replicas of a `strategy`; memory N (R + L). Example::
+    Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))

@@ -33,11 +33,9 @@ class StochasticDualDescent(MeanOptimizer):
     :param batch_size: B, rows of a step; down to about fifty, smaller is better per epoch.
     :param step_size: 1 is stable, about 1.3 the limit.
     :param momentum: Nesterov's rho, in [0, 1).
-    :param max_steps: limit of solves and shortened steps.
-    :param rank: as `ConjugateGradients`.
-    :param float32: products in float32, sums in float64; the certificate is in full precision.
+    :param max_steps: this, `rank` and `float32` as in `ConjugateGradients`; the certificate is in
+        full precision.
     :param seed: of the rows.
-    :param progress: show a progress bar.
 
     Cost per step: B N D; an epoch costs about two products. Memory N (R + L). Example::
 

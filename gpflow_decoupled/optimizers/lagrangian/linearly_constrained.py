@@ -40,13 +40,12 @@ class LinearlyConstrainedLagrangian:
     :param theta: proximal weight rho = theta lambda; 1 in the paper, smaller for longer steps.
     :param inner: minimiser of the dual: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up
         to 3000 observations, and for form="weight".
-    :param tolerance: in nats; the run ends when outer iterations change the bound by less.
-    :param accelerate: take Newton steps on the optimality conditions near the solution, and site
+    :param tolerance: the run ends when outer iterations change the bound by fewer nats.
+    :param accelerate: near the solution, take Newton steps on the optimality conditions, and site
         fixed points. No effect with `trust_region`, `augmented` or, for sites that are not
         log-concave, without `curvature`.
-    :param trust_region: limit of the move of each lambda in a subproblem, in units of 1 + |lambda|.
-    :param augmented: add the paper's (19)-(20), a term in sigma whose weight grows after a refused
-        step.
+    :param trust_region: largest move of a lambda in a subproblem, in units of 1 + |lambda|.
+    :param augmented: add the paper's (19)-(20), a term in sigma that grows after a refused step.
     :param curvature: add concave terms for sites that are not log-concave.
     :param sweeps: most site fixed points to improve a new start.
     :param max_outer: most outer iterations.
@@ -142,8 +141,8 @@ class LinearlyConstrainedLagrangian:
         :param prepared: `prepare(model)`, so that nothing is compiled twice; multipliers outside
             the new S are moved back.
         :param progress: show a progress bar.
-        :raises DataError: for multipliers outside S; theta = 0 if the likelihood needs a penalty;
-            site losses without a dual; `prepared` of another model.
+        :raises DataError: for multipliers outside S, theta = 0 if the likelihood needs a penalty,
+            and losses without a dual.
         :raises NumericalError: if there is no posterior or finite bound at the start.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP, GMRF)

@@ -129,11 +129,8 @@ class MeanFieldCVI(tf.Module):
         :param steps: limit of steps, undone ones included.
         :param tolerance: stop when the squared distance to the end of a full step is below this
             share of the messages' squared length.
-        :param batch_size: rows per minibatch; None is all data. Runs on minibatches take all
-            `steps`.
-        :param progress: show a progress bar.
-        :raises DataError: for a batch size that does not fit the data, and a step size outside (0,
-            1].
+        :param batch_size: rows per minibatch, for all `steps`; None is all data.
+        :raises DataError: for a batch size that does not fit the data.
         :raises NumericalError: if a step fails, naming factor and variable.
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)

@@ -32,16 +32,16 @@ class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
     L-BFGS climbs over weights, means and covariances: once from components of different widths near
-    the best Gaussian's mean, then from narrower ones at random places; the best is kept. The
-    model's q does not change. Expectations are exact (A33) (Bishop et al. 1998; Bouchard & Zoeter
-    2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
+    the best Gaussian's mean, then from narrower ones at random places; the best is kept.
+    Expectations are exact (Bishop et al. 1998; Bouchard & Zoeter 2009). Cost per evaluation:
+    N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not
         overlap; or "jensen" (Gershman, Hoffman & Blei 2012), lower by D/2 (1 - log 2) for J = 1.
     :param starts: number of climbs; one is enough for J = 1.
-    :param tolerance: in nats; a climb ends when six iterations of L-BFGS gain less.
-    :param max_evaluations: limit of evaluations of the bound and its gradient, per climb.
+    :param tolerance: a climb ends when six iterations of L-BFGS gain fewer nats.
+    :param max_evaluations: of the bound and its gradient, per climb.
     :param draws: per component, for the result's `elbo_estimate`; 0 for none.
     :param seed: of the starts and draws.
 
