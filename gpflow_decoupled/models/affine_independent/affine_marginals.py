@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-__all__ = ["density_at", "expected", "label_moments", "marginal_densities", "quantiles"]
+__all__ = [
+    "density_at", "density_of_labels", "expected", "label_moments", "marginal_densities",
+    "moments_of_labels", "quantiles",
+]  # fmt: skip
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,9 +19,11 @@ from scipy.interpolate import CubicHermiteSpline
 
 from ...distributions import Base
 from ...expectations.decay import where_decayed
-from ...expectations.projections import Projections, rows_of
+from ...expectations.projections import Projections, Site, rows_of
 from ...expectations.site_integrals import reach_of
 from ...expectations.spectral import spectral_density, transform_of
+
+_OfF = Callable[[tf.Tensor], tf.Tensor]
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
@@ -49,7 +54,7 @@ def marginal_densities(
 def expected(
     base: Base,
     y: Projections,
-    function: Callable[[tf.Tensor], tf.Tensor],
+    function: _OfF,
     points: int,
     memory: float,
 ) -> tf.Tensor:
@@ -137,3 +142,32 @@ def label_moments(likelihood: Likelihood, f: tf.Tensor) -> tuple[tf.Tensor, tf.T
     flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
     mean, variance = likelihood.conditional_mean(X, flat), likelihood.conditional_variance(X, flat)
     return tf.reshape(mean, tf.shape(f)), tf.reshape(variance, tf.shape(f))
+
+
+def moments_of_labels(
+    likelihood: Likelihood, expectation: Callable[[_OfF], tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance of labels under q, [N, 1] each.
+
+    :param expectation: of a function of f [N, K] under q, [N].
+    """
+    mean = expectation(lambda f: label_moments(likelihood, f)[0])[:, None]
+    is_finite = tf.math.is_finite(mean)
+    centre = tf.where(is_finite, mean, 0.0)
+
+    def squares(f: tf.Tensor) -> tf.Tensor:
+        given, variance = label_moments(likelihood, f)
+        return variance + tf.square(given - centre)
+
+    variance = expectation(squares)[:, None]
+    return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
+
+
+def density_of_labels(site: Site, f: tf.Tensor) -> tf.Tensor:
+    """p(y_n | f) at f [N, K], for a site of N labels."""
+    columns = [part[:, None] for part in site.parameters]
+    log_p = site.smooth(f, *columns)
+    if site.kink is not None:
+        place, slope = site.kink(*columns)
+        log_p += slope * tf.abs(f - place)
+    return tf.exp(log_p)

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["AffineIndependentGP"]
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -40,7 +41,13 @@ from ...user_warnings import warn_user
 from ..expectations import Moments, Resolution
 from ..full_gp import FullGP
 from .affine_expectations import expected_log_densities, resolution_of
-from .affine_marginals import density_at, expected, label_moments, quantiles
+from .affine_marginals import (
+    density_at,
+    density_of_labels,
+    expected,
+    moments_of_labels,
+    quantiles,
+)
 from .single_latent import as_grid, as_matrix, refuse_several_latents
 from .weight_priors import WeightPriors
 
@@ -112,28 +119,22 @@ class AffineIndependentGP(FullGP):
     ) -> None:
         refuse_several_latents(data, kernel, likelihood)
         check_rate(memory=memory)
-        check_whole(
-            1,
-            **{
-                k: v for k, v in (("frequencies", frequencies), ("points", points)) if v is not None
-            },
-        )
+        numbers = {"frequencies": frequencies, "points": points}
+        check_whole(1, **{name: number for name, number in numbers.items() if number is not None})
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
         self._full = inducing_variable is None
         # as data have the same row twice at times, these points are not checked to be distinct
         if self._full:
-            inducing_variable = SharedIndependentInducingVariables(
-                fixed_points(self.data[0].numpy())
-            )
+            points_of_data = fixed_points(self.data[0].numpy())
+            inducing_variable = SharedIndependentInducingVariables(points_of_data)
         self.weight_priors = weight_priors
-        gaussian = None if weight_priors is None else weight_priors.gaussian
         self.basis = AffineIndependentBasis(
             inducing_variable,
             base,
             structure=structure,
             rank=rank,
             non_normal=non_normal,
-            gaussian=gaussian,
+            gaussian=None if weight_priors is None else weight_priors.gaussian,
             distinct=not self._full,
         )
         self._asked = Integration(route, frequencies or 0, points or 0, float(memory))
@@ -293,19 +294,7 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError(
                 "predict_y gives the marginals of single labels only: leave out full_cov."
             )
-
-        def expected(f: tf.Tensor) -> tf.Tensor:
-            return label_moments(self.likelihood, f)[0]
-
-        def squares(f: tf.Tensor) -> tf.Tensor:
-            given, variance = label_moments(self.likelihood, f)
-            return variance + tf.square(given - centre)
-
-        mean = self._expected(Xnew, expected)[:, None]
-        is_finite = tf.math.is_finite(mean)
-        centre = tf.where(is_finite, mean, 0.0)
-        variance = self._expected(Xnew, squares)[:, None]
-        return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
+        return moments_of_labels(self.likelihood, partial(self._expected, Xnew))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -317,16 +306,7 @@ class AffineIndependentGP(FullGP):
             )
         X, Y = self.checked(data)
         site = likelihood_site(self.likelihood, Y)
-        columns = [part[:, None] for part in site.parameters]
-
-        def density(f: tf.Tensor) -> tf.Tensor:
-            log_p = site.smooth(f, *columns)
-            if site.kink is not None:
-                place, slope = site.kink(*columns)
-                log_p += slope * tf.abs(f - place)
-            return tf.exp(log_p)
-
-        probability = self._expected(X, density)
+        probability = self._expected(X, partial(density_of_labels, site))
         return tf.math.log(tf.maximum(probability, np.finfo(probability.dtype.as_numpy_dtype).tiny))
 
     def _expected(self, Xnew: InputData, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:

@@ -118,13 +118,11 @@ class ConjugateComputation(tf.Module):
         The bound may fall; `run` watches it.
 
         :param rows: indices [B] of a minibatch; None is all data.
-        :param step: number of the step, for step size and draws; an int32 tensor if the step size
-            is a number.
-        :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
-            `ok`.
-        :raises DataError: for rows that are empty or out of range.
-        :raises NumericalError: if the step fails, naming the observation if one is the cause;
-            nothing is changed.
+        :param step: its number, for step size and draws; an int32 tensor for a constant step size.
+        :return: whether the step was taken, shortened or clipped; read `ok` in a `tf.function`,
+            which cannot raise.
+        :raises NumericalError: if the step fails, with the observation if one is the cause; nothing
+            changes.
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
@@ -156,12 +154,11 @@ class ConjugateComputation(tf.Module):
 
         :param model: for a `GMRF` all data are used, and expectations by quadrature.
         :param steps: most steps, undone ones included.
-        :param tolerance: stop when the squared distance of a full step is below this share of the
-            sites' squared length.
+        :param tolerance: stop when a full step, squared, is below this share of the sites, squared.
         :param batch_size: observations per minibatch, drawn without replacement, for all `steps`;
             None is all data.
-        :raises NumericalError: if there is no posterior at the start, a step fails, or the kernel
-            is indefinite.
+        :raises NumericalError: without a posterior at the start, if a step fails, and for an
+            indefinite kernel.
         """
         require_model("ConjugateComputation.run", model, CVIGP, GMRF)
         check_whole(1, steps=steps)
@@ -186,8 +183,7 @@ class ConjugateComputation(tf.Module):
     def compiled_probe(
         self, model: CVIGP | GMRF
     ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """Return a function (nu, tau [N, L], seed [2]) -> the bound and next targets, compiled if
-        possible.
+        """Return a compiled function (nu, tau [N, L], seed [2]) -> the bound and next targets.
 
         The kernel matrix is computed once, here, at the present hyperparameters.
         """
@@ -220,8 +216,7 @@ class ConjugateComputation(tf.Module):
     def targets(
         self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return the sites of a full step, nu and tau [N, L], and the number of clipped precisions
-        [].
+        """Return nu and tau [N, L] of a full step, and the number of clipped precisions [].
 
         :param g: dE/dmean [N, L]; h is dE/dvariance, u the mean of q(f) less the mean function.
         """

@@ -53,8 +53,7 @@ Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 
 
 class NaturalGradient(tf.Module):
-    """Take natural-gradient steps of models on inducing points, plain `gpflow.models.SVGP`
-    included.
+    """Take natural-gradient steps of models on inducing points, and of `gpflow.models.SVGP`.
 
     Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u); Salimbeni et al. 2018
     (arXiv:1809.08820), equations (14)-(16), for mean coefficients. Steps equal
@@ -128,13 +127,10 @@ class NaturalGradient(tf.Module):
         take the whole batch's step.
 
         :param data: X [N, D], Y [N, P], all data or a minibatch.
-        :return: whether the step was taken, shortened or clipped. `tf.function` cannot raise: read
-            `ok`.
-        :raises ModelError: for another kind of model, with the method to use.
+        :return: whether the step was taken, shortened or clipped; read `ok` in a `tf.function`,
+            which cannot raise.
         :raises UnknownOptionError: for a `mean` that the basis does not support.
-        :raises DataError: for unusable data, and a step size out of range.
-        :raises NumericalError: if a factorisation fails or the bound is not finite; the model is
-            unchanged.
+        :raises NumericalError: if a factorisation or the bound fails; nothing changes.
         """
         model = as_basis_model(model, "NaturalGradient.minimize")
         data = model.checked(data)
@@ -191,10 +187,7 @@ class NaturalGradient(tf.Module):
         evaluation: BoundGradients,
         mean_gradients: list[tf.Tensor],
     ) -> Move:
-        """Compute the move of `apply`: mean coefficients first, then each Gaussian part.
-
-        X is [N, D], Y [N, P].
-        """
+        """Compute the move of `apply` by X [N, D], Y [N, P]: mean coefficients, then Gaussians."""
         _, clipped = clip_curvature(evaluation.h, self.negative_precision)
         mean_move = self._mean_move(model, data, evaluation, mean_gradients)
         naturals, shortened = self._gaussian_moves(model, data, evaluation, mean_move)
