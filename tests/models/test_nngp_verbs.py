@@ -203,6 +203,24 @@ def test_update_takes_the_noise_of_each_new_row(scale: bool):
     assert_allclose(ours.predict_log_density((XNEW, XNEW), noise_variance=known), density)
 
 
+def test_known_noise_of_an_unknown_number_of_rows():
+    ours = model(likelihood=Gaussian(np.full((N, 1), 0.1)))
+    known = np.linspace(0.1, 0.5, 7)[:, None]
+    specs = tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64)
+
+    @tf.function(input_signature=specs, autograph=False)
+    def compiled(X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return ours.predict_y(X, noise_variance=noise)
+
+    for there, here in zip(compiled(XNEW, known), ours.predict_y(XNEW, noise_variance=known)):
+        assert_allclose(there, here, rtol=1e-9)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        compiled(XNEW, known[:1])
+    wide = tf.function(lambda X: ours.predict_y(X, noise_variance=tf.ones_like(X[:, :0])))
+    with pytest.raises(gd.errors.DataError, match="noise_variance"):
+        wide.get_concrete_function(specs[0])
+
+
 def test_update_is_a_model_of_all_rows():
     ours, whole = model(m=N, X=X[:30], Y=Y[:30]), model(m=N)
     before = ours.neighbours_of(np.arange(30), num_neighbours=5)

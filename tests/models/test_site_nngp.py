@@ -156,6 +156,20 @@ def test_update_finds_the_sites_of_new_rows():
     assert_allclose(ours.sites[0], later.sites[0], rtol=1e-5)
 
 
+def test_update_counts_clipped_sites():
+    likelihood = gpflow.likelihoods.StudentT(0.1)
+    ours = NNGP((X, F), kernel(), likelihood, num_neighbours=8)
+    SiteSweeps(ours, compile=False).run(3)
+    # two equal inputs, and an observation that contradicts the other
+    new = np.repeat(XNEW[:1], 4, axis=0), np.array([[0.0], [0.1], [0.0], [9.0]])
+    later = copy.deepcopy(ours)
+    report = ours.update(new)
+    assert report.clipped_sites > 0 and 0.0 < report.change
+    assert later.update(new, passes=0) == (0, 0.0)
+    log_concave = solved().update((XNEW, np.ones((6, 1))))
+    assert log_concave.clipped_sites == 0 and 0.0 < log_concave.change < 0.1
+
+
 def test_new_sites_say_nothing_where_all_rows_are_neighbours():
     ours = NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100)
     SiteSweeps(ours, compile=False).run(3)

@@ -15,9 +15,9 @@ from .labels import LabelNNGP
 from .likelihood import LeaveOneOut
 from .mean_of_rows import SolvedMean
 from .posterior import NeighboursPosterior
-from .sites import SiteNNGP
+from .sites import SiteNNGP, SiteUpdate
 
 __all__ = [
     "NNGP", "GaussianNNGP", "LabelNNGP", "LeaveOneOut", "NeighboursPosterior", "SiteNNGP",
-    "SolvedMean",
+    "SiteUpdate", "SolvedMean",
 ]  # fmt: skip

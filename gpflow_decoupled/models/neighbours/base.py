@@ -261,8 +261,11 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         return moments
 
     @abc.abstractmethod
-    def update(self, new_data: RegressionData) -> None:
-        """Add observations X [N*, D] and Y [N*, P]; raises `DataError` with nothing changed."""
+    def update(self, new_data: RegressionData) -> object:
+        """Add observations X [N*, D] and Y [N*, P]; raises `DataError` with nothing changed.
+
+        Where sites are found, a record of them is returned.
+        """
 
 
 def _kinds(cls: type[NNGP]) -> Iterator[type[NNGP]]:

@@ -19,7 +19,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...errors import DataError
-from ...inputs import as_values
+from ...inputs import Array, as_array, as_values, check_type
 
 _JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
 """The noise that every observation has, in units of its prior variance. Below it the covariance of
@@ -114,12 +114,17 @@ def noise_rows(likelihood: Gaussian) -> int | None:
 def noise_of_new(likelihood: Gaussian, X: tf.Tensor, known: TensorType | None) -> tf.Tensor:
     """Noise variances [..., N, 1] or [..., N, P] at new inputs X [..., N, D].
 
-    :param known: those variances, if each row of the data has its own; None for other noise.
+    :param known: those variances, if each row of the data has its own; None for other noise. Inside
+        a `tf.function` numbers of rows may be compared when it runs.
     :raises DataError: as `add_noise_rows`.
     """
     if known is None:
         return noise_variances(likelihood, X, None)
-    return tf.constant(_variances_of_rows(likelihood, known, tuple(X.shape[:-1])), X.dtype)
+    values = tf.cast(_variances_of_rows(likelihood, known, tuple(X.shape[:-1])), X.dtype)
+    rows = "noise_variance and Xnew have different numbers of rows."
+    # one row would stand for all
+    tf.debugging.assert_equal(tf.shape(values)[:-1], tf.shape(X)[:-1], rows)
+    return values
 
 
 def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) -> None:
@@ -138,6 +143,7 @@ def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) 
             )
         return
     values = _variances_of_rows(likelihood, new, (num_rows,))
+    values = as_values(values, "noise_variance", parameter.dtype)
     values, old = np.sqrt(values) if squared else values, tf.convert_to_tensor(parameter)
     values = gpflow.Parameter(
         tf.concat([old, tf.cast(values, old.dtype)], axis=0),
@@ -150,7 +156,7 @@ def add_noise_rows(likelihood: Gaussian, new: TensorType | None, num_rows: int) 
 
 def _variances_of_rows(
     likelihood: Gaussian, variances: TensorType, rows: tuple[int | None, ...]
-) -> np.ndarray:
+) -> Array:
     """Check variances [*rows, 1] or [*rows, P] for a likelihood with those of each row."""
     parameter, lower, squared = _parameter(likelihood)
     if noise_rows(likelihood) is None:
@@ -158,14 +164,16 @@ def _variances_of_rows(
             "noise_variance is for a likelihood with a noise variance for each row, and this"
             " one has another noise: leave it out."
         )
-    shape = (*rows, int(parameter.shape[1]))
-    values = as_values(variances, "noise_variance", parameter.dtype)
-    if values.shape != shape:
-        raise DataError(f"noise_variance has shape {values.shape}; pass {list(shape)}.")
+    shape = [*rows, int(parameter.shape[1])]
+    values = as_array(variances, "noise_variance", parameter.dtype)
+    check_type(values, "noise_variance", parameter.dtype, labels=True)
+    if not tf.TensorShape(values.shape).is_compatible_with(shape):
+        raise DataError(f"noise_variance has shape {tuple(values.shape)}; pass {shape}.")
+    known = tf.get_static_value(values)  # none inside of a graph
     least = lower**2 if squared else lower
-    if not np.all(values > least):
+    if known is not None and not np.all(known > least):
         raise DataError(f"noise_variance has entries that are not above the lower bound {least:g}.")
-    return values
+    return tf.ensure_shape(values, shape) if known is None else known
 
 
 def relative_jitter(dtype: tf.DType) -> float:

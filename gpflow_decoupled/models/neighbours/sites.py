@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["SiteNNGP"]
+__all__ = ["SiteNNGP", "SiteUpdate"]
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +29,22 @@ _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 an observation with that much noise. Below it the covariance of neighbours is round-off."""
 _PASSES, _BATCH, _BATCHES = 3, 1000, 4
 """Of `update`: passes over the new sites, most rows of a batch, and least batches of a pass."""
+
+
+class SiteUpdate(NamedTuple):
+    """The record of an update.
+
+    Example::
+
+        record = model.update((X_new, Y_new))
+        print(record.clipped_sites, record.change)
+    """
+
+    clipped_sites: int
+    """Negative precisions of new sites that became zero, summed over the passes."""
+    change: float
+    """Root mean squared change of the means of q(f) at the new rows in the last pass, in units of
+    its deviations; zero without passes."""
 
 
 class SiteNNGP(LatentNNGP):
@@ -221,7 +237,7 @@ class SiteNNGP(LatentNNGP):
         expected = self.expected_log_densities(q)
         return tf.reduce_sum(self.log_partition(rows, earlier) + expected) - tf.reduce_sum(sites)
 
-    def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> None:
+    def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> SiteUpdate:
         """Add observations, and find their sites; the sites of old rows and Parameters stay.
 
         Compile functions again.
@@ -229,6 +245,7 @@ class SiteNNGP(LatentNNGP):
         :param new_data: X [N*, D], Y [N*, P].
         :param passes: over the new sites; 0 leaves them uninformative for
             `optimizers.SiteSweeps(model).run(rows=...)`.
+        :return: how many negative precisions became zero, and the change of the last pass.
         :raises DataError: for unusable data, with nothing changed.
 
         Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
@@ -241,17 +258,21 @@ class SiteNNGP(LatentNNGP):
         self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
         self.gaussian = self._without_sites()
         self.assign_sites(tf.range(first), *old)
-        if passes:
-            self._find_sites(np.arange(first, first + len(X)), passes)
+        return self._find_sites(np.arange(first, first + len(X)), passes)
 
-    def _find_sites(self, rows: np.ndarray, passes: int) -> None:
+    def _find_sites(self, rows: np.ndarray, passes: int) -> SiteUpdate:
         """Move the sites of rows [B] by steps of one, in batches: each sees the last one moved."""
+        if not (passes and len(rows)):
+            return SiteUpdate(0, 0.0)
         near, one = self.neighbours_of(rows), tf.ones([], self.float_type)
-        size = min(_BATCH, -(-len(rows) // _BATCHES))
+        size, clipped = min(_BATCH, -(-len(rows) // _BATCHES)), 0
         for _ in range(passes):
+            squares = 0.0
             for first in range(0, len(rows), size):
                 some = tf.constant(rows[first : first + size], tf.int32)
-                self.move_sites(some, near[:, first : first + size], one)
+                moved, negative = self.move_sites(some, near[:, first : first + size], one)
+                squares, clipped = squares + float(moved), clipped + int(negative)
+        return SiteUpdate(clipped, (squares / (len(rows) * self.num_latent_gps)) ** 0.5)
 
     def _without_sites(self) -> GaussianNNGP:
         """A Gaussian model of f at the data without information."""
