@@ -6,13 +6,13 @@
 #   variance = beta^T K beta,      mean = b^T y
 #
 # For a change dK the derivatives are beta^T dK beta and beta^T dK a with a = (K_cc^-1 y, 0): one
-# triangular solve more than the value, and no product of two matrices.
+# triangular solve more than the value, and no product of two matrices. The leading block of the
+# factor is that of the first variables, so their y^T K^-1 y costs nothing.
 
 from __future__ import annotations
 
 __all__ = [
-    "Conditional", "conditional", "inverse_factor_rows", "log_densities", "quadratic_forms",
-    "vacuous_noise",
+    "Conditional", "conditional", "inverse_factor_rows", "log_densities", "vacuous_noise",
 ]  # fmt: skip
 
 import math
@@ -33,23 +33,30 @@ class Conditional(NamedTuple):
     """[...]: the same for all columns."""
     ok: tf.Tensor
     """[], bool: false if any joint covariance was not positive definite."""
+    squares: tf.Tensor
+    """[..., Q]: y^T K^-1 y of the `first` variables."""
 
 
-def conditional(joint: tf.Tensor, values: tf.Tensor) -> Conditional:
+def conditional(joint: tf.Tensor, values: tf.Tensor, first: int = 0) -> Conditional:
     """Mean and variance of a Gaussian variable given m others, (N1).
 
     :param joint: covariance matrices [..., m + 1, m + 1] of the neighbours' observations, noise
         included, and of the variable, which is last.
     :param values: the observations [..., m, Q], less their means; Q independent columns.
-    :return: means [..., Q], variances [...] and the status; differentiable once. Cost: m^3 / 3 for
-        each problem.
+    :param first: the variables of `squares`, a number of at most m.
+    :return: means [..., Q], variances [...], the status and squares [..., Q]; differentiable once.
+        Cost: m^3 / 3 for each problem.
     """
-    mean, variance = _conditional(joint, values)
-    return Conditional(mean, variance, tf.reduce_all(tf.math.is_finite(variance)))
+
+    @tf.custom_gradient
+    def run(joint: tf.Tensor, values: tf.Tensor) -> tuple:
+        return _moments(joint, values, first)
+
+    mean, variance, squares = run(joint, values)
+    return Conditional(mean, variance, tf.reduce_all(tf.math.is_finite(variance)), squares)
 
 
-@tf.custom_gradient
-def _conditional(joint: tf.Tensor, values: tf.Tensor) -> tuple:
+def _moments(joint: tf.Tensor, values: tf.Tensor, first: int) -> tuple:
     chol, _ = cholesky(joint)
     weights = chol[..., -1, :-1, None]  # L_cc^-1 K_ci, [..., m, 1]
     scale = chol[..., -1, -1]
@@ -57,20 +64,30 @@ def _conditional(joint: tf.Tensor, values: tf.Tensor) -> tuple:
     below = tf.zeros_like(values[..., :1, :])
     whitened = tf.linalg.triangular_solve(chol, tf.concat([values, below], axis=-2))[..., :-1, :]
     mean = tf.reduce_sum(weights * whitened, axis=-2)
+    squares = tf.reduce_sum(tf.square(whitened[..., :first, :]), axis=-2)
 
-    def grad(to_mean: tf.Tensor, to_variance: tf.Tensor) -> tuple:
-        columns = tf.concat([weights, whitened], axis=-1)
-        columns = tf.concat([columns, tf.zeros_like(columns[..., :1, :])], axis=-2)
-        solved = tf.linalg.triangular_solve(chol, columns, adjoint=True)  # (b, a), both with a 0
+    def solved(columns: tf.Tensor) -> tf.Tensor:
+        # L^-T of columns [..., n, Q] that are continued by zeros
+        missing = tf.zeros_like(chol[..., int(columns.shape[-2]) :, :1] * columns[..., :1, :])
+        return tf.linalg.triangular_solve(chol, tf.concat([columns, missing], -2), adjoint=True)
+
+    def grad(to_mean: tf.Tensor, to_variance: tf.Tensor, to_squares: tf.Tensor) -> tuple:
+        found = solved(tf.concat([weights, whitened], axis=-1))  # (b, a), both with a 0
         last = tf.ones_like(scale)[..., None, None]
-        beta = tf.concat([-solved[..., :-1, :1], last], axis=-2)
+        beta = tf.concat([-found[..., :-1, :1], last], axis=-2)
         share = to_variance[..., None, None] * beta
-        share += tf.matmul(solved[..., 1:], to_mean[..., None])
+        share += tf.matmul(found[..., 1:], to_mean[..., None])
         pair = tf.concat([beta, share], axis=-1)
         to_joint = tf.matmul(0.5 * pair, tf.reverse(pair, axis=[-1]), transpose_b=True)
-        return to_joint, solved[..., :-1, :1] * to_mean[..., None, :]
+        to_values = found[..., :-1, :1] * to_mean[..., None, :]
+        if first:
+            of_first = solved(whitened[..., :first, :])
+            share = of_first * to_squares[..., None, :]
+            to_joint -= tf.matmul(share, of_first, transpose_b=True)
+            to_values += 2.0 * share[..., :-1, :]
+        return to_joint, to_values
 
-    return (mean, tf.square(scale)), grad
+    return (mean, tf.square(scale), squares), grad
 
 
 def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
@@ -84,12 +101,6 @@ def inverse_factor_rows(joint: tf.Tensor) -> tf.Tensor:
     last = tf.one_hot([int(joint.shape[-1]) - 1], int(joint.shape[-1]), dtype=joint.dtype)
     last = tf.broadcast_to(last[0][:, None], tf.concat([tf.shape(joint)[:-1], [1]], axis=0))
     return tf.linalg.triangular_solve(chol, last, adjoint=True)[..., 0]
-
-
-def quadratic_forms(covariance: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """y^T K^-1 y [..., Q] for covariances [..., m, m] and values [..., m, Q]: cost m^3 / 3 each."""
-    whitened = tf.linalg.triangular_solve(cholesky(covariance).chol, values)
-    return tf.reduce_sum(tf.square(whitened), axis=-2)
 
 
 def log_densities(values: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

@@ -160,13 +160,14 @@ def test_more_neighbours_than_rows_are_nobody(rng):
 @pytest.mark.parametrize(
     "make", [gk.Matern12, gk.Exponential, gk.Matern32, gk.Matern52, gk.SquaredExponential]
 )
-def test_covariances_and_gradients_are_those_of_the_kernel(make, rng):
+@pytest.mark.parametrize("fused", [False, True])
+def test_covariances_and_gradients_are_those_of_the_kernel(make, fused, rng):
     kernel = make(variance=1.3, lengthscales=[0.5, 2.0])
     X = tf.constant(rng.normal(size=(4, 5, 2)))
     weights = rng.normal(size=(4, 5, 5))
     weights = tf.constant(weights + np.swapaxes(weights, 1, 2))
     values, gradients = [], []
-    for function in (lambda: neighbourhood_grams(kernel, X), lambda: kernel(X)):
+    for function in (lambda: neighbourhood_grams(kernel, X, fused), lambda: kernel(X)):
         with tf.GradientTape() as tape:
             tape.watch(X)
             K = function()

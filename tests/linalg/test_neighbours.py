@@ -26,31 +26,37 @@ def _problems(
 @pytest.mark.parametrize("compiled", [False, True])
 def test_moments_are_those_of_an_explicit_solve(dtype, rtol, compiled, rng):
     joint, values = _problems(rng, dtype)
-    run = tf.function(conditional, jit_compile=True, autograph=False) if compiled else conditional
-    mean, variance, ok = run(joint, values)
+    options = {"jit_compile": True, "autograph": False, "reduce_retracing": True}
+    run = tf.function(conditional, **options) if compiled else conditional
+    mean, variance, ok, squares = run(joint, values, 3)
     assert bool(ok) and mean.dtype == variance.dtype == joint.dtype
     for k in range(4):
         for q in range(2):
             y = np.append(values[k, :, q], 0.0)
             expected = ref.conditional(joint[k].numpy().astype(float), y, 5, range(5))
             assert_allclose((mean[k, q], variance[k]), expected, rtol=rtol, atol=rtol)
+            three = y[:3] @ np.linalg.solve(joint[k, :3, :3].numpy().astype(float), y[:3])
+            assert_allclose(squares[k, q], three, rtol=rtol)
 
 
 def test_gradient_is_that_of_an_explicit_solve(rng):
     joint, values = _problems(rng)
 
-    def explicit(joint: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def explicit(joint: tf.Tensor, values: tf.Tensor, first: int) -> tuple[tf.Tensor, ...]:
         b = tf.linalg.solve(joint[:, :-1, :-1], joint[:, :-1, -1:])
         tau = joint[:, -1, -1] - tf.reduce_sum(joint[:, :-1, -1] * b[..., 0], axis=-1)
-        return tf.reduce_sum(b * values, axis=1), tau
+        y = values[:, :first]
+        squares = tf.reduce_sum(y * tf.linalg.solve(joint[:, :first, :first], y), axis=1)
+        return tf.reduce_sum(b * values, axis=1), tau, squares
 
     gradients = []
     for function in (conditional, explicit):
         with tf.GradientTape() as tape:
             tape.watch((joint, values))
             symmetric = 0.5 * (joint + tf.linalg.matrix_transpose(joint))
-            mean, variance = function(symmetric, values)[:2]
-            loss = tf.reduce_sum(tf.sin(mean)) + tf.reduce_sum(tf.math.log(variance))
+            found = function(symmetric, values, 2)
+            loss = tf.reduce_sum(tf.sin(found[0])) + tf.reduce_sum(tf.math.log(found[1]))
+            loss += tf.reduce_sum(tf.cos(found[-1]))
         gradients.append(tape.gradient(loss, (joint, values)))
     for ours, theirs in zip(*gradients):
         assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)

@@ -13,6 +13,7 @@ from gpflow import kernels as gk
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
 
+from gpflow_decoupled.covariances.neighbours import grams
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import posterior
@@ -177,6 +178,11 @@ def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
         for blocks, whole in zip(ours.predict_f(XNEW[:7]), expected):
             assert_allclose(blocks, whole[:7], rtol=1e-12)
     assert compiled.call_count == 1
+    monkeypatch.setattr(posterior, "_FUSED", 3)
+    with mock.patch.object(grams, "_compiled", wraps=grams._compiled) as fused:
+        for blocks, whole in zip(ours.predict_f(XNEW[:7]), expected):
+            assert_allclose(blocks, whole[:7], rtol=1e-12)
+    assert fused.call_count > 0
     ours.kernel.variance.unconstrained_variable.assign(np.nan)
     with pytest.raises(NumericalError, match="model.kernel.variance has entries that are NaN"):
         ours.predict_f(XNEW)

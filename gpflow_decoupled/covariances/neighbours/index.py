@@ -59,7 +59,7 @@ class RowIndex(abc.ABC):
         first: tf.Tensor | None = None,
         itself: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """The nearest rows to some inputs, in no particular order.
+        """The nearest rows to some inputs, nearest first.
 
         :param queries: inputs [B, D].
         :param count: m, the number of rows.

@@ -53,7 +53,7 @@ def rows_given_neighbours(
 ) -> Moments:
     """Moments of observations given their neighbours, (N1), less the mean function.
 
-    :param joint: B neighbourhoods [B, m + 1, ...], with the row in question last.
+    :param joint: B neighbourhoods [B, m + 1, ...], nearest rows first and the row in question last.
     :param there: [B, m], bool: which neighbours exist.
     :param spread: scales the variances.
     :return: means and variances, noise included, NaN where a factorisation failed. Cost:
@@ -63,10 +63,8 @@ def rows_given_neighbours(
     prior = tf.linalg.diag_part(K)
     noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
     values, exist = joint.residuals[:, :-1], tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
-    mean, variance, _ = _conditional(K, noise, exist, values)
-    scale = tf.ones_like(mean)
-    if spread is not None:
-        scale = local_spread(spread, K, noise[:, :-1], there, values)
+    mean, variance, squares = _conditional(K, noise, exist, values, spread)
+    scale = local_spread(spread, squares, there)
     return Moments(mean, variance * scale, scale)
 
 
@@ -76,17 +74,19 @@ def new_given_neighbours(
     near: Observations,
     there: tf.Tensor,
     spread: LocalSpread | None = None,
+    fused: bool = False,
 ) -> Moments:
     """Moments of f at new inputs given the nearest observations, (N7), less the mean function.
 
     :param Xnew: [B, D].
-    :param near: their neighbours [B, m, ...].
+    :param near: their neighbours [B, m, ...], nearest first.
     :param there: [B, m], bool: which of them exist.
     :param spread: scales the variances.
+    :param fused: as of `neighbourhood_grams`.
     :return: means and variances, NaN where a factorisation failed. Cost as of
         `rows_given_neighbours`.
     """
-    K = neighbourhood_grams(kernel, tf.concat([near.X, Xnew[:, None]], axis=1))
+    K = neighbourhood_grams(kernel, tf.concat([near.X, Xnew[:, None]], axis=1), fused)
     prior = tf.linalg.diag_part(K)
     jitter = relative_jitter(K.dtype)
     # f itself has no noise; what is added to its variance is subtracted again, so that round-off
@@ -96,10 +96,12 @@ def new_given_neighbours(
     noise = near.noise + jitter * prior[:, :-1, None]
     own = tf.repeat(lift[:, None, None], noise.shape[-1], axis=2)
     exist = tf.concat([there, tf.fill(tf.shape(there[:, :1]), True)], axis=1)
-    mean, variance, _ = _conditional(K, tf.concat([noise, own], axis=1), exist, near.residuals)
-    variance, scale = tf.maximum(variance - lift[:, None], 0.0), tf.ones_like(mean)
-    if spread is not None:
-        scale = local_spread(spread, K, noise, there, near.residuals)
+    noise = tf.concat([noise, own], axis=1)
+    mean, variance, squares = _conditional(K, noise, exist, near.residuals, spread)
+    variance, scale = (
+        tf.maximum(variance - lift[:, None], 0.0),
+        local_spread(spread, squares, there),
+    )
     return Moments(mean, variance * scale, scale)
 
 
@@ -124,19 +126,24 @@ def joint_given_rows(
 
 
 def _conditional(
-    K: tf.Tensor, noise: tf.Tensor, there: tf.Tensor, values: tf.Tensor
+    K: tf.Tensor,
+    noise: tf.Tensor,
+    there: tf.Tensor,
+    values: tf.Tensor,
+    spread: LocalSpread | None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Moments [B, Q] of the last variable of K [B, n, n], and the status."""
+    """Moments [B, Q] of the last variable of K [B, n, n], and the squares of `local_spread`."""
     # noise: [B, n, Q], or [B, n, 1] for one factorisation for all Q columns.
     # there: [B, n], bool: absent rows carry no information.
     # values: [B, n - 1, Q].
     prior = tf.linalg.diag_part(K)[..., None]
+    first = 0 if spread is None else spread.neighbours
     nothing = vacuous_noise(K.dtype) * tf.reduce_max(prior, axis=1, keepdims=True)
     diagonal = prior + tf.where(there[..., None], noise, noise + nothing)
     if noise.shape[-1] == 1:
-        found = conditional(tf.linalg.set_diag(K, diagonal[..., 0]), values)
-        return found.mean, found.variance[:, None] + tf.zeros_like(found.mean), found.ok
+        found = conditional(tf.linalg.set_diag(K, diagonal[..., 0]), values, first)
+        return found.mean, found.variance[:, None] + tf.zeros_like(found.mean), found.squares
     each = tf.repeat(K[:, None], noise.shape[-1], axis=1)
     each = tf.linalg.set_diag(each, tf.linalg.matrix_transpose(diagonal))
-    mean, variance, ok = conditional(each, tf.linalg.matrix_transpose(values)[..., None])
-    return mean[..., 0], variance, ok
+    found = conditional(each, tf.linalg.matrix_transpose(values)[..., None], first)
+    return found.mean[..., 0], found.variance, found.squares[..., 0]
