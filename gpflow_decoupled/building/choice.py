@@ -83,8 +83,8 @@ def build(
     The page "What to use when" has the rules. Predictions are in units of X and Y; `model.model` is
     the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
-    :param X: inputs [N, D]; or a data frame, encoded by `training.tables.Column`, printed, and
-        remembered by name.
+    :param X: inputs [N, D]; or a data frame or a column of it, encoded by `training.tables.Column`,
+        printed, and remembered by name.
     :param Y: observations [N, P] or [N], or names of columns of a data frame X. Labels are 0 and 1,
         or 0, ..., C - 1 for "multiclass"; words are numbered in order, `model.table.classes`. Rows
         of a frame without Y are left out; NaN among several outputs is in no sum.
@@ -101,10 +101,10 @@ def build(
         and Y if it is f plus noise.
     :param sample_weight: factor of each row's log density, [N]; this and the next ones may be
         columns of a frame (`likelihoods.RowLikelihood`).
-    :param offset: added to f in each row.
+    :param offset: added to f in each row, [N] or [N, P], in units of Y where that is f plus noise.
     :param exposure: exp(offset) of each row, above 0, for rates.
-    :param noise_variance: known noise of each row in units of Y, [N] or [N, P], beside the learned
-        one, which alone `predict_y` adds.
+    :param noise_variance: known noise of each row in squared units of Y, [N] or [N, P], beside the
+        learned one, which alone `predict_y` adds without `noise_variance=` of the new rows.
     :param trials: of each row, where Y counts successes; 1 where not given.
     :param censored: codes of rows for "tobit", "weibull" and "log_normal": 0 observed, 1 true value
         above y, -1 below; 0 where not given.

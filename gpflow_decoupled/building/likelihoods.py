@@ -170,14 +170,14 @@ def prior_mean(
     """A constant mean function at the log of the mean of Y [N, P], or None where f is near 0.
 
     :param likelihood: a name; `_LOG_LINKS` have a mean of the size of exp(f).
-    :param numbers: of the rows, by name, [N, 1]; a mean is per unit of exposure.
+    :param numbers: of the rows, by name, [N, 1] or [N, P]; a mean is per unit of exposure.
     """
     if likelihood not in _LOG_LINKS:
         return None
     least = 0.5 / len(Y)  # half an event in all rows
     level = np.log(np.maximum(np.nanmean(Y, axis=0), least))
     if numbers and "offset" in numbers:
-        level -= logsumexp(numbers["offset"]) - np.log(len(Y))
+        level -= logsumexp(numbers["offset"], axis=0) - np.log(len(Y))
     return gpflow.functions.Constant(level)
 
 

@@ -46,6 +46,12 @@ def _scaled(model: Standardized, given: bool) -> str:
     return said + (", to which Y the numbers of your likelihood belong" if is_scaled else "")
 
 
+def _known_noise(model: Standardized) -> list[str]:
+    if model.numbers is None or "noise" not in model.numbers.names:
+        return []
+    return ["predict_y adds the learned noise, and known noise where noise_variance= is passed"]
+
+
 def report(
     model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice], given: bool
 ) -> str:
@@ -100,6 +106,7 @@ def report(
             *filter(None, [str(model.table)]),
             *(f"  {choice}" for choice in choices),
             f"  {why};",
+            *(f"  {line};" for line in _known_noise(model)),
             (
                 f"  {_scaled(model, given)}, predictions in your units; train it by"
                 f" gpflow_decoupled.fit(model, {data}{start})."

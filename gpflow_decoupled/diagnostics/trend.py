@@ -18,8 +18,9 @@ _WINDOW = 20
 """Steps over whose mean a bound is compared with the one at the end."""
 _RISE = 0.01
 """Nats per observation in a hundred steps; less is hardly seen in predictions."""
-_LAST = 100
-"""The last steps, whose halves are compared; fewer say nothing of where the bound goes."""
+_LAST, _LEAST = 100, 20
+"""The last steps, whose halves are compared; of a shorter run half of its steps, at least 20, since
+its beginning is steep."""
 
 
 def warn_of_fall(
@@ -76,23 +77,30 @@ def warn_of_fall(
 def warn_of_rise(elbos: Sequence[float], num_data: int, remedy: str) -> None:
     """Warn if a bound rose by more than 0.01 nats per observation in the last hundred steps.
 
-    The rise is twice the difference of the means of both halves; estimates from minibatches must
-    rise by three standard errors more.
+    Shorter runs are judged by their second half, at whose pace a hundred steps would go on. The
+    rise is twice the difference of the means of both halves of these steps; estimates from
+    minibatches must rise by three standard errors more.
 
-    :param elbos: of the steps in nats.
+    :param elbos: of the steps in nats; fewer than 20 say nothing.
     :param remedy: how to go on, as it ends the sentence.
     """
-    last = np.asarray(elbos, np.float64)[-_LAST:]
-    if len(last) < _LAST or not np.all(np.isfinite(last)):
+    steps = len(elbos)
+    window = _LAST if steps >= _LAST else max(_LEAST, steps // 2)
+    last = np.asarray(elbos, np.float64)[-window:]
+    if steps < _LEAST or not np.all(np.isfinite(last)):
         return
-    half = _LAST // 2
-    rise = 2.0 * float(np.mean(last[half:]) - np.mean(last[:half]))
+    half = window // 2
+    longer = _LAST / window
+    rise = 2.0 * longer * float(np.mean(last[-half:]) - np.mean(last[:half]))
     scatter = float(np.median(np.abs(np.diff(last)))) / (0.6745 * np.sqrt(2.0))
-    error = 2.0 * scatter * np.sqrt(2.0 / half)
+    error = 2.0 * longer * scatter * np.sqrt(2.0 / half)
     if rise > _RISE * num_data + 3.0 * error:
+        where = f"the last {_LAST} steps"
+        if window < _LAST:
+            where = f"{_LAST} steps at the pace of the last {window}"
         warn_user(
-            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in the last"
-            f" {_LAST} steps. {remedy}"
+            f"The bound still rises: by {rise:.3g} nats, {rise / num_data:.2g} per row, in {where}."
+            f" {remedy}"
         )
 
 

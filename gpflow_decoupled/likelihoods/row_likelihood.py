@@ -48,8 +48,8 @@ class RowLikelihood(Likelihood):
 
     :param likelihood: of each column of y; with weights alone also of several latents, such as
         `CategoricalLogit`.
-    :param numbers: "weight", "offset", "trials", "censored", one column each; "noise", a column per
-        output, or P times. By default none, for gaps alone.
+    :param numbers: "weight", "trials", "censored", one column each; "offset" and "noise", one
+        column, or P times. By default none, for gaps alone.
     :raises DataError: for another likelihood, or one that cannot use a number.
 
     Example::

@@ -18,9 +18,15 @@ from ..inputs import as_values
 from ..likelihoods.row_likelihood import NEUTRAL
 from .standardization import Standardization
 
+_OF_OUTPUTS = ("noise_variance", "offset", "exposure")
+"""Arguments with a column for each output."""
+_UNITS = {"noise": 2.0, "offset": 1.0}
+"""Numbers in units of Y to a power."""
+
 
 def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.ndarray:
-    """The columns of one argument of `build`, [N, 1]; known noise [N, P]; logs of exposures.
+    """The columns of one argument of `build`, [N, 1]; known noise, offsets and logs of exposures
+    [N, P].
 
     :param argument: "sample_weight", "offset", "exposure", "noise_variance", "trials" or
         "censored".
@@ -31,9 +37,10 @@ def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.nda
     """
     values = as_values(value, argument).astype(np.float64)
     block = values[:, None] if values.ndim == 1 else values
-    width = outputs if argument == "noise_variance" else 1
+    width = outputs if argument in _OF_OUTPUTS else 1
     if block.ndim != 2 or len(block) != rows or block.shape[1] not in (1, width):
         raise DataError(f"{argument} has shape {values.shape}; pass a number per row, [{rows}].")
+    block = np.repeat(block, width, axis=1) if block.shape[1] < width else block
     if argument == "offset" and not np.all(np.isfinite(block)):
         row = int(np.flatnonzero(~np.isfinite(block))[0])
         raise DataError(f"offset of row {row} is {block[row, 0]}; pass a finite number.")
@@ -41,7 +48,7 @@ def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.nda
         if not np.all(block > 0.0):
             raise DataError("exposure has entries that are not positive; leave these rows out.")
         return np.log(block)
-    return np.repeat(block, width, axis=1) if block.shape[1] < width else block
+    return block
 
 
 @dataclass(frozen=True)
@@ -83,9 +90,11 @@ class RowNumbers:
         return np.hstack(parts)
 
     def by_name(self, Y: np.ndarray) -> dict[str, np.ndarray]:
-        """The numbers [N, 1] of Y [N, P + k], the first column of each name."""
-        places = {name: self.names.index(name) for name in self.names}
-        return {name: Y[:, [self.outputs + place]] for name, place in places.items()}
+        """The numbers of Y [N, P + k] by name, [N, 1], or [N, P] where outputs have their own."""
+        return {
+            name: Y[:, [self.outputs + place for place in self._places(name)]]
+            for name in self.names
+        }
 
     def differ(self, Y: np.ndarray) -> bool:
         """True unless all rows of Y [N, P + k] have the numbers of a row like any other."""
@@ -99,21 +108,30 @@ class RowNumbers:
         place = self.outputs + self.names.index("censored")
         return Y[..., place : place + 1] == 0.0
 
+    def offsets(self, Y: TensorType) -> TensorType:
+        """The offsets [..., P] in the columns of Y [..., P + k]; 0 if it has none."""
+        places = [self.outputs + place for place in self._places("offset")]
+        return Y[..., places[0] : places[-1] + 1] if places else np.zeros(1)
+
+    def _places(self, name: str) -> list[int]:
+        return [place for place, one in enumerate(self.names) if one == name]
+
     def transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
-        """Y [..., P + k] with standardised outputs and, in their units, noise variances."""
+        """Y [..., P + k] with standardised outputs, and offsets and noise in their units."""
         y = outputs.transform(Y[..., : self.outputs])
-        return tf.concat([y, self._numbers(Y, outputs, -2.0, y.dtype)], axis=-1)
+        return tf.concat([y, self._numbers(Y, outputs, -1.0, y.dtype)], axis=-1)
 
     def inverse_transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
         """The inverse of `transform`."""
         y = outputs.inverse_transform(Y[..., : self.outputs])
-        return tf.concat([y, self._numbers(Y, outputs, 2.0, y.dtype)], axis=-1)
+        return tf.concat([y, self._numbers(Y, outputs, 1.0, y.dtype)], axis=-1)
 
     def _numbers(
         self, Y: TensorType, outputs: Standardization, power: float, dtype: tf.DType
     ) -> tf.Tensor:
         numbers = tf.cast(Y[..., self.outputs :], dtype)
         factor, scale = np.ones(len(self.names)), outputs.scale.numpy()
-        noisy = [place for place, name in enumerate(self.names) if name == "noise"]
-        factor[noisy] = scale[: len(noisy)] ** power
+        for name, units in _UNITS.items():
+            places = self._places(name)
+            factor[places] = scale[: len(places)] ** (power * units)
         return numbers * tf.constant(factor, dtype)

@@ -105,7 +105,7 @@ class Standardized(PredictionsInUnits):
             width = None if numbers is None else numbers.outputs
             several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
             # in any case: it checks Y
-            measured = Y if width is None else Y[:, :width]
+            measured = Y if numbers is None else Y[:, :width] - numbers.offsets(Y)
             outputs = Standardization(measured, "Y", gaps=gaps and several)
             if len(X) != len(Y):
                 raise DataError(

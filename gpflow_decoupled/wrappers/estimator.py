@@ -148,11 +148,16 @@ class DecoupledGP(BaseEstimator):
         rows = np.zeros((np.shape(X)[0], 1))
         return X, check_X_y(rows, y, **checks)[1]
 
-    def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(
+        self, X: npt.ArrayLike, noise_variance: npt.ArrayLike | str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         inputs = self._inputs(X)
+        noise: float | np.ndarray = 0.0
+        if noise_variance is not None:
+            noise = self.standardized_.known_noise(noise_variance, inputs)
         blocks = [
             self.standardized_.predict_y(inputs[start : start + _BLOCK])
             for start in range(0, len(inputs), _BLOCK)
         ]
         mean, variance = zip(*blocks)
-        return np.concatenate(mean), np.concatenate(variance)
+        return np.concatenate(mean), np.concatenate(variance) + noise

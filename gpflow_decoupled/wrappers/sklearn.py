@@ -51,7 +51,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
 
     Attributes after `fit`: `model_`, the GPflow model of standardised data; `standardized_`, which
     predicts in the units of the data; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames. `set_output` is for transformers alone, in scikit-learn.
+    `feature_names_in_` for data frames. `set_output` is for transformers alone, in scikit-learn:
+    that of a pipeline passes the names of its columns on.
 
     Example::
 
@@ -95,7 +96,11 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         return self
 
     def predict(
-        self, X: npt.ArrayLike, return_std: bool = False, return_cov: bool = False
+        self,
+        X: npt.ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        noise_variance: npt.ArrayLike | str | None = None,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of y at X [N, D], shaped as y.
 
@@ -103,21 +108,27 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         :param return_std: return (mean, standard deviation of y), too.
         :param return_cov: return (mean, covariance of y at all rows), [N, N] or [N, N, P] as in
             scikit-learn's `GaussianProcessRegressor`; N^3, for observations that are f plus noise.
+        :param noise_variance: known noise of the new rows beside the learned one, in squared units
+            of y: [N], [N, P], or a column of X. Without it the learned one is the only noise.
         :raises DataError: for both, and for a covariance where y is not f plus noise.
         """
         if return_cov:
-            return self._covariance(X, return_std)
-        mean, variance = self._moments(X)
+            return self._covariance(X, return_std, noise_variance)
+        mean, variance = self._moments(X, noise_variance)
         std = np.sqrt(variance)
         if self._single_target:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean
 
     def predict_quantiles(
-        self, X: npt.ArrayLike, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+        self,
+        X: npt.ArrayLike,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        noise_variance: npt.ArrayLike | str | None = None,
     ) -> np.ndarray:
         """Quantiles of y at X [N, D] under Gaussian noise: [N, Q], or [N, P, Q].
 
+        :param noise_variance: as in `predict`.
         :raises DataError: for other noise, and numbers outside of (0, 1).
 
         Example::
@@ -130,7 +141,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
                 f"quantiles={short_repr(quantiles)}: pass numbers above 0 and below 1, for example"
                 " (0.05, 0.95)."
             )
-        mean, variance = self._moments(X)
+        mean, variance = self._moments(X, noise_variance)
         noise = self.model_.likelihood
         noise = noise.likelihood if isinstance(noise, RowLikelihood) else noise
         if not isinstance(noise, Gaussian):
@@ -141,7 +152,9 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         found = mean[..., None] + np.sqrt(variance)[..., None] * norm.ppf(levels)
         return found[:, 0] if self._single_target else found
 
-    def _covariance(self, X: npt.ArrayLike, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _covariance(
+        self, X: npt.ArrayLike, return_std: bool, noise_variance: npt.ArrayLike | str | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         if return_std:
             raise DataError("return_std and return_cov are both true; pass one of them.")
         inputs = self._inputs(X)
@@ -151,7 +164,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
                 f" {type(self.model_.likelihood).__name__} does not have; pass return_std=True."
             )
         mean, cov = (part.numpy() for part in self.standardized_.predict_f(inputs, full_cov=True))
-        variance = self.standardized_.predict_y(inputs)[1].numpy()  # [N, P]
+        variance = self._moments(X, noise_variance)[1]
         rows = np.arange(len(mean))
         cov[:, rows, rows] = variance.T
         cov = np.moveaxis(cov, 0, 2)

@@ -14,34 +14,40 @@ from gpflow_decoupled.diagnostics import warn_of_rise
 from gpflow_decoupled.optimizers import LabelRounds, SiteRounds
 
 RNG = np.random.default_rng(0)
-FEW = np.linspace(-500.0, -400.0, 99)
+FEW = np.linspace(-500.0, -400.0, 19)
 ENDED = np.concatenate([np.linspace(-900.0, -400.0, 100), np.full(100, -400.0)])
+SHORT = ENDED[80:140]
+"""A third rises steeply, and then nothing does."""
 SLOW = -400.0 + 0.09 * np.arange(200) / 100.0  # 0.009 nats per row a hundred steps
 NOISY = -400.0 + 0.3 * np.arange(200) / 100.0 + 20.0 * RNG.normal(size=200)
 
 
-@pytest.mark.parametrize("elbos", [FEW, ENDED, SLOW, NOISY, -ENDED, np.full(200, -np.inf), []])
+@pytest.mark.parametrize(
+    "elbos",
+    [FEW, ENDED, SHORT, SLOW, SLOW[:40], NOISY, NOISY[:60], -ENDED, np.full(200, -np.inf), []],
+)
 def test_a_bound_that_has_ended_is_not_warned_of(elbos):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_rise(elbos, 10, "Go on.")
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_a_bound_that_rises_is_warned_of(noise):
-    elbos = -400.0 + 0.5 * np.arange(200) / 100.0 + noise * RNG.normal(size=200)
+@pytest.mark.parametrize("noise, steps", [(0.0, 200), (0.1, 200), (0.0, 99), (0.01, 50), (0.0, 20)])
+def test_a_bound_that_rises_is_warned_of(noise, steps):
+    elbos = -400.0 + 0.5 * np.arange(steps) / 100.0 + noise * RNG.normal(size=steps)
     with pytest.warns(UserWarning, match=r"still rises: by 0.[456].* nats, 0.0[456].* per row"):
         warn_of_rise(elbos, 10, "Go on.")
 
 
-def test_a_run_that_is_too_short_says_so():
+@pytest.mark.parametrize("steps", [30, 100])
+def test_a_run_that_is_too_short_says_so(steps):
     X = np.linspace(0.0, 10.0, 40)[:, None]
     Y = 3.0 * np.sin(X) + 0.1 * RNG.normal(size=X.shape)
     basis = gd.bases.CoupledBasis(X[::4], 1)
     model = gd.models.BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), basis)
     options = {"learning_rate": 0.003, "progress": False}
     with pytest.warns(UserWarning, match="still rises.*Call fit again, or give it more steps"):
-        gd.fit(model, (X, Y), steps=100, **options)
+        gd.fit(model, (X, Y), steps=steps, **options)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])

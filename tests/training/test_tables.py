@@ -294,3 +294,27 @@ def test_estimators_take_frames() -> None:
         regressor.predict(X[X.columns[::-1]])
     classifier = DecoupledGPClassifier(**options).fit(X, np.where(y > y.median(), "dear", "cheap"))
     assert set(classifier.predict(X)) <= {"dear", "cheap"}
+
+
+@pytest.mark.parametrize("name", ["area", None])
+def test_one_column_is_a_series(name: str | None) -> None:
+    """X may be a column, which is remembered by name; rows without a target are left out."""
+    area = FRAME.area.rename(name)
+    price = FRAME.price.where(FRAME.index != 3)
+    model, twin = (gd.build(x, price, verbose=False) for x in (area, FRAME[["area"]].to_numpy()))
+    assert list(model.table.names) == [name or "0"]
+    assert model.shape == twin.shape
+    known = area[FRAME.index != 3]
+    expected = twin.predict_y(known.to_numpy()[:, None])[0]
+    np.testing.assert_allclose(model.predict_y(known)[0], expected)
+    np.testing.assert_allclose(model.predict_y(known.to_frame())[0], expected)
+    assert gd.fit(model, (area, price), **EAGER).steps >= 1
+    with pytest.raises(DataError, match=f"pass a frame, .* with {name or 0!r}"):
+        model.predict_y(area.rename("floor"))
+
+
+def test_one_column_of_words_or_dates_is_a_series() -> None:
+    words = gd.build(FRAME.city, FRAME.price, verbose=False)
+    assert words.table.columns[0].kind == "category"
+    dates = gd.build(FRAME.sold, FRAME.price, season="year", verbose=False)
+    assert np.all(np.isfinite(dates.predict_y(FRAME.sold)[0]))

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
@@ -176,6 +176,20 @@ def test_data_frames_pipelines_and_grid_search(data) -> None:
     assert search.score(X, labels) > 0.8
     with pytest.raises(ValueError, match="feature names"):
         search.predict(X.rename(columns={"length": "height"}))
+
+
+@pytest.mark.parametrize("kind", [DecoupledGPRegressor, DecoupledGPClassifier])
+def test_a_pipeline_with_set_output_passes_names_on(data, kind) -> None:
+    """The estimators transform nothing, so that it is the transformers before them that set it."""
+    X = pd.DataFrame(data[0], columns=["length", "width"])
+    y = data[1] if kind is DecoupledGPRegressor else np.where(data[1] > 500.0, "high", "low")
+    pipeline = make_pipeline(StandardScaler(), kind(steps=1, **FAST))
+    model = pipeline.set_output(transform="pandas").fit(X, y)[-1]
+    assert list(model.feature_names_in_) == ["length", "width"]
+    assert list(model.standardized_.table.names) == ["length", "width"]
+    plain = kind(steps=1, **FAST).fit(pipeline[0].transform(X), y)
+    assert np.all(pipeline.predict(X) == plain.predict(pipeline[0].transform(X)))
+    assert not hasattr(model, "set_output")
 
 
 def test_probabilities_are_those_of_the_model(data) -> None:

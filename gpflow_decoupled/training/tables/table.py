@@ -73,7 +73,7 @@ class Table:
 
         Rows without a target are left out where Y is a frame or a column of one.
 
-        :param X: a data frame, or a matrix.
+        :param X: a data frame, one column of it, or a matrix.
         :param Y: a data frame, a column, a matrix or a vector.
         :param labels: number words and other labels of Y.
         :param gaps: keep rows that have one of several targets, with NaN for others.
@@ -83,6 +83,7 @@ class Table:
             date.
         """
         X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
+        X = X.to_frame() if is_labelled(X) and not is_frame(X) else X
         columns: tuple[Column, ...] = ()
         if is_frame(X):
             _check_unique(X)
@@ -170,11 +171,17 @@ class Table:
         X = _of_frame(X)
         if not self.columns:
             return X
+        names = {column.name for column in self.columns}
+        if is_labelled(X) and not is_frame(X) and names == {*X.to_frame().columns}:
+            X = X.to_frame()
         if is_frame(X):
             self._check_names(X, [column.name for column in self.columns])
             return encode(self.columns, X)
         if is_labelled(X):
-            raise DataError("X is a single row or column; pass a frame, such as frame.iloc[:1].")
+            raise DataError(
+                "X is a single row or column; pass a frame, such as frame.iloc[:1], with"
+                f" {', '.join(map(repr, dict.fromkeys(c.name for c in self.columns)))}."
+            )
         return X
 
     def outputs(self, Y: Any) -> Any:
@@ -232,7 +239,7 @@ def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray | sli
     known = ~(missing.all(axis=1) if gaps else missing.any(axis=1))
     if len(X) != len(Y) or known.all():
         return X, Y, slice(None)
-    return (X if is_frame(X) else np.asarray(X))[known], Y[known], known
+    return (X if is_labelled(X) else np.asarray(X))[known], Y[known], known
 
 
 def _check_unique(frame: pd.DataFrame) -> None:

@@ -1,6 +1,7 @@
 """A model of standardised data in the units of the data.
 
-`data` converts X and Y, `predictions` has the verbs that ask the model, and its posterior.
+`data` converts X and Y, `predictions` has the verbs that ask the model, and its posterior;
+`known_noise` checks the noise of new rows.
 `model_parts` has kernel, likelihood and inducing points, made of `views` onto the Parameters that
 train; `records` the record of a run.
 """

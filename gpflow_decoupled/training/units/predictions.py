@@ -8,15 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
 from ...errors import ModelError
+from ...linalg.neighbours import log_densities
 from ...models import NNGP, LeaveOneOut
+from ...models.neighbours import GaussianNNGP
+from ...models.neighbours.groups import noise_rows
 from ...pathwise import pathwise_samples
+from ..tables import is_frame, is_labelled
 from .data import DataInUnits
+from .known_noise import check_adds_noise, known_noise
 from .model_parts import has_log_scale
 
 
@@ -55,21 +61,50 @@ class PredictionsInUnits(DataInUnits):
         return self.in_units(moments, full_cov, full_output_cov)
 
     def predict_y(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+        self,
+        Xnew: TensorType,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of new observations at Xnew [..., N, D] in the units of Y, as `predict_f`."""
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, as `predict_f`.
+
+        :param noise_variance: known noise of the new rows, in squared units of Y, which is added to
+            the learned one: [..., N], [..., N, P], or a column of the frame Xnew. Without it only
+            the learned noise is added, although rows of training had their own.
+        :raises DataError: for other shapes, and variances below 0 or not finite.
+        :raises ModelError: for noise other than Gaussian.
+        """
+        X, known, options = self.encoded(Xnew), None, {}
+        if noise_variance is not None:
+            known = self.known_noise(noise_variance, Xnew)
+            if isinstance(self.model, GaussianNNGP) and noise_rows(self.model.likelihood):
+                # the model adds it, and has no other
+                scale = 1.0 if self.outputs is None else self.outputs.scale.numpy()
+                options, known = {"noise_variance": known / np.square(scale)}, None
         moments = self.model.predict_y(
-            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+            X, full_cov=full_cov, full_output_cov=full_output_cov, **options
         )
-        return self.in_units(moments, full_cov, full_output_cov)
+        mean, variance = self.in_units(moments, full_cov, full_output_cov)
+        return mean, variance if known is None else variance + tf.cast(known, variance.dtype)
 
     def predict_log_density(
-        self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
+        self,
+        data: Sequence[TensorType],
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
     ) -> tf.Tensor:
         """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P].
 
         Of a censored row it is the log probability beyond its limit.
+
+        :param noise_variance: as in `predict_y`, in the place of noise among the columns of Y.
         """
+        if noise_variance is not None:
+            return self._noisy_log_density(data, noise_variance)
         inside = self._standardised(data)
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
@@ -137,6 +172,40 @@ class PredictionsInUnits(DataInUnits):
         if self.numbers is not None:
             seen = tf.logical_and(seen, self.numbers.measured(Y))
         return tf.cast(seen, Y.dtype)
+
+    def known_noise(self, value: npt.ArrayLike | str, X: Any) -> np.ndarray:
+        """Check noise variances of new rows X; return them as [..., N, P] in squared units of Y.
+
+        Parameters and errors as of `noise_variance` in `predict_y`.
+        """
+        check_adds_noise(self.model)
+        shape = tuple(np.shape(X)[:1] if is_labelled(X) else self.encoded(X).shape[:-1])
+        return known_noise(value, X, shape, self._num_outputs)
+
+    @property
+    def _num_outputs(self) -> int:
+        return self._Y.shape[1] if self.numbers is None else self.numbers.outputs
+
+    def _noisy_log_density(self, data: Any, value: Any) -> tf.Tensor:
+        P, numbers = self._num_outputs, self.numbers
+
+        def of_rows(frame: Any) -> np.ndarray:
+            noise = self.known_noise(value, frame)
+            others = None if numbers is None else numbers.of_frame(frame)
+            return noise if others is None else np.hstack([others, noise])
+
+        X, Y = self.table.arrays(data, of_rows)
+        noise = value
+        if is_frame(data) or is_frame(data[0]):  # without the rows that have no target
+            noise, Y = Y[:, -P:], Y[:, :-P]
+        mean, variance = self.predict_y(X, noise_variance=noise)
+        Y = tf.cast(Y if numbers is None else numbers.complete(Y), mean.dtype)
+        y = Y[..., :P]
+        there = ~tf.math.is_nan(y)
+        if numbers is not None:
+            mean += tf.cast(numbers.offsets(Y), mean.dtype)
+        terms = log_densities(tf.where(there, y, mean), mean, variance)
+        return tf.reduce_sum(tf.where(there, terms, tf.zeros_like(terms)), axis=-1)
 
     def _log_scale(self, dtype: tf.DType, seen: TensorType) -> tf.Tensor:
         """The log determinant of dY/dz of observations whose entries are seen or not, [...]."""
