@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.functions import Function
+from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import (
     Kernel,
 )
@@ -20,7 +20,9 @@ from gpflow.likelihoods import (
 
 from ..errors import DataError, check_option
 from ..inputs import check_whole
+from ..models.checks import check_mean_function
 from ..training import Standardized
+from ..training.scaled_build import scaling_of_outputs
 from ..training.stages.sites_climb import has_best_sites
 from ..training.tables import Table, periods
 from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
@@ -49,6 +51,7 @@ def build(
     likelihood: str | Likelihood = "gaussian",
     kernel: Kernel | Callable[[int], Kernel] | str | None = None,
     *,
+    mean_function: MeanFunction | None = None,
     scale: str | None = None,
     sample_weight: npt.ArrayLike | str | None = None,
     offset: npt.ArrayLike | str | None = None,
@@ -92,13 +95,16 @@ def build(
         (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
         "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
         "beta_binomial", "tobit", "weibull", "log_normal", "quantile", "tweedie",
-        "gamma", "exponential", "beta", or a GPflow likelihood (copied) of standardised Y.
+        "gamma", "exponential", "beta", or a GPflow likelihood (copied): a scale of noise that does
+        not train is in units of Y, one that does starts in standard deviations of Y, printed.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
         default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto" compares four
         smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
         nearest-neighbour GPs; labels and counts by least squares.
-    :param scale: standardise "X", "Y", "both" or "neither". By default X unless a kernel is given,
-        and Y if it is f plus noise.
+    :param mean_function: of f, a GPflow mean function (copied) of X in its units: in units of Y
+        where that is f plus noise. Trained too; for one latent function per output.
+    :param scale: standardise "X", "Y", "both" or "neither". By default X unless a kernel or mean
+        function is given, and Y if it is f plus noise.
     :param sample_weight: factor of each row's log density, [N]; this and the next ones may be
         columns of a frame (`likelihoods.RowLikelihood`).
     :param offset: added to f in each row, [N] or [N, P], in units of Y where that is f plus noise.
@@ -141,7 +147,14 @@ def build(
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
     of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
-    scaling = _scaling(scale, kernel, likelihood)
+    check_mean_function(mean_function, None, 1)
+    if mean_function is not None and isinstance(kernel, str):
+        raise DataError(
+            f"kernel={kernel!r} compares kernels without a mean function: pass a kernel beside"
+            " mean_function, or take the mean off Y."
+        )
+    scaling = _scaling(scale, kernel, likelihood, mean_function)
+    units = scaling_of_outputs(data[1], numbers, True) if scaling["scale_outputs"] else None
     search = partial(_choose, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
         likelihood,
@@ -153,6 +166,8 @@ def build(
         None if outputs is None else partial(coregionalised, rank=rank),
         (beta, gamma) if chosen_points else None,
         num_neighbours,
+        mean_function,
+        units,
         seed,
     )
     standardized = partial(
@@ -163,7 +178,8 @@ def build(
         model = standardized(normal_scores=True)
     model.usual_options = {"optimizer": "lbfgs"} if has_best_sites(model.model) else {}
     if verbose:
-        print(report(model, chosen_points, choices, not (quantile or isinstance(likelihood, str))))
+        given = not (quantile or isinstance(likelihood, str))
+        print(report(model, chosen_points, choices, given, inside.fixed))
     return model
 
 
@@ -179,8 +195,9 @@ def _scaling(
     scale: str | None,
     kernel: Kernel | Callable[[int], Kernel] | str | None,
     likelihood: str | Likelihood,
+    mean_function: MeanFunction | None,
 ) -> dict[str, bool]:
-    own = _in_units(kernel, likelihood)
+    own = mean_function is not None or _in_units(kernel, likelihood)
     return {
         "scale_outputs": has_scale_by_name(likelihood) and scale not in ("X", "neither"),
         "scale_inputs": not own if scale is None else scale in ("X", "both"),

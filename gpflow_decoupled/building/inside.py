@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "Inside"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import gpflow
@@ -31,8 +31,10 @@ from ..errors import DataError
 from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
 from ..models.checks import check_kernel
+from ..training import Standardization
 from ..training.row_numbers import RowNumbers
 from ..training.tables import Column
+from ..training.units import StandardisedMean, fixed_numbers_inside
 from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
 from .likelihoods import likelihood_for, prior_mean
 from .report import EXACT_ROWS, FULL_ROWS, classes_rows
@@ -66,9 +68,15 @@ class Inside:
     """M_beta and M_gamma as the caller chose them; None leaves the model to the rows."""
     num_neighbours: int | None
     """m of a nearest-neighbour GP that the caller asked for."""
+    mean_function: MeanFunction | None
+    """Of the caller, in units of Y."""
+    units: Standardization | None
+    """Of Y, for parts of the caller; None where Y stays."""
     seed: int
     choices: list[KernelChoice] = field(default_factory=list)
     """The result of the search, which runs once, although models may be built again."""
+    fixed: bool = False
+    """Whether the caller's likelihood has a number in units of Y, which does not train."""
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> GPModel:
         numbers = self.numbers
@@ -76,8 +84,10 @@ class Inside:
         gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
         rows = gaps or numbers is not None
         density = likelihood_for(self.likelihood, y, rows)
+        if self.units is not None and isinstance(self.likelihood, Likelihood):
+            self.fixed = fixed_numbers_inside(density, self.units)
         kernel = self._kernel(X, y, density)
-        mean = prior_mean(self.likelihood, y, None if numbers is None else numbers.by_name(Y))
+        mean = self._mean(y, density, None if numbers is None else numbers.by_name(Y))
         if mean is None and self.mix is not None:
             # gaps: outputs are standardised by other rows, and few latents have no room for that
             mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
@@ -106,6 +116,19 @@ class Inside:
             mean_function=mean,
             seed=self.seed,
         )
+
+    def _mean(
+        self, y: np.ndarray, likelihood: Likelihood, numbers: Mapping[str, np.ndarray] | None
+    ) -> MeanFunction | None:
+        if self.mean_function is None:
+            return prior_mean(self.likelihood, y, numbers)
+        if not isinstance(likelihood, ScalarLikelihood):
+            raise DataError(
+                f"a {type(likelihood).__name__} has several latent functions, and mean_function="
+                " is for one of each output: leave it out."
+            )
+        made = gpflow.utilities.deepcopy(self.mean_function)
+        return made if self.units is None else StandardisedMean(made, self.units)
 
     def _of_classes(self, rows: int, likelihood: Likelihood, kernel: Kernel) -> int | None:
         """m for classes where the caller chose no points and a full GP is slow; else None."""

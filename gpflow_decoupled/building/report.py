@@ -34,16 +34,19 @@ def can_initialize(model: GPModel) -> bool:
     return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
 
 
-def _scaled(model: Standardized, given: bool) -> str:
+def _scaled(model: Standardized, given: bool, fixed: bool) -> str:
     if isinstance(model.inputs, NormalScores):
         return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
     inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
     scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
     said = f"{' and '.join(scaled) or 'nothing'} standardised"
     said += "" if inputs else ", X in its units, which the kernel has too"
+    if not given or model.outputs is None:
+        return said
+    if fixed:
+        return said + ", but the noise of your likelihood, which does not train, in units of Y"
     # the user's numbers mean something else than in a model without scales
-    is_scaled = given and model.outputs is not None
-    return said + (", to which Y the numbers of your likelihood belong" if is_scaled else "")
+    return said + ", to which Y the numbers of your likelihood belong"
 
 
 def _known_noise(model: Standardized) -> list[str]:
@@ -53,11 +56,16 @@ def _known_noise(model: Standardized) -> list[str]:
 
 
 def report(
-    model: Standardized, chosen_points: bool, choices: Sequence[KernelChoice], given: bool
+    model: Standardized,
+    chosen_points: bool,
+    choices: Sequence[KernelChoice],
+    given: bool,
+    fixed: bool,
 ) -> str:
     """A few lines on the choice and its reason.
 
     :param given: the likelihood is an object of the user.
+    :param fixed: it has noise that does not train.
     """
     inside = model.model
     rows, columns = model.shape
@@ -108,7 +116,7 @@ def report(
             f"  {why};",
             *(f"  {line};" for line in _known_noise(model)),
             (
-                f"  {_scaled(model, given)}, predictions in your units; train it by"
+                f"  {_scaled(model, given, fixed)}, predictions in your units; train it by"
                 f" gpflow_decoupled.fit(model, {data}{start})."
             ),
         ]

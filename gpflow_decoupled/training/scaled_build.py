@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Build", "Scaling", "build_scaled", "scaled_columns"]
+__all__ = ["Build", "Scaling", "build_scaled", "scaled_columns", "scaling_of_outputs"]
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from ..diagnostics import has_scale
 from ..errors import DataError, ModelError
 from ..summaries import short_repr
 from .normal_scores import NormalScores
+from .row_numbers import RowNumbers
 from .standardization import Standardization
 from .tables import Table
 
@@ -34,6 +35,16 @@ def scaled_columns(wanted: bool | Sequence[bool], table: Table, X: np.ndarray) -
         )
     measured = table.measured
     return np.broadcast_to(chosen if measured is None else chosen & measured, (columns,))
+
+
+def scaling_of_outputs(Y: np.ndarray, numbers: RowNumbers | None, gaps: bool) -> Standardization:
+    """The scaling of Y [N, P], less its offsets; `Y` may have numbers of rows as further columns.
+
+    :param gaps: one of several outputs may be NaN.
+    """
+    outputs = Y if numbers is None else Y[:, : numbers.outputs] - numbers.offsets(Y)
+    several = outputs.ndim == 2 and outputs.shape[1] > 1
+    return Standardization(outputs, "Y", gaps=gaps and several)
 
 
 def build_scaled(

@@ -31,7 +31,7 @@ from .fit import fit
 from .normal_scores import NormalScores
 from .result import FitResult
 from .row_numbers import RowNumbers
-from .scaled_build import Build, Scaling, build_scaled, scaled_columns
+from .scaled_build import Build, Scaling, build_scaled, scaled_columns, scaling_of_outputs
 from .standardization import Standardization
 from .tables import Table
 from .units.predictions import PredictionsInUnits
@@ -102,11 +102,7 @@ class Standardized(PredictionsInUnits):
             scaling: type[Scaling] = NormalScores if normal_scores else Standardization
             self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
             self.numbers = numbers
-            width = None if numbers is None else numbers.outputs
-            several = Y.ndim == 2 and Y[:, :width].shape[1] > 1
-            # in any case: it checks Y
-            measured = Y if numbers is None else Y[:, :width] - numbers.offsets(Y)
-            outputs = Standardization(measured, "Y", gaps=gaps and several)
+            outputs = scaling_of_outputs(Y, numbers, gaps)  # in any case: it checks Y
             if len(X) != len(Y):
                 raise DataError(
                     f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."

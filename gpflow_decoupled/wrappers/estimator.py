@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DecoupledGP"]
+__all__ = ["DecoupledGP", "blocks_of"]
 
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +29,11 @@ _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
 _EVERY = 100
 """Steps between evaluations of held-out rows: score resolution against time."""
+
+
+def blocks_of(rows: int) -> list[slice]:
+    """Slices of rows that are predicted at once."""
+    return [slice(start, start + _BLOCK) for start in range(0, rows, _BLOCK)]
 
 
 class DecoupledGP(BaseEstimator):
@@ -155,9 +160,6 @@ class DecoupledGP(BaseEstimator):
         noise: float | np.ndarray = 0.0
         if noise_variance is not None:
             noise = self.standardized_.known_noise(noise_variance, inputs)
-        blocks = [
-            self.standardized_.predict_y(inputs[start : start + _BLOCK])
-            for start in range(0, len(inputs), _BLOCK)
-        ]
+        blocks = [self.standardized_.predict_y(inputs[rows]) for rows in blocks_of(len(inputs))]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance) + noise

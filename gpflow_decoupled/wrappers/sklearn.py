@@ -12,17 +12,13 @@ from typing import Any
 import gpflow
 import numpy as np
 import numpy.typing as npt
-from gpflow.likelihoods import Gaussian
-from scipy.stats import norm
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import DataError
-from ..likelihoods import RowLikelihood
-from ..summaries import short_repr
 from .classes import class_probabilities
-from .estimator import DecoupledGP
+from .estimator import DecoupledGP, blocks_of
 from .validation import without_gaps
 
 
@@ -126,30 +122,29 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         noise_variance: npt.ArrayLike | str | None = None,
     ) -> np.ndarray:
-        """Quantiles of y at X [N, D] under Gaussian noise: [N, Q], or [N, P, Q].
+        """Quantiles of y at X [N, D]: [N, Q], or [N, P, Q] of several targets.
+
+        Of counts the smallest whose probability of at most it reaches the level.
 
         :param noise_variance: as in `predict`.
-        :raises DataError: for other noise, and numbers outside of (0, 1).
+        :raises DataError: for numbers outside of (0, 1), and likelihoods without a known
+            distribution of y.
 
         Example::
 
             low, high = regressor.predict_quantiles(X_new, (0.05, 0.95)).T
         """
-        levels = np.asarray(quantiles, dtype=np.float64)
-        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
-            raise DataError(
-                f"quantiles={short_repr(quantiles)}: pass numbers above 0 and below 1, for example"
-                " (0.05, 0.95)."
+        inputs = self._inputs(X)
+        model, noise = self.standardized_, None
+        if noise_variance is not None:
+            noise = model.known_noise(noise_variance, inputs)
+        blocks = [
+            model.predict_quantiles(
+                inputs[rows], quantiles, noise_variance=None if noise is None else noise[rows]
             )
-        mean, variance = self._moments(X, noise_variance)
-        noise = self.model_.likelihood
-        noise = noise.likelihood if isinstance(noise, RowLikelihood) else noise
-        if not isinstance(noise, Gaussian):
-            raise DataError(
-                f"y under a {type(noise).__name__} likelihood is not normal, and"
-                " its quantiles are not known here; use predict(X, return_std=True)."
-            )
-        found = mean[..., None] + np.sqrt(variance)[..., None] * norm.ppf(levels)
+            for rows in blocks_of(len(inputs))
+        ]
+        found = np.concatenate(blocks)
         return found[:, 0] if self._single_target else found
 
     def _covariance(

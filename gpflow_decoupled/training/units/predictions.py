@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["PredictionsInUnits", "StandardizedPosterior"]
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
+from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
+from scipy.special import ndtri
 
-from ...errors import ModelError
+from ...errors import DataError, ModelError
+from ...likelihoods import RowLikelihood, observation_quantiles
 from ...linalg.neighbours import log_densities
-from ...models import NNGP, LeaveOneOut
+from ...models import NNGP, AffineIndependentGP, LeaveOneOut
 from ...models.neighbours import GaussianNNGP
 from ...models.neighbours.groups import noise_rows
 from ...pathwise import pathwise_samples
+from ...summaries import short_repr
 from ..tables import is_frame, is_labelled
 from .data import DataInUnits
 from .known_noise import check_adds_noise, known_noise
@@ -111,6 +116,54 @@ class PredictionsInUnits(DataInUnits):
         )
         seen = self._measured(tf.cast(inside[1], density.dtype))
         return density - self._log_scale(density.dtype, seen)
+
+    def predict_quantiles(
+        self,
+        Xnew: TensorType,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
+    ) -> np.ndarray:
+        """Quantiles [N, P, Q] of new observations at Xnew [N, D], in the units of Y.
+
+        Of counts and labels the smallest y with a probability of at most y that reaches the level.
+        Cost: `predict_f`, and for other than Gaussian noise `likelihoods.observation_quantiles`.
+
+        :param quantiles: levels [Q], above 0 and below 1.
+        :param noise_variance: as in `predict_y`.
+        :raises DataError: for other levels, classes, and likelihoods without a known distribution.
+        :raises ModelError: for an `AffineIndependentGP`, whose f is not Gaussian.
+
+        Example::
+
+            low, high = model.predict_quantiles(X_new, (0.05, 0.95))[:, 0].T
+        """
+        levels = np.asarray(quantiles, dtype=np.float64)
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise DataError(
+                f"quantiles={short_repr(quantiles)}: pass numbers above 0 and below 1, for example"
+                " (0.05, 0.95)."
+            )
+        if isinstance(self.model, AffineIndependentGP):
+            raise ModelError(
+                "f of an AffineIndependentGP is not Gaussian, and quantiles of y are not known:"
+                " model.model.predict_f_quantiles has those of f."
+            )
+        likelihood = self.model.likelihood
+        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+        if type(base) is Gaussian:
+            moments = self.predict_y(Xnew, noise_variance=noise_variance)
+            mean, variance = (np.asarray(part)[..., None] for part in moments)
+            return mean + np.sqrt(variance) * ndtri(levels)
+        if noise_variance is not None:
+            check_adds_noise(self.model)
+        X = self.encoded(Xnew)
+        f_mean, f_variance = (np.asarray(part, np.float64) for part in self.model.predict_f(X))
+        found = partial(observation_quantiles, base, np.asarray(X), f_mean, f_variance)
+        values = np.stack([found(level) for level in levels], axis=-1)
+        if self.outputs is None:
+            return values
+        return values * self.outputs.scale.numpy()[:, None] + self.outputs.mean.numpy()[:, None]
 
     def predict_f_samples(
         self,

@@ -1,0 +1,207 @@
+"""Quantiles of observations, beside draws and slow integrals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+
+import gpflow_decoupled as gd
+from gpflow_decoupled import likelihoods as own
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
+from gpflow_decoupled.likelihoods import observation_quantiles
+from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
+
+DRAWS = 200_000
+MEAN, VARIANCE = np.array([[-1.5], [0.3], [2.0]]), np.array([[1.0], [1e-6], [0.3]])
+X = np.zeros((3, 1))
+LEVELS = (0.01, 0.3, 0.5, 0.95)
+Draw = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+"""f [S, 3] -> y"""
+
+
+def _hurdle(f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws of zeros come again, as often as it takes; 0 with probability 0.3."""
+    y = np.zeros(f.shape)
+    while np.any(none := y == 0.0):
+        y[none] = rng.poisson(np.exp(f[none]))
+    return np.where(rng.uniform(size=f.shape) < 0.3, 0.0, y)
+
+
+def _logit(f: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-f))
+
+
+def _skewed(f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return f + 0.4 * (rng.exponential(1.0 / 0.8, f.shape) - rng.exponential(1.0 / 0.2, f.shape))
+
+
+CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
+    "gaussian": (gl.Gaussian(0.25), lambda f, rng: f + 0.5 * rng.normal(size=f.shape)),
+    "student_t": (gl.StudentT(0.3, 3.0), lambda f, rng: f + 0.3 * rng.standard_t(3.0, f.shape)),
+    "laplace": (own.Laplace(0.3), lambda f, rng: f + rng.laplace(0.0, 0.3, f.shape)),
+    "quantile": (own.AsymmetricLaplace(0.8, 0.4), _skewed),
+    "tobit": (own.CensoredNormal(0.6), lambda f, rng: f + 0.6 * rng.normal(size=f.shape)),
+    "log_normal": (
+        own.LogNormal(0.6), lambda f, rng: np.exp(f + 0.6 * rng.normal(size=f.shape)),
+    ),
+    "weibull": (own.Weibull(1.7), lambda f, rng: np.exp(f) * rng.weibull(1.7, f.shape)),
+    "gamma": (gl.Gamma(shape=2.5), lambda f, rng: rng.gamma(2.5, np.exp(f))),
+    "exponential": (gl.Exponential(), lambda f, rng: rng.exponential(np.exp(f))),
+    "beta": (
+        gl.Beta(scale=5.0),
+        lambda f, rng: rng.beta(5.0 * norm.cdf(f), 5.0 * norm.cdf(-f)),
+    ),
+    "poisson": (gl.Poisson(binsize=3.0), lambda f, rng: rng.poisson(3.0 * np.exp(f))),
+    "softplus": (
+        gl.Poisson(invlink=gpflow.utilities.positive().forward),
+        lambda f, rng: rng.poisson(np.log1p(np.exp(f))),
+    ),
+    "negative_binomial": (
+        own.NegativeBinomial(2.5),
+        lambda f, rng: rng.poisson(rng.gamma(2.5, np.exp(f) / 2.5)),
+    ),
+    "zero_inflated": (
+        own.ZeroInflatedPoisson(0.3),
+        lambda f, rng: rng.poisson(np.exp(f)) * (rng.uniform(size=f.shape) > 0.3),
+    ),
+    "zero_inflated_negative_binomial": (
+        own.ZeroInflatedNegativeBinomial(0.2, 2.5),
+        lambda f, rng: rng.poisson(rng.gamma(2.5, np.exp(f) / 2.5))
+        * (rng.uniform(size=f.shape) > 0.2),
+    ),
+    "hurdle": (own.HurdlePoisson(0.3), _hurdle),
+    "bernoulli": (
+        own.BernoulliLogit(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < _logit(f)),
+    ),
+    "probit": (
+        gl.Bernoulli(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < norm.cdf(f)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.costly(keep=5)
+@pytest.mark.parametrize("name", CASES)
+def test_they_are_those_of_draws(name: str) -> None:
+    """The share of draws of at most a quantile is its level, up to chance; below it, less."""
+    likelihood, draw = CASES[name]
+    rng = np.random.default_rng(0)
+    f = MEAN[:, 0] + np.sqrt(VARIANCE[:, 0]) * rng.normal(size=(DRAWS, 3))
+    y = draw(f, rng)
+    for level in LEVELS:
+        found = observation_quantiles(likelihood, X, MEAN, VARIANCE, level)[:, 0]
+        error = 5.0 * np.sqrt(level * (1.0 - level) / DRAWS)
+        assert np.all(np.mean(y <= found, axis=0) > level - error)
+        assert np.all(np.mean(y < found, axis=0) < level + error)
+
+
+def test_zeros_of_another_hurdle() -> None:
+    """With a size of 1e9 it is the Poisson one."""
+    other, usual = own.HurdleNegativeBinomial(0.3, 1e9), own.HurdlePoisson(0.3)
+    for level in LEVELS:
+        parts = X, MEAN, VARIANCE, level
+        assert_allclose(observation_quantiles(other, *parts), observation_quantiles(usual, *parts))
+    trials = observation_quantiles(own.Binomial(), X, MEAN, VARIANCE, 0.5)
+    assert_allclose(trials, observation_quantiles(own.BernoulliLogit(), X, MEAN, VARIANCE, 0.5))
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-2, 10.0])
+@pytest.mark.parametrize("kind", [own.CensoredNormal, own.LogNormal])
+def test_noise_narrow_or_wide(scale: float, kind: type) -> None:
+    """Closed forms, where f has a deviation of 0.001 to 1 and the noise any other."""
+    for level in (1e-6, 0.05, 0.5, 1.0 - 1e-4):
+        found = observation_quantiles(kind(scale), X, MEAN, VARIANCE, level)
+        z = (np.log(found) if kind is own.LogNormal else found) - MEAN
+        assert_allclose(z / np.sqrt(VARIANCE + scale**2), norm.ppf(level), rtol=1e-5, atol=1e-6)
+
+
+def test_large_counts() -> None:
+    """Of a mean of 3e9 a Poisson count is nearly e^f."""
+    found = observation_quantiles(gl.Poisson(), X, MEAN + 20.0, VARIANCE, 0.9)
+    usual = np.exp(MEAN + 20.0 + norm.ppf(0.9) * np.sqrt(VARIANCE))
+    assert_allclose(found, usual, rtol=1e-4)
+    assert_allclose(found, np.round(found))
+    with pytest.raises(NumericalError, match="out of the range of floats"):
+        observation_quantiles(gl.Poisson(), X, MEAN + 80.0, VARIANCE, 0.9)
+    with pytest.raises(NumericalError, match="out of the range of floats"):
+        observation_quantiles(own.LogNormal(1e3), X, MEAN, VARIANCE, 0.9)
+
+
+def test_a_latent_scale() -> None:
+    mean, variance = np.array([[1.0, -0.5]]), np.array([[0.3, 0.4]])
+    rng = np.random.default_rng(0)
+    draws = mean + np.sqrt(variance) * rng.normal(size=(DRAWS, 2))
+    y = draws[:, 0] + np.exp(draws[:, 1]) * rng.normal(size=DRAWS)
+    likelihood = gl.HeteroskedasticTFPConditional(scale_transform=gd.probability.tfb.Exp())
+    for level in LEVELS:
+        found = observation_quantiles(likelihood, X[:1], mean, variance, level)
+        assert found.shape == (1, 1)
+        assert abs(np.mean(y <= found) - level) < 5.0 * np.sqrt(level * (1.0 - level) / DRAWS)
+
+
+INPUTS = np.linspace(0.0, 10.0, 30)[:, None]
+REAL = 100.0 + 20.0 * np.sin(INPUTS)
+BOTH = np.hstack([REAL, 0.01 * REAL])
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student_t", "heteroskedastic", "poisson"])
+def test_built_models_have_them_in_units(name: str) -> None:
+    Y = np.round(REAL) if name == "poisson" else REAL
+    model = gd.build(INPUTS, Y, name, verbose=False)
+    found = model.predict_quantiles(INPUTS[:4], (0.2, 0.5, 0.9))
+    assert found.shape == (4, 1, 3) and np.all(np.diff(found) > 0.0)
+    inside = model.model.likelihood, np.asarray(model.encoded(INPUTS[:4]))
+    moments = map(np.asarray, model.model.predict_f(inside[1]))
+    expected = observation_quantiles(*inside, *moments, 0.9)
+    if model.outputs is not None:
+        expected = expected * model.outputs.scale.numpy() + model.outputs.mean.numpy()
+    assert_allclose(found[..., 2], expected, rtol=1e-6)
+
+
+def test_several_outputs_have_their_own() -> None:
+    both = gd.build(INPUTS, BOTH, "laplace", verbose=False).predict_quantiles(INPUTS[:4])
+    for output in range(2):
+        one = gd.build(INPUTS, BOTH[:, output], "laplace", verbose=False)
+        assert_allclose(both[:, output], one.predict_quantiles(INPUTS[:4])[:, 0], rtol=1e-7)
+
+
+def test_estimators_have_them() -> None:
+    options = {"steps": 2, "fit_options": {"compile": False}}
+    counts = DecoupledGPRegressor(likelihood="poisson", **options).fit(INPUTS, np.round(REAL[:, 0]))
+    found = counts.predict_quantiles(INPUTS, (0.1, 0.9))
+    assert found.shape == (30, 2)
+    expected = counts.standardized_.predict_quantiles(INPUTS, (0.1, 0.9))[:, 0]
+    assert_allclose(found, expected)
+    several = DecoupledGPRegressor(likelihood="student_t", **options).fit(INPUTS, BOTH)
+    assert several.predict_quantiles(INPUTS, (0.1, 0.9)).shape == (30, 2, 2)
+
+
+@pytest.mark.parametrize("likelihood", ["multiclass", "tweedie"])
+def test_others_are_refused_by_name(likelihood: str) -> None:
+    labels = np.arange(30)[:, None] % 3
+    model = gd.build(INPUTS, labels, likelihood, verbose=False)
+    with pytest.raises(DataError, match="quantiles of y are not known for a (Categ|Tweedie)"):
+        model.predict_quantiles(INPUTS)
+
+
+@pytest.mark.parametrize("levels", [0.5, (0.0, 0.5), (0.5, 1.0), (np.nan,), ((0.5,),)])
+def test_bad_levels_are_refused(levels: object) -> None:
+    model = gd.build(INPUTS, np.round(REAL), "poisson", verbose=False)
+    with pytest.raises(DataError, match="pass numbers above 0 and below 1"):
+        model.predict_quantiles(INPUTS, levels)
+
+
+def test_f_that_is_not_gaussian_is_refused() -> None:
+    model = gd.Standardized(
+        lambda X, Y: gd.models.AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), gl.StudentT()
+        ),
+        (INPUTS[:5], REAL[:5]),
+    )
+    with pytest.raises(ModelError, match="predict_f_quantiles has those of f"):
+        model.predict_quantiles(INPUTS)
