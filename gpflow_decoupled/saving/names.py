@@ -21,6 +21,7 @@ _PACKAGES = (
     "gpflow_decoupled.training.normal_scores", "gpflow_decoupled.training.standardization",
     "gpflow_decoupled.training.row_numbers",
     "gpflow_decoupled.training.standardized", "gpflow_decoupled.training.tables",
+    "gpflow_decoupled.training.units.own_parts",
     "tensorflow_probability.python.bijectors",
     "tensorflow_probability.python.distributions",
 )  # fmt: skip
