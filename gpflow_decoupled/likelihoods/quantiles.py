@@ -63,7 +63,9 @@ def observation_quantiles(
         centre, width = (np.broadcast_to(part, t.shape) for part in law.bend(t))
         m, s, c, w = (tf.constant(part) for part in (mean, deviation, centre, width))
         z, weights = (part.numpy() for part in peaked_rule(m, s, c, w, _HERMITE))
-        return np.sum(weights * law.below(t, mean + deviation * z), axis=0)
+        found = np.sum(weights * law.below(t, mean + deviation * z), axis=0)
+        _check(np.all(np.isfinite(found)))
+        return found
 
     return _solved(below, law, mean, level)
 
@@ -76,7 +78,8 @@ def _solved(below: _Below, law: Law, mean: np.ndarray, level: float) -> np.ndarr
     if law.support == "positive":
         with np.errstate(over="ignore"):
             found = np.exp(_root(lambda s: below(np.exp(s)), mean, np.ones(mean.shape), level))
-        _check(np.all(np.isfinite(found) & (found > 0.0)))
+        limits = np.finfo(np.float64)
+        _check(np.all((found > limits.tiny) & (found < limits.max)))
         return found
     if law.support == "share":
         half = np.full(mean.shape, 0.5)
