@@ -147,29 +147,16 @@ def build(
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
     of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
-    check_mean_function(mean_function, None, 1)
-    if mean_function is not None and isinstance(kernel, str):
-        raise DataError(
-            f"kernel={kernel!r} compares kernels without a mean function: pass a kernel beside"
-            " mean_function, or take the mean off Y."
-        )
+    _check_mean(mean_function, kernel)
     scaling = _scaling(scale, kernel, likelihood, mean_function)
     units = scaling_of_outputs(data[1], numbers, True) if scaling["scale_outputs"] else None
     search = partial(_choose, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
-        likelihood,
-        kernel,
-        partial(search, fixed=_unscaled(table, scale)),
-        table.columns,
-        scaling["scale_inputs"],
-        numbers,
+        likelihood, kernel, partial(search, fixed=_unscaled(table, scale)), table.columns,
+        scaling["scale_inputs"], numbers,
         None if outputs is None else partial(coregionalised, rank=rank),
-        (beta, gamma) if chosen_points else None,
-        num_neighbours,
-        mean_function,
-        units,
-        seed,
-    )
+        (beta, gamma) if chosen_points else None, num_neighbours, mean_function, units, seed,
+    )  # fmt: skip
     standardized = partial(
         Standardized, inside, data, table=table, numbers=numbers, gaps=True, **scaling
     )
@@ -215,6 +202,15 @@ def _in_units(kernel: object, likelihood: object) -> bool:
         isinstance(part, Function) for part in vars(likelihood).values()
     )
     return isinstance(kernel, Kernel) or callable(kernel) or reads
+
+
+def _check_mean(mean_function: MeanFunction | None, kernel: object) -> None:
+    check_mean_function(mean_function, None, 1)
+    if mean_function is not None and isinstance(kernel, str):
+        raise DataError(
+            f"kernel={kernel!r} compares kernels without a mean function: pass a kernel beside"
+            " mean_function, or take the mean off Y."
+        )
 
 
 def _check_options(

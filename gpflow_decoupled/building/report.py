@@ -55,6 +55,45 @@ def _known_noise(model: Standardized) -> list[str]:
     return ["predict_y adds the learned noise, and known noise where noise_variance= is passed"]
 
 
+def _why(inside: GPModel, chosen_points: bool) -> str:
+    if has_evidence(inside):
+        return (
+            f"a full GP, exact for Gaussian noise, trained by L-BFGS: up to {EXACT_ROWS} rows that"
+            " takes seconds"
+        )
+    if isinstance(inside, CVIGP):
+        classes = getattr(inside.likelihood, "num_classes", 1)
+        return (
+            f"a full GP, for up to {classes_rows(classes)} rows, trained by L-BFGS on the bound at"
+            " the best sites"
+        )
+    if isinstance(inside, NNGP):
+        few = inside.num_neighbours
+        nearest = f"{inside.prediction_neighbours}"
+        if inside.chooses_neighbours:
+            other = "as many more" if inside.prediction_neighbours == few else "fewer"
+            nearest += f", or {other} as leave-one-out asks for at the end of fit"
+        return (
+            f"learns from random rows given their {few} nearest earlier ones, and predicts from the"
+            f" nearest {nearest}"
+        )
+    if isinstance(inside, ODVGP) and inside.basis.data_mean is not None:
+        return (
+            "the mean is on all rows, and the covariance on beta, points where the kernel is least"
+            " certain"
+        )
+    if isinstance(inside, ODVGP):
+        return (
+            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
+            " mean alone"
+        )
+    others = "as asked" if chosen_points else "no rows are left for more of them"
+    return (
+        "points where the kernel is least certain, for mean and covariance; none for the mean"
+        f" alone, {others}"
+    )
+
+
 def report(
     model: Standardized,
     chosen_points: bool,
@@ -69,43 +108,6 @@ def report(
     """
     inside = model.model
     rows, columns = model.shape
-    if has_evidence(inside):
-        why = (
-            f"a full GP, exact for Gaussian noise, trained by L-BFGS: up to {EXACT_ROWS} rows that"
-            " takes seconds"
-        )
-    elif isinstance(inside, CVIGP):
-        classes = getattr(inside.likelihood, "num_classes", 1)
-        why = (
-            f"a full GP, for up to {classes_rows(classes)} rows, trained by L-BFGS on the bound at"
-            " the best sites"
-        )
-    elif isinstance(inside, NNGP):
-        few = inside.num_neighbours
-        nearest = f"{inside.prediction_neighbours}"
-        if inside.chooses_neighbours:
-            other = "as many more" if inside.prediction_neighbours == few else "fewer"
-            nearest += f", or {other} as leave-one-out asks for at the end of fit"
-        why = (
-            f"learns from random rows given their {few} nearest earlier ones, and predicts from the"
-            f" nearest {nearest}"
-        )
-    elif isinstance(inside, ODVGP):
-        why = (
-            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
-            " mean alone"
-        )
-        if inside.basis.data_mean is not None:
-            why = (
-                "the mean is on all rows, and the covariance on beta, points where the kernel is"
-                " least certain"
-            )
-    else:
-        others = "as asked" if chosen_points else "no rows are left for more of them"
-        why = (
-            "points where the kernel is least certain, for mean and covariance; none for the mean"
-            f" alone, {others}"
-        )
     data = "frame" if model.table.columns and model.table.targets else "(X, Y)"
     start = ', initialize="auto"' if can_initialize(inside) else ""
     return "\n".join(
@@ -113,7 +115,7 @@ def report(
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
             *filter(None, [str(model.table)]),
             *(f"  {choice}" for choice in choices),
-            f"  {why};",
+            f"  {_why(inside, chosen_points)};",
             *(f"  {line};" for line in _known_noise(model)),
             (
                 f"  {_scaled(model, given, fixed)}, predictions in your units; train it by"

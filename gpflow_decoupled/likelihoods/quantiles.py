@@ -23,8 +23,8 @@ _TOLERANCE = 1e-8
 """Of a probability, relative to the smaller of p and 1 - p."""
 _EVALUATIONS, _DOUBLINGS, _HALVING = 200, 600, 8
 """At most; and of so many evaluations one halves the bracket."""
-_MOST = 2.0**52
-"""Larger counts are not told from their neighbours."""
+_LARGEST, _MOST = 1e300, 2.0**52
+"""Of real numbers, and of counts, which beyond are not told from their neighbours."""
 
 
 def observation_quantiles(
@@ -78,8 +78,7 @@ def _solved(below: _Below, law: Law, mean: np.ndarray, level: float) -> np.ndarr
     if law.support == "positive":
         with np.errstate(over="ignore"):
             found = np.exp(_root(lambda s: below(np.exp(s)), mean, np.ones(mean.shape), level))
-        limits = np.finfo(np.float64)
-        _check(np.all((found > limits.tiny) & (found < limits.max)))
+        _check(np.all((found > 1.0 / _LARGEST) & (found < _LARGEST)))
         return found
     if law.support == "share":
         half = np.full(mean.shape, 0.5)
