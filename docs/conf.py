@@ -96,11 +96,14 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
 
 
 def name_aliases(app, what, name, thing, options, *signature) -> tuple:
-    """The arguments and what is returned, where an alias in a union is written as its name."""
+    """The arguments, without types that defaults show, and what is returned; aliases in unions are
+    names.
+    """
     alias = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
     if short := members.arguments(thing):
         return short, signature[1]
-    return tuple(alias.sub(r"\1", text) if text else text for text in signature)
+    given, returned = (alias.sub(r"\1", text) if text else text for text in signature)
+    return members.PLAIN.sub(r"\1=", given) if given else given, returned
 
 
 def keep_lines_together(app, doctree) -> None:

@@ -14,10 +14,16 @@ from types import FunctionType
 from sphinx.pycode import ModuleAnalyzer
 
 PACKAGE = "gpflow_decoupled"
-INNER = tuple(f"{PACKAGE}.{name}." for name in ("bases", "models", "optimizers"))
+INNER = tuple(
+    f"{PACKAGE}.{name}." for name in ("bases", "models", "optimizers", "training")
+)
 """Packages whose classes have public methods that only the rest of the package calls."""
-KEPT = ("log_evidence", "marginals", "refresh", "weights")
+KEPT = ("inverse_transform", "log_evidence", "marginals", "refresh", "weights")
 """Members of these that users call, and no page names."""
+PLAIN = re.compile(
+    r"(\w+): (?:bool = (?=True|False)|int = (?=-?\d+[,)])|float = (?=-?\d*\.\d|-?\d+e-)|str = (?='))"
+)
+"""The start of an argument whose default shows its type."""
 
 
 @functools.cache

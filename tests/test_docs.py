@@ -382,7 +382,7 @@ def test_pages_leave_to_a_base_class_what_it_says() -> None:
     assert left_out == [], "records are shown"
 
 
-def test_arguments_of_overriding_methods_have_their_names_alone() -> None:
+def test_arguments_are_short_where_their_types_are_known() -> None:
     members = pytest.importorskip("sphinx") and module("members")
     models, likelihoods = gpflow_decoupled.models, gpflow_decoupled.likelihoods
     assert members.arguments(models.NNGP.predict_f) == "(Xnew, full_cov, full_output_cov)"
@@ -392,6 +392,9 @@ def test_arguments_of_overriding_methods_have_their_names_alone() -> None:
     assert members.arguments(models.Evidence).startswith("(lower, upper, ")
     assert members.arguments(gpflow_decoupled.optimizers.ConjugateGradients) is None
     assert members.arguments(models.NNGP) is None
+    text = "(a: int = 1, b: float = 2.0**29, c: float = 1, d: str = 'e', f: str | None = None)"
+    short = "(a=1, b=2.0**29, c: float = 1, d='e', f: str | None = None)"
+    assert members.PLAIN.sub(r"\1=", text) == short
 
 
 def test_names_of_other_packages_have_addresses() -> None:

@@ -29,7 +29,7 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     """Return the expected losses -E log p(y | f) of all labels under a Gaussian f.
 
     :param likelihood: with a declared loss: one latent function per observation, or a
-        `CategoricalLogit`, whose loss is the bound (V33).
+        `CategoricalLogit`, whose loss is its bound.
     :param Y: labels [N, L].
     :raises DataError: for labels outside the support, Parameters that are functions of the inputs
         or not positive, and undeclared losses.

@@ -45,8 +45,8 @@ class Standardized(PredictionsInUnits):
 
     :param build: a function of the standardised X [N, D] and Y [N, P] that returns a model for
         `fit`.
-    :param data: (X [N, D], Y [N, P]) in original units, or data frames, see `tables.Column`; rows
-        without a target are left out.
+    :param data: (X [N, D], Y [N, P]), or data frames, see `tables.Column`; rows without a target
+        are left out.
     :param scale_outputs: standardise Y. None: for `Gaussian`, `StudentT` and `Laplace`, else
         `build` is called again with Y unscaled. True for your own likelihood of f plus noise.
     :param scale_inputs: standardise X; or for each column, [D]. Columns of words, booleans and gaps

@@ -154,7 +154,7 @@ class SiteLoss(ABC):
     """Why the dual objective cannot be maximised, and the alternative; None if it can."""
     couples: bool = False
     """The loss of an observation is one function of all its latents, and the entries of `value` are
-    shares of it; the dual does not fall apart into sites, so that only (V27) and (V22) apply.
+    shares of it; the dual does not fall apart into sites.
     """
     parts: tuple[SiteLoss, ...] = ()
     """The losses stacked in this one, if any."""

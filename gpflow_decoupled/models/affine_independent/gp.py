@@ -190,7 +190,7 @@ class AffineIndependentGP(FullGP):
         )
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
-        """The bound (A2) in nats, a scalar.
+        """The bound in nats, a scalar.
 
         :param groups: of `site_groups`, which depend on kernel and likelihood, not on A, b, theta.
         """

@@ -108,8 +108,8 @@ class LabelRounds:
     def start(self, deadline: float = float("inf"), show: Show | None = None) -> LabelRound:
         """Climb the exact evidence of least squares on a few hundred rows, and judge.
 
-        :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
-        :param show: shows a line after each iteration.
+        Arguments as `run`.
+
         :raises NumericalError: if the density is not finite at the start.
         """
         gaussian = self.model.gaussian
@@ -128,7 +128,6 @@ class LabelRounds:
 
         :param number: of the round, 0, 1, ..., from which the rows follow.
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
-        :param show: shows a line after each iteration.
         :return: the outcome. An interrupt ends the climb with its best point.
         :raises NumericalError: if a density is not finite at the start.
         """
@@ -160,9 +159,8 @@ class LabelRounds:
 
             sum_i log p(y_i | others) - 1/2 (log a / a_0)^2 - 1/2 (log b / b_0)^2
 
-        is highest. Climbs fit a_0 and b_0, and dozens of lengthscales, to the same rows, and may be
-        too sure of others. Never surer: on a split of digits, factors that might also become surer
-        had a log loss of 0.152 for 0.090 on test rows.
+        is highest. Climbs fit a_0, b_0 and dozens of lengthscales to the same rows, and may be too
+        sure of others. Never surer: on digits, that had a test log loss of 0.152 for 0.090.
 
         :return: the climb, in nats of the judging rows; None if no factor is trainable.
         """

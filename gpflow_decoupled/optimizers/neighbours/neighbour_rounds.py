@@ -79,7 +79,7 @@ class RoundOutcome(NamedTuple):
 
 
 class NeighbourRounds:
-    """L-BFGS on the likelihood of random rows given their neighbours, (N2), in rounds.
+    """L-BFGS on the likelihood of random rows given their neighbours, in rounds.
 
         log p(y) ~ sum_{i in C} l_i + (N - |C|) / (B - |C|) sum_{i of B - |C| random rows} l_i
         l_i = log N(y_i; b_i^T y_c(i), tau_i)
@@ -140,10 +140,8 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
-        Undone unless its score is better than at the given values.
+        Undone unless its score is better than at the given values. Arguments as `run`.
 
-        :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
-        :param show: shows a line after each iteration.
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
         :raises NumericalError: if the density is not finite at the start.
         """

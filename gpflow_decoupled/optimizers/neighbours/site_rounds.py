@@ -63,7 +63,7 @@ class SiteRound(NamedTuple):
 
 
 class SiteRounds:
-    """L-BFGS on the log partition function of the sites, (N10), and passes over the sites.
+    """L-BFGS on the log partition function of the sites, and passes over the sites.
 
         log Z ~ N / B sum_{i of B random rows} log Z_i,   Z_i = int t_i(f) N(f; m_c, v_c) df
 
@@ -152,11 +152,10 @@ class SiteRounds:
     ) -> SiteRound:
         """Climb on fresh rows, pass over the sites, and judge; an interrupt undoes the round.
 
-        :param number: of the round, 0, 1, ..., from which the rows follow.
-        :param deadline: a value of `time.perf_counter`: iterations end in time for one pass and the
-            judgement, and a second pass is left out where there is no time for it.
-        :param show: shows a line after each iteration.
-        :param shift: nats by which shown values are less, for data in other units.
+        Arguments as `NeighbourRounds.run`.
+
+        :param deadline: iterations end in time for one pass and the judgement; a second pass takes
+            place if time is left.
         :return: the outcome.
         :raises NumericalError: if a density or a site is not finite.
         """

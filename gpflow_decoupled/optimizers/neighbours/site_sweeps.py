@@ -45,7 +45,7 @@ class SweepReport(NamedTuple):
 
 
 class SiteSweeps:
-    """Conjugate-computation VI in which every conditional is local: Khan & Lin 2017 with (N9).
+    """Conjugate-computation VI in which every conditional is local (Khan & Lin 2017).
 
     With cavities from the sites of neighbours, and g and h the derivatives of E_q log p(y | f) in
     mean and variance of q(f), the sites of a batch become
@@ -108,9 +108,9 @@ class SiteSweeps:
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
         :param deadline: a value of `time.perf_counter`. After the first pass none begins that
-            would end later, if it takes as long as the last one. A pass ends at the first batch
-            that ends later, and leaves the sites of the remaining rows unchanged.
-        :return: the changes. Warns if a run of 30 passes or more, without draws, has not converged.
+            would end later at the pace of the last one; a pass ends at the first batch that ends
+            later, with the remaining sites unchanged.
+        :return: the changes. Warns if 30 passes or more, without draws, have not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.
         """
         check_whole(1, sweeps=sweeps)
