@@ -101,7 +101,6 @@ def select_by_certificate(
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
     :param delta: failure probability of all bounds.
     :param test: held-out X [N', D], Y [N', 1], for error rates alone.
-    :raises DataError: for no settings; other errors as for `pac_bayes_certificate`.
 
     Example::
 

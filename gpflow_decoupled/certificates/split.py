@@ -24,7 +24,6 @@ def split_for_certificate(
     :param seed: of the split.
     :param stratify: equal class shares; not quite independent samples.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for unusable arrays, a fraction outside (0, 1), or an empty part.
 
     Example::
 

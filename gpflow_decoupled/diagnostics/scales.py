@@ -25,12 +25,11 @@ _FEWEST, _SAMPLE = 10, 10_000
 """Rows below which nothing is typical; rows that Y is judged by."""
 _LARGE, _SMALL = 5.0, 0.02
 """Deviations of Y from the prior mean that are far off: above `_LARGE` standard deviations of
-kernel and noise together, or below `_SMALL` standard deviations of the noise. A kernel variance
-that is too large is a vague prior, and does no harm.
+kernel and noise together, or below `_SMALL` of the noise. A large kernel variance does no harm.
 
 Adam adds at most some 60 to a variance in 2,000 steps, but divides it by any factor. On a sine with
-defaults, intervals of 95 % cover 95 % after 1,000 steps at a ratio of 3.5, 82 % at 7 and 52 % at
-13; at a twentieth of the noise they cover 97 %.
+defaults, 95 % intervals cover 95 % after 1,000 steps at a ratio of 3.5, 82 % at 7 and 52 % at 13;
+at a twentieth of the noise 97 %.
 """
 _MEDIAN = 0.455
 """Of the square of a standard normal variable."""

@@ -29,7 +29,6 @@ class Ordinal(gl.ScalarLikelihood):
     :param bin_edges: e [K], increasing: at f = e_k grades up to k have probability 1/2.
     :param sigma: the standard deviation of the noise on f, above 0.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if the edges are not finite and increasing, or sigma is not positive.
 
     Example::
 

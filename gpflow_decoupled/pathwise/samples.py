@@ -125,8 +125,8 @@ def pathwise_samples(
     away from the data; `predict_f_samples` is exact, at N^3.
 
     Without `data` draws are of q(f), too wide for a mean on all data. With `data` they are of f
-    given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision. Those
-    of an `NNGP` are given the nearest rows of each input, and jump a little where these change.
+    given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision. For an
+    `NNGP` they are given the nearest rows of each input, and jump a little where these change.
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
@@ -136,9 +136,8 @@ def pathwise_samples(
     :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: S (M F + M^2), of an `NNGP` S N F; with `data` N S F, N R^2 for R
         points of the preconditioner, N^2 (D + S L) per product; memory N (R + S L).
-    :raises DataError: for numbers below 1, unusable data, kernels or inducing variables.
-    :raises ModelError: for a model of another family; with `data`, for one without a mean on them.
-    :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
+    :raises ModelError: with `data`, for a model without a mean on them.
+    :raises UnknownOptionError: for a solver without data, or another than `ConjugateGradients`.
     :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
     Sources: Wilson et al. 2020 (arXiv:2002.09309); Lin et al. 2023 (arXiv:2306.11589).

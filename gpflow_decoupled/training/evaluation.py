@@ -37,9 +37,8 @@ class Evaluation:
         never stops.
     :param restore_best: where patience stops a run, return to the best evaluation,
         `FitResult.restored_step`.
-    :param units: standard deviations [P] of Y, which a `Standardized` model sets to score Y in its
-        units.
-    :raises DataError: for numbers out of range, and with neither data nor patience.
+    :param units: standard deviations [P] of Y, set by a `Standardized` model.
+    :raises DataError: with neither data nor patience.
 
     Example::
 
@@ -104,8 +103,6 @@ def held_out_metrics(
     :param units: [P], by which Y was divided, for scores in units of Y.
     :return: "rmse" of the predictive mean E[y], for labels the root of the Brier score; and
         "log_density", the mean log predictive density in nats per observation.
-
-    :raises DataError: for data that training would refuse, and for no rows.
 
     Cost: one factorisation, then N M^2 for M points. Example::
 

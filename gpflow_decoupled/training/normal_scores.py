@@ -27,7 +27,6 @@ class NormalScores(tf.Module):
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged.
-    :raises DataError: for unusable arrays, and one row.
 
     Cost: D N log N; `transform` takes D log 500 a row. The maps are saved with a
     `tf.train.Checkpoint`. Example::

@@ -26,7 +26,6 @@ class Callbacks:
         bound since the last call, and after an evaluation "rmse" and "log_density". A
         `gpflow.monitor.Monitor` may be one.
     :param every: steps between two calls, and updates of the progress line.
-    :raises DataError: for an unusable list, and `every` below 1.
 
     Example::
 

@@ -108,41 +108,39 @@ class FitResult(RunResult):
     estimates. `seconds` excludes compilation and evaluations. `converged` means that patience or a
     tolerance ended the run.
 
-    `history` has arrays "step", "seconds" and "elbo" with one entry per step: the bound of the
-    whole data set in nats, on inducing points and with sites before the step, else after it. With
-    `Evaluation` it has "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
-    observation); for an `NNGP` "leave_one_out". Example::
+    `history` has arrays "step", "seconds" and "elbo", the bound in nats before each step, on
+    inducing points and with sites, else after it. With `Evaluation` it has "evaluation_step",
+    "evaluation_seconds", "rmse" and "log_density" (nats per observation); for an `NNGP`
+    "leave_one_out". Example::
 
         result = fit(model, (X, Y))
         print(result, result.history["elbo"][-1])
     """
 
     compile_seconds: float
-    """Wall-clock time of tracing the first step, which is not part of `seconds`."""
+    """Wall-clock time of tracing the first step, beside `seconds`."""
     shortened_steps: int = 0
-    """How many updates of q were shortened to stay feasible."""
+    """Updates of q that were shortened to stay feasible."""
     clipped_sites: int = 0
     """Observations whose negative precision was clipped, summed over steps."""
     refreshes: int = 0
-    """Updates of values that are held fixed between refreshes, see `Schedule`."""
+    """Refreshes, see `Schedule`."""
     gap: float | None = None
-    """For a mean on all data, nats: at most so far is the bound of the last solve below its maximum
-    over the mean. For Gaussian noise this bound is the ELBO, for other likelihoods the quadratic of
-    the last sites. None where no solve was certified.
+    """For a mean on all data: the last solve is at most so many nats below its maximum over the
+    mean, of the ELBO for Gaussian noise, else of the quadratic of the last sites. None where no
+    solve was certified.
     """
     restored_step: int | None = None
-    """The step whose Parameters the model has, if the run went back to it: the best evaluation if
-    patience ended the run, the last sound bound if the last step spoilt it. `history` stays the
-    trace of the run: where patience ended it, the scores of the model are those with this
-    "evaluation_step", and the last ones belong to Parameters that were given up."""
+    """The step whose Parameters the model has, if the run went back: to the best evaluation if
+    patience ended it, to the last sound bound if the last step spoilt it. `history` keeps the steps
+    after it; the model's scores are the entry with this "evaluation_step"."""
     objective: str = "ELBO"
     """The meaning of `elbo`: for an `NNGP` an estimate of its log likelihood, which is no bound."""
     evidence: Evidence | None = None
-    """An interval for the log evidence at the final kernel, noise and mean function: two models of
-    the same data compare by it, see `Evidence`. For Gaussian noise, outputs that are not mixed and
-    arrays, where it takes at most a tenth of the run's time: up to 2,000 rows it is exact, and
-    there a run of some seconds is enough. None elsewhere; `model.evidence` takes its time. Its
-    seconds are not part of `seconds`."""
+    """An interval for the log evidence at the final kernel, noise and mean function; models of
+    the same data compare by it. For Gaussian noise, outputs that are not mixed and arrays, where it
+    takes at most a tenth of the run's time, beside `seconds`; exact up to 2,000 rows. None
+    elsewhere: call `model.evidence`."""
     start: Start | None = None
     """The record of `initialize="auto"`; None also for a resumed run."""
 

@@ -30,7 +30,6 @@ class Standardization(tf.Module):
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged, such as indices.
     :param gaps: NaN entries are allowed, and count for nothing.
-    :raises DataError: for unusable arrays, and one row.
 
     Example::
 

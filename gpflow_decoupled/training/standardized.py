@@ -55,7 +55,6 @@ class Standardized(PredictionsInUnits):
     :param table: for frames already encoded; by default learned from `data`.
     :param numbers: the last columns of Y, if `build` makes a `RowLikelihood`.
     :param gaps: Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
-    :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
     `model` is the model inside, `inputs` and `outputs` the scalings (perhaps None), `table` the

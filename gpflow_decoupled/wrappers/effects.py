@@ -49,8 +49,8 @@ def partial_dependence(
     :param model: from `build`, or a `Standardized` one.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.
     :param column: its name, or its number if X is an array.
-    :param output: the number of f, where outputs or classes have one each. 0 where a second one is
-        the noise, whose logarithm is 1.
+    :param output: the number of f, one for each output or class; where noise varies 0 is f, 1 the
+        logarithm of the noise.
     :param grid_resolution: values between the 5 % and 95 % quantiles; a category has each of its
         values.
     :param level: of the intervals.

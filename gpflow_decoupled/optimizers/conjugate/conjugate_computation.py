@@ -73,7 +73,6 @@ class ConjugateComputation(tf.Module):
         posterior exists; "clip" replaces positive h by zero; "raise" raises `NumericalError` where
         no posterior exists.
     :param seed: of draws and minibatches.
-    :raises DataError: for a step size outside (0, 1], and fewer than one sample.
 
     Example::
 

@@ -21,10 +21,11 @@ class MeanResult(RunResult):
     """
 
     gap: float
-    """Upper bound of how far the last linear solve is below its maximum over the mean, in nats.
+    """The last solve is at most this many nats below its maximum over the mean; an estimate if not
+    `certified`.
 
-    For Gaussian noise, of the ELBO; else of the quadratic of the last step's sites, and `converged`
-    means that a step gains less than the tolerance. An estimate if not `certified`.
+    Of the ELBO for Gaussian noise; else of the quadratic of the last step's sites, and `converged`
+    means that a step gains less than the tolerance.
     """
     gaps: list[float]
     """Gaps of the last solve in nats, up to `gap`: per product for conjugate gradients.

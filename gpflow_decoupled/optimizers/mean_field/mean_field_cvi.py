@@ -39,7 +39,6 @@ class MeanFieldCVI(tf.Module):
     :param local_step_size: on minibatches, step size of variables with one row per observation.
     :param local_sweeps: on minibatches, moves of these before the others.
     :param seed: of draws and minibatches.
-    :raises DataError: for step sizes outside (0, 1], and `local_sweeps` below 1.
 
     Example::
 
@@ -94,8 +93,8 @@ class MeanFieldCVI(tf.Module):
         """Take one step of all variables on all data, without the bound, which may fall.
 
         :param step: number of the step, for step size and draws.
-        :return: whether the step was taken, and its halvings. `tf.function` cannot raise: read
-            `ok`.
+        :return: whether the step was taken, and its halvings; read `ok` in a `tf.function`, which
+            cannot raise.
         :raises NumericalError: if the step fails, naming factor and variable; nothing changes.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
@@ -127,8 +126,8 @@ class MeanFieldCVI(tf.Module):
         not watched: use a smaller or decaying step size.
 
         :param steps: limit of steps, undone ones included.
-        :param tolerance: stop when the squared distance to the end of a full step is below this
-            share of the messages' squared length.
+        :param tolerance: stop when a full step, squared, is below this share of the messages,
+            squared.
         :param batch_size: rows per minibatch, for all `steps`; None is all data.
         :raises DataError: for a batch size that does not fit the data.
         :raises NumericalError: if a step fails, naming factor and variable.

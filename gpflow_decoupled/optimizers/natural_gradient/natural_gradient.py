@@ -75,7 +75,6 @@ class NaturalGradient(tf.Module):
     :param cg_tolerance: relative residual at which they end.
     :param negative_precision: where h > 0: "damp" halves the step until the covariance is positive
         definite, and once more; "clip" replaces h by min(h, 0); "raise" refuses the step.
-    :raises DataError: for numbers out of range; `minimize` checks variables and functions.
 
     Example::
 

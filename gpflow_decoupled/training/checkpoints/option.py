@@ -21,7 +21,6 @@ class Checkpoints:
     :param folder: for one run at a time. A run that finds a state in it continues from there; its
         limits may differ, other data or settings are refused.
     :param every: steps between two checkpoints; the last one is at the end.
-    :raises DataError: for an unusable path, and `every` below 1.
 
     Example::
 
