@@ -73,7 +73,7 @@ ENTRIES: dict[str, Entry] = {
             "seed": "whole number",
         },
         {
-            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text"),
+            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text", "a series"),
             "Y": (*OTHER_FLOATS, "a series", "rank 1", "twice the columns"),
             "seed": ("0",),
         },
@@ -267,7 +267,7 @@ ENTRIES: dict[str, Entry] = {
         {"build": lambda: build, "X": X, "Y": Y},
         {"build": "callable", "X": "paired inputs", "Y": "outputs"},
         {
-            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text"),
+            "X": (*OTHER_FLOATS, "integers", "booleans", "a frame with text", "a series"),
             "Y": (*OTHER_FLOATS, "a series", "twice the columns", "rank 1"),
         },
     ),

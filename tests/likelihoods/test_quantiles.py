@@ -37,6 +37,11 @@ def _logit(f: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-f))
 
 
+def _probit(f: np.ndarray) -> np.ndarray:
+    """GPflow's, which keeps 0.001 from 0 and 1."""
+    return 1e-3 + (1.0 - 2e-3) * norm.cdf(f)
+
+
 def _skewed(f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return f + 0.4 * (rng.exponential(1.0 / 0.8, f.shape) - rng.exponential(1.0 / 0.2, f.shape))
 
@@ -54,8 +59,7 @@ CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
     "gamma": (gl.Gamma(shape=2.5), lambda f, rng: rng.gamma(2.5, np.exp(f))),
     "exponential": (gl.Exponential(), lambda f, rng: rng.exponential(np.exp(f))),
     "beta": (
-        gl.Beta(scale=5.0),
-        lambda f, rng: rng.beta(5.0 * norm.cdf(f), 5.0 * norm.cdf(-f)),
+        gl.Beta(scale=5.0), lambda f, rng: rng.beta(5.0 * _probit(f), 5.0 * _probit(-f)),
     ),
     "poisson": (gl.Poisson(binsize=3.0), lambda f, rng: rng.poisson(3.0 * np.exp(f))),
     "softplus": (
@@ -80,7 +84,7 @@ CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
         own.BernoulliLogit(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < _logit(f)),
     ),
     "probit": (
-        gl.Bernoulli(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < norm.cdf(f)),
+        gl.Bernoulli(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < _probit(f)),
     ),
 }  # fmt: skip
 
