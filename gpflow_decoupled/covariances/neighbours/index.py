@@ -25,9 +25,8 @@ _SPREAD_ROWS = 10_000
 """Rows whose covariance is looked at."""
 _WORTH_MOVING = 1_000
 """Rows that can be moved in the time that it saves a query."""
-_MANY_ROWS, _SLACK = 100_000, 0.3
-"""With this many rows or more, a tree may return rows farther than the nearest by up to this share.
-For 256 neighbours among 10^6 rows in 8 columns, 99 % are right, in two fifths of the time."""
+_LEAF = 64
+"""Rows of a leaf. With SciPy's 16 exact queries take a fifth to a half longer, with 128 as long."""
 _TREE_ROWS = 1_000
 """Fewest rows for a k-d tree; below, a product takes no time."""
 _BLOCK = 64
@@ -88,7 +87,6 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
     Stationary kernels: distance in inputs divided by lengthscales, by a k-d tree where at most
     eight columns have most of the spread, else, or inside a `tf.function`, by blocks of products.
-    From 100,000 rows on a tree may miss a few of the farthest.
     Others: the squared prior correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel.
     """
     if isinstance(kernel, IsotropicStationary):
@@ -214,20 +212,21 @@ def _columns(points: np.ndarray) -> float:
 
 
 class _Tree:
-    # With 10^6 rows in 8 columns, queries for 256 rows take 0.65 ms, and 0.44 ms once the points of
-    # a leaf lie together in memory. Moving them costs a second tree, which few queries are not
-    # worth. It has the same nodes, so that the rows found do not depend on the number of queries.
-    # Trees that are not balanced are faster to make and to search (1.6 ms and 1.0 ms if exact).
+    # With 10^6 rows in 8 columns of independent normals, queries for 256 rows take 1.5 ms, and 0.7
+    # once the points of a leaf lie together in memory; 0.55 and 0.23 ms where each column spreads
+    # 0.7 times as far as the last. Moving them costs a second tree, which few queries are not
+    # worth. Trees that are not balanced are faster to make and to search. Queries that may miss
+    # rows which are almost as far (eps=0.3) take 0.4 and 0.17 ms, but then blocks, which compiled
+    # functions search, find other rows.
 
     def __init__(self, points: np.ndarray) -> None:
         self._points, self._rows = points, np.arange(len(points))
-        self._tree = cKDTree(points, balanced_tree=False)
-        self._is_moved, self._slack = False, _SLACK if len(points) >= _MANY_ROWS else 0.0
+        self._tree, self._is_moved = _tree_of(points), False
 
     def nearest(self, queries: np.ndarray, count: int, first: np.ndarray | None) -> np.ndarray:
         if not self._is_moved and len(queries) * _WORTH_MOVING > len(self._rows):
             self._rows = self._tree.indices
-            self._tree = cKDTree(self._points[self._rows], balanced_tree=False)
+            self._tree = _tree_of(self._points[self._rows])
             self._is_moved = True
         if first is None:
             return self._query(queries, count)
@@ -250,10 +249,14 @@ class _Tree:
         # cache: 5,000 among 10^6 rows take two thirds of the time
         order = cKDTree(queries, balanced_tree=False, compact_nodes=False).indices
         asked, workers = range(1, count + 1), number_of_threads()
-        _, places = self._tree.query(queries[order], asked, eps=self._slack, workers=workers)
+        _, places = self._tree.query(queries[order], asked, workers=workers)
         found = np.empty_like(places)
         found[order] = self._rows[places]
         return found
+
+
+def _tree_of(points: np.ndarray) -> cKDTree:
+    return cKDTree(points, leafsize=_LEAF, balanced_tree=False)
 
 
 def _without(found: tf.Tensor, itself: tf.Tensor, count: int) -> tf.Tensor:
