@@ -90,10 +90,7 @@ _LOG_LINKS = (
 
 
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
-    """True if Y may be shifted and scaled, see `diagnostics.has_scale`.
-
-    :raises DataError: for anything but a likelihood.
-    """
+    """True if Y may be shifted and scaled, see `diagnostics.has_scale`."""
     if isinstance(likelihood, str):
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         return likelihood in NAMES and has_scale(NAMES[likelihood]())
@@ -147,7 +144,6 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
-    :raises DataError: for labels outside of the support.
     """
     if not isinstance(likelihood, str):
         check_likelihood(likelihood)

@@ -27,7 +27,6 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> Sh
 
     :param Y: standardised outputs [N, P], NaN where they are missing.
     :param rank: shared latents, at most P; by default 1 for two outputs, else 2.
-    :raises DataError: for one output, a rank above P, or a multi-output kernel.
     """
     outputs = Y.shape[1]
     if isinstance(kernel, MultioutputKernel):

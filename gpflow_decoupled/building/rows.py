@@ -34,7 +34,6 @@ def take_rows(
     :param arguments: None where nothing is given; arrays [N] or [N, P], or names of columns of X.
     :param Y: observations [N, P] or [N].
     :param own: the argument that the likelihood needs.
-    :raises DataError: for unknown columns, other lengths, exposures not above 0.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     if own is not None:

@@ -50,7 +50,6 @@ def law_of(likelihood: gl.Likelihood, X: np.ndarray) -> Law:
 
     :param likelihood: not a `RowLikelihood`.
     :param X: inputs [N, D], for parameters that are functions of them.
-    :raises DataError: for a likelihood without one.
     """
     for kinds, make in _LAWS:
         if type(likelihood) in kinds:

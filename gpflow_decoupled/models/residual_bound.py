@@ -39,8 +39,6 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
     """Refuse "tight" where it is no bound, and words other than "classical".
 
     :param sampled: the gains of rows depend on expectations that are estimated from draws.
-    :raises ModelError: for likelihoods that are not log-concave, `sampled`, and other covariances
-        of f given u.
     """
     check_option("bound", bound, BOUNDS)
     if not is_log_concave(likelihood):

@@ -162,7 +162,6 @@ class Group:
         """Sum a function's tensors over the workers, bitwise the same on all; no gradient flows.
 
         :param function: returns tensors of the same shapes [...] on all workers; sends no messages.
-        :raises WorkerError: if it failed on another worker, or one is gone.
         """
         # Two messages: whether it failed anywhere, then the tensors in float64. One worker returns
         # them unchanged.

@@ -103,11 +103,7 @@ def apply_trainable(variables: Iterable[tf.Variable]) -> None:
 
 
 def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
-    """Return the workers of the strategy that trains a model.
-
-    :raises DataError: for an unsupported strategy, or one that does not mirror the model's
-        variables.
-    """
+    """Return the workers of the strategy that trains a model."""
     check_strategy(strategy, model.variables)
     refuse_elsewhere(
         strategy,
@@ -124,8 +120,6 @@ def refuse_other_workers(
     """Refuse workers whose model, data or settings differ from the first worker's.
 
     Arrays X are [N, D], Y [N, P]; settings are JSON values by name.
-
-    :raises DataError: on all workers, with the first name that differs.
     """
     parameters = parameter_dict(model)
     group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": settings})

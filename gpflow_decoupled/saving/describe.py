@@ -35,7 +35,6 @@ def describe(model: tf.Module) -> Description:
 
     :param model: any tree of `tf.Module`s, Parameters, variables, tensors, arrays, plain values,
         containers, named tuples, functions with a name, and TFP's bijectors and distributions.
-    :raises DataError: for other parts, with their path.
     """
     # Numbers, strings, None and lists are plain JSON. Other objects have a member "is": "array",
     # "tensor", "variable" and "parameter" name an array by its index, "object" has a class and

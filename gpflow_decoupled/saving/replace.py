@@ -16,10 +16,7 @@ from typing import IO
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces `path` when the block ends without an error.
-
-    :raises OSError: if it cannot be written.
-    """
+    """Open a new file that replaces `path` when the block ends without an error."""
     # Until then the file has a unique name. A symbolic link and permissions stay. The file is on
     # the disk before it is renamed. Files left by killed processes of this machine are removed.
     target = Path(os.path.realpath(path))

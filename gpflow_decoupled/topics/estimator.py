@@ -34,10 +34,7 @@ class Estimator:
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: object) -> Estimator:
-        """Change constructor arguments; return the model.
-
-        :raises UnknownOptionError: for a name that the constructor does not have.
-        """
+        """Change constructor arguments; return the model."""
         unknown = set(params) - set(self.get_params())
         if unknown:
             raise UnknownOptionError(

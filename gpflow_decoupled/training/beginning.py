@@ -28,10 +28,6 @@ class Beginning:
     """Checks before the first step: scales of the data, digits, and values to start from.
 
     :param accept: tells the model about the data.
-    :raises ModelError: for `initialize` with a likelihood other than `Gaussian`, or a multi-output
-        kernel.
-    :raises DataError: for `initialize` without arrays or with several replicas; for a noise
-        variance below the round-off of the prior's.
     """
 
     def __init__(

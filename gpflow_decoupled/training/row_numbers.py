@@ -33,7 +33,6 @@ def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.nda
     :param value: [N], or [N, 1], or [N, P].
     :param rows: N.
     :param outputs: P.
-    :raises DataError: for another shape, and exposures that are not positive.
     """
     values = as_values(value, argument).astype(np.float64)
     block = values[:, None] if values.ndim == 1 else values

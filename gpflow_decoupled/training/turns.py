@@ -74,7 +74,6 @@ class Turns:
         """Take one turn of the present stage.
 
         :param done: the number of steps of the run that are done.
-        :raises NumericalError: if a step fails; the turn is undone.
         """
         turn = self._turn(self._part(clock.share), done, clock, seconds)
         try:

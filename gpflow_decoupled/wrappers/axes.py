@@ -18,10 +18,7 @@ _MISSING = "Plots need Matplotlib, which is not installed: pip install matplotli
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """Return `ax`, or new axes if it is None.
-
-    :raises ImportError: without Matplotlib.
-    """
+    """Return `ax`, or new axes if it is None."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -47,7 +44,6 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figu
     """Return a figure and its axes [rows, columns].
 
     :param size: width and height in inches.
-    :raises ImportError: without Matplotlib.
     """
     try:
         import matplotlib.pyplot as plt

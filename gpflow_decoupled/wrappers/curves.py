@@ -90,10 +90,7 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
 
 
 def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
-    """Return X [N, D] and Y [N, P]: the argument, or the model's data.
-
-    :raises DataError: for unusable data, and for none where the model has none.
-    """
+    """Return X [N, D] and Y [N, P]: the argument, or the model's data."""
     inside(model)
     if data is None:
         data = (

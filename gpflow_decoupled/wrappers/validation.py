@@ -27,7 +27,6 @@ def held_out_rows(groups: np.ndarray, fraction: object, rng: np.random.RandomSta
     :param groups: [N], the class of each row; constant for regression.
     :param fraction: the share, in (0, 1).
     :param rng: chooses the rows.
-    :raises DataError: for another share, and if no row would be held out.
     """
     if not is_number(fraction) or not 0.0 < fraction < 1.0:
         raise DataError(

@@ -100,17 +100,11 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def root(self, prior: tf.Tensor) -> tf.Tensor:
-        """Some A [G, N, p] with K = A A^T.
-
-        :raises NumericalError: if K is not positive definite, even with jitter.
-        """
+        """Some A [G, N, p] with K = A A^T."""
 
     @abc.abstractmethod
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """Lower Cholesky factor A [G, N, N] of K.
-
-        :raises NumericalError: if K has none.
-        """
+        """Lower Cholesky factor A [G, N, N] of K."""
 
     @abc.abstractmethod
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:

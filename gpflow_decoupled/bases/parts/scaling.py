@@ -86,7 +86,6 @@ class MeanScaling(Module):
         :param matrix: returns C [G, M, M]; `diagonal` its diagonal [G, M].
         :param minuend: if C is a difference A - B, returns the diagonal [G, M] of A, for the
             jitter.
-        :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
         if self.kind == "none":
             return

@@ -102,7 +102,6 @@ class CheckedPredictions(GPModel, abc.ABC):
         """Mean and variance of f under q at observations, [N, P] each.
 
         :param data: X [N, D] and Y [N, P]; None for a model that owns its data.
-        :raises DataError: for None if it does not.
         """
         return Moments(*self.predict_f(self._observations(data)[0]))
 

@@ -43,7 +43,6 @@ class Nystrom:
     :param Z: points [M, D].
     :param X: inputs [N, D].
     :param noise: the noise variances [N].
-    :raises NumericalError: if a factorisation fails.
 
     Cost: N M^2, memory N M.
     """

@@ -78,11 +78,7 @@ class RunCheckpoint:
             yield
 
     def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
-        """Write the state after `step` steps, unless it exists.
-
-        :raises CheckpointError: if it cannot be written; earlier states stay.
-        :raises DataError: if the place in the dataset cannot be saved.
-        """
+        """Write the state after `step` steps, unless it exists."""
         if self.sound and self.sound[-1] == step:
             return
         is_new = not self.sound
@@ -146,7 +142,6 @@ class RunCheckpoint:
         """Go back to the latest state that can be read.
 
         :return: (steps done, totals), or None without a state.
-        :raises DataError: for a state of other settings, or unreadable states.
         """
         self.group.on_first(self.folder.clean)
         found = self.group.together(lambda: self._read(history, best))

@@ -53,10 +53,7 @@ class NeighboursRoute(Route):
         check_on_replicas(model, strategy, asked)
 
     def options(self, model: GaussianNNGP, asked: Mapping[str, Any]) -> Options:
-        """Return the options; an option of steps asks for minibatches, else there are a few climbs.
-
-        :raises UnknownOptionError: for L-BFGS by its name.
-        """
+        """Return the options; an option of steps asks for minibatches, else for a few climbs."""
         if isinstance(asked.get("optimizer"), str) and asked["optimizer"] == LBFGS:
             raise UnknownOptionError(
                 "L-BFGS climbs the likelihood of random rows unless other options ask for steps:"

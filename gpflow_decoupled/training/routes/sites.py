@@ -69,8 +69,6 @@ def with_climb(model: CVIGP | LCLGP, asked: Mapping[str, Any]) -> dict[str, Any]
     """The options that were asked for, with `optimizer="lbfgs"` as a climb on all rows.
 
     A `StateSpaceGP` climbs unless options of steps are asked for.
-
-    :raises UnknownOptionError: where q's optimum is unknown, and with options of steps.
     """
     idle = {"natural_gradient", "hold", "negative_precision", "learning_rate"} & set(asked)
     can_climb = has_evidence(model) or has_best_sites(model)

@@ -53,10 +53,7 @@ class NeighbourLabels(Stage):
         return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
 
     def run(self, budget: Budget) -> Report:
-        """Climb once, and judge; an interrupt keeps the best values that were found.
-
-        :raises NumericalError: if a density is not finite at the start.
-        """
+        """Climb once, and judge; an interrupt keeps the best values that were found."""
         clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)
         if number == 0:

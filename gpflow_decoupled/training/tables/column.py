@@ -65,8 +65,6 @@ class Column:
         """Learn the rule of a column of training data.
 
         :param series: the column, [N].
-        :raises DataError: for entries of mixed kinds, no entries, infinite numbers, and words that
-            hardly repeat.
         """
         import pandas as pd
 
@@ -90,10 +88,7 @@ class Column:
         return cls(name, kind, gaps, float(np.nanmedian(values)), start)
 
     def values(self, series: pd.Series) -> np.ndarray:
-        """Entries [N] as numbers, NaN where they are missing; as words for a category.
-
-        :raises DataError: for entries of another kind than in training, and infinite ones.
-        """
+        """Entries [N] as numbers, NaN where they are missing; as words for a category."""
         import pandas as pd
 
         if self.kind == "category":

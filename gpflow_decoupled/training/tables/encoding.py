@@ -21,8 +21,6 @@ def encode(columns: tuple[Column, ...], frame: pd.DataFrame) -> np.ndarray:
 
     :param columns: the rules.
     :param frame: [N, ...]; further columns are not read.
-    :raises DataError: for entries that a rule does not take.
-    :raises ImportError: with the fix, if a rule needs scikit-learn and it is not installed.
     """
     parts = [column.values(frame[column.name]) for column in columns]
     if all(column.kind != "category" and not column.gaps for column in columns):

@@ -54,10 +54,7 @@ class Season(Column):
 
 
 def periods(season: str | float | Sequence[str | float] | None) -> tuple[float, ...]:
-    """Days of the seasons that a caller names.
-
-    :raises DataError: for another word, and numbers that are not above 0.
-    """
+    """Days of the seasons that a caller names."""
     if season is None:
         return ()
     asked = [season] if isinstance(season, (str, int, float)) else list(season)
@@ -76,7 +73,6 @@ def seasons_of(columns: Iterable[Column], days: Sequence[float]) -> tuple[Season
     """Cosine and sine of each date among the columns, for each period.
 
     :param columns: of training.
-    :raises DataError: without a date.
     """
     dates = [column for column in columns if column.kind == "date"]
     if days and not dates:

@@ -79,8 +79,6 @@ class Table:
         :param gaps: keep rows that have one of several targets, with NaN for others.
         :param numbers: of each row, [N, k], which follow Y as further columns.
         :param seasons: days of periods, each of which gives every date a cosine and a sine.
-        :raises DataError: for columns without a rule, see `Column.learn`, and seasons without a
-            date.
         """
         X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
         X = X.to_frame() if is_labelled(X) and not is_frame(X) else X
@@ -102,7 +100,6 @@ class Table:
 
         :param frame: a data frame, where `target` is a name or a list of names; else X.
         :param target: names of columns, or Y.
-        :raises DataError: for a name that is no column, and a name without a frame.
 
         Example::
 
@@ -141,7 +138,6 @@ class Table:
         """X and Y of a pair, or of a frame that has both; rows without a target are left out.
 
         :param numbers: the numbers of rows [N, k] that a frame has, which follow Y.
-        :raises DataError: for columns that are missing, and unknown classes.
         """
         of_rows, whole = None, None
         if is_frame(data):
@@ -164,10 +160,7 @@ class Table:
         return self.inputs(X), outputs
 
     def inputs(self, X: Any) -> Any:
-        """X [N, D] of a frame; other values, or without learned columns, unchanged.
-
-        :raises DataError: naming columns that are missing.
-        """
+        """X [N, D] of a frame; other values, or without learned columns, unchanged."""
         X = _of_frame(X)
         if not self.columns:
             return X
@@ -185,10 +178,7 @@ class Table:
         return X
 
     def outputs(self, Y: Any) -> Any:
-        """Y [N, P]; classes as their numbers.
-
-        :raises DataError: naming targets that are missing and classes that training did not have.
-        """
+        """Y [N, P]; classes as their numbers."""
         Y = _of_frame(Y)
         if is_frame(Y) and self.targets:
             self._check_names(Y, self.targets)
