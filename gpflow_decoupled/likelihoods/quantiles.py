@@ -115,22 +115,25 @@ def _root(below: _Below, centre: np.ndarray, width: np.ndarray, level: float) ->
         )
         _check(np.all(np.isfinite(width)))
     enough = _TOLERANCE * min(level, 1.0 - level)
-    side = np.zeros(low.shape)
+    side, found = np.zeros(low.shape), np.full(low.shape, np.nan)
     for number in range(_EVALUATIONS):
         span = np.where(f_high > f_low, f_high - f_low, 1.0)
         middle = (f_high <= f_low) | (number % _HALVING == _HALVING - 1)
         t = np.where(middle, 0.5 * (low + high), (low * f_high - high * f_low) / span)
         t = np.clip(t, low, high)
         f = below(t) - level
-        if np.all((np.abs(f) <= enough) | (high - low <= 1e-13 * np.abs(t))):
-            return t
+        done = (np.abs(f) <= enough) | (high - low <= 1e-13 * np.abs(t))
+        # the first that is near enough, so that no row depends on the others
+        found = np.where(np.isnan(found) & done, t, found)
+        if not np.any(np.isnan(found)):
+            return found
         left = f < 0.0
         # an end that stays twice is drawn to zero, so that it moves next
         drawn = np.where(side == np.where(left, 1.0, -1.0), 0.5, 1.0)
         side = np.where(left, 1.0, -1.0)
         f_low, f_high = np.where(left, f, drawn * f_low), np.where(left, drawn * f_high, f)
         low, high = np.where(left, t, low), np.where(left, high, t)
-    return t
+    return np.where(np.isnan(found), t, found)
 
 
 def _with_latent_scale(

@@ -104,6 +104,16 @@ def test_they_are_those_of_draws(name: str) -> None:
         assert np.all(np.mean(y < found, axis=0) < level + error)
 
 
+@pytest.mark.parametrize("kind", [gl.StudentT, own.LogNormal, gl.Beta])
+def test_a_row_does_not_depend_on_the_others(kind: type) -> None:
+    """Up to rounding, whose order differs: the others need more steps."""
+    together = observation_quantiles(kind(), X, MEAN, VARIANCE, 0.99)
+    for n in range(len(X)):
+        one = slice(n, n + 1)
+        alone = observation_quantiles(kind(), X[one], MEAN[one], VARIANCE[one], 0.99)
+        assert_allclose(alone, together[one], rtol=1e-12)
+
+
 def test_zeros_of_another_hurdle() -> None:
     """With a size of 1e9 it is the Poisson one."""
     other, usual = own.HurdleNegativeBinomial(0.3, 1e9), own.HurdlePoisson(0.3)
