@@ -20,7 +20,12 @@ from collections.abc import Callable, Mapping
 import gpflow
 import numpy as np
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import (
+    HeteroskedasticTFPConditional,
+    Likelihood,
+    ScalarLikelihood,
+    SwitchedLikelihood,
+)
 from scipy.special import logsumexp
 
 from ..diagnostics import has_scale
@@ -155,6 +160,11 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     else:
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
         made = NAMES[likelihood]()
+    if isinstance(made, HeteroskedasticTFPConditional) and Y.shape[1] > 1:
+        raise DataError(
+            f"Y has {Y.shape[1]} columns, and noise that varies with the inputs is learned for one:"
+            " build a model for each column, of the rows that have it."
+        )
     if not rows:
         check_labels(made, Y)
     return made

@@ -228,6 +228,12 @@ def test_rows_keep_their_numbers_in_training(options: dict) -> None:
         model.elbo(other)
 
 
+@pytest.mark.parametrize("y", [Y, GAPS])
+def test_noise_that_varies_is_of_one_output(y: np.ndarray) -> None:
+    with pytest.raises(DataError, match="build a model for each column, of the rows that have it"):
+        gd.build(X, y, "heteroskedastic", **QUIET)
+
+
 @pytest.mark.exhaustive
 def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     x = np.linspace(0.0, 60.0, 90)[:, None]
