@@ -51,8 +51,8 @@ AUTO = "auto"
 class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP (Vecchia 1988) for any likelihood, which owns its data.
 
-    Every observation and every prediction is conditioned on its nearest neighbours. The likelihood
-    says which of three classes a call makes:
+    Every observation and every prediction is conditioned on its nearest neighbours. A call makes
+    one of three classes:
 
     | likelihood | class | given the neighbours |
     |---|---|---|
@@ -66,24 +66,21 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param likelihood: Gaussian noise if not given.
     :param num_neighbours: m of the likelihood and of sites.
     :param prediction_neighbours: m of predictions and of `leave_one_out`; by default the same. With
-        "auto" `fit` ends by doubling it, up to 256, or halving a larger one, as leave-one-out
-        decides.
+        "auto" `fit` ends by doubling it, up to 256, or halving a larger one, by leave-one-out.
     :param spread_neighbours: k, for Gaussian noise: scale variances by the mean squared error of
         the k nearest observations; `build` takes 64. None: the GP's variances.
     :param mean: "neighbours", or "data": the predictive mean uses all rows, for smooth functions
-        under large noise. `solve_mean` finds it at the first prediction and when Parameters or
-        sites changed, at N^2 (D + L) a product.
+        under large noise. `solve_mean` finds it at the first prediction after a change, at
+        N^2 (D + L) a product.
     :param mean_function: m_0(x) [N, L], trained too; zero if not given.
     :param num_latent_gps: L; by default the likelihood's or the kernel's, else the columns of Y.
     :param expectations: of sites alone: a `MonteCarlo` moves them by draws.
     :param seed: of the random order of the rows.
-    :raises UnknownOptionError: for another `mean`.
-    :raises DataError: for unusable data, kernels that mix latent functions, and `expectations`
-        where there are no sites.
+    :raises DataError: also for kernels that mix latent functions, and `expectations` without sites.
 
-    Neighbours are nearest by distance in inputs divided by lengthscales for stationary kernels,
-    else by prior correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the
-    sites, m^3 / 3 + m^2 D for a prediction and latent. Example::
+    Neighbours are nearest in inputs divided by lengthscales for stationary kernels, else by prior
+    correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the sites, m^3 / 3 +
+    m^2 D for a prediction and latent. Example::
 
         kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
         model = NNGP((X, Y), kernel, gpflow.likelihoods.Poisson(), num_neighbours=40)
@@ -242,7 +239,6 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
             "nocache".
         :return: an object with `predict_f`; its `update_cache()` reads the Parameters again.
-        :raises UnknownOptionError: for another name of a cache.
         """
 
     def predict_f(

@@ -43,7 +43,6 @@ class EvidenceOfOwnData:
             standard errors.
         :param seed: of order, points and vectors.
         :raises ModelError: for another likelihood, and for mixed outputs.
-        :raises DataError: for values out of range.
         :raises NumericalError: if a covariance cannot be factorised.
 
         Cost: N (m^3 / 3 + m^2 D + M^2) for M = 1,000 points, and some twenty products with the
@@ -64,7 +63,6 @@ def evidence_of(
     :param model: with Gaussian noise.
     :param data: X [N, D] and Y [N, P], NaN where missing.
     :param settings: see `EvidenceOfOwnData.evidence`.
-    :raises ModelError: for another likelihood, and for mixed outputs.
     """
     _check(model)
     groups = by_noise(groups_of(model.kernel, data[1]), model.likelihood, data[0])

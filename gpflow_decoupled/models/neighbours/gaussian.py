@@ -41,18 +41,16 @@ from .spread import LocalSpread
 class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
     """An `NNGP` for Gaussian noise: exact given the neighbours.
 
-    In some order, each observation is given only its m nearest earlier ones, (N2):
+    In some order, each observation is given only its m nearest earlier ones:
 
         log p(y) ~ sum_i log N(y_i; b_i^T y_c, tau_i)
         b_i = K^_cc^-1 K^_ci,   tau_i = K^_ii - K^_ic b_i
 
     Exact for m = N - 1, but *not* a bound. Predictions condition f on the nearest of all
-    observations, (N7); their variance is never below the exact GP's.
+    observations; their variance is never below the exact GP's.
 
-    Parameters as in `NNGP`. Noise may be a function of the inputs, or an array [N, 1].
-
-    Every observation has additional noise of 1e-6 of its prior variance (1e-4 in single precision):
-    `noise_at_floor` says where that matters.
+    Parameters as in `NNGP`. Noise may be a function of the inputs, or an array [N, 1]; 1e-6 of the
+    prior variance (1e-4 in single precision) is added: `noise_at_floor` says where that matters.
 
     `training_loss` keeps the neighbours of its first call until `refresh_neighbours`. Cost: as
     `NNGP`, and the search: N D a row, or some m log N by a tree in up to eight columns. Example::
@@ -136,10 +134,9 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         )
 
     def log_likelihood(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
-        """Terms of (N2) for some rows, given neighbours: a pure function of the Parameters.
+        """Terms of the likelihood for some rows: a pure function of the Parameters.
 
-        Summed over B random rows, times N / B, an unbiased estimate. Compile it once, with tensors
-        as arguments.
+        Summed over B random rows, times N / B, an unbiased estimate. Compile it once, for tensors.
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
@@ -161,7 +158,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         return tf.reduce_sum(tf.where(there, terms, tf.zeros_like(terms)), axis=1)
 
     def exact_log_likelihood(self, rows: np.ndarray) -> tf.Tensor:
-        """The log density of the observations of some rows alone, without neighbours.
+        """The log density of some rows alone, without neighbours.
 
         A few hundred random rows tell which inputs matter.
 
@@ -203,14 +200,10 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         num_neighbours: int | None = None,
         mean: str = "neighbours",
     ) -> LeaveOneOut:
-        """Predict observed rows, each from its nearest other rows.
+        """Predict observed rows, each from its nearest other rows; arguments as `NNGP`'s.
 
-        Use it to compare kernels and means; as an objective it learns worse hyperparameters than
-        (N2).
+        Use it to compare kernels and means; as an objective it learns worse hyperparameters.
 
-        :param rows: row numbers [B]; all rows if not given.
-        :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other rows, which is solved for first.
         :return: moments [B, P] of the observations and log densities [B].
         :raises NumericalError: for Parameters that are NaN or infinite.
 
@@ -307,7 +300,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
 
         :param new_data: X [N*, D] and Y [N*, P].
         :param noise_variance: of the new rows [N*, 1] or [N*, P], if each row has its own.
-        :raises DataError: for unusable data, with nothing changed.
 
         Functions compiled before must be compiled again. Example::
 

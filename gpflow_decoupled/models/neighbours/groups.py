@@ -116,7 +116,6 @@ def noise_of_new(likelihood: Gaussian, X: tf.Tensor, known: TensorType | None) -
 
     :param known: those variances, if each row of the data has its own; None for other noise. Inside
         a `tf.function` numbers of rows may be compared when it runs.
-    :raises DataError: as `add_noise_rows`.
     """
     if known is None:
         return noise_variances(likelihood, X, None)

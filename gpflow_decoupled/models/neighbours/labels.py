@@ -38,12 +38,11 @@ class LabelNNGP(LatentNNGP):
         t_ic = ([y_i = c] - 1 / C) C / sqrt(C - 1),     t_ic = g_c(x_i) + e_ic
         p(y | x) = int softmax_y(f) N(f; a m, b v) df
 
-    A softmax takes little from each label, and least squares nearly all. The C functions g_c have
-    one covariance matrix, so a row costs one factorisation whatever C is, and a row is left out
-    exactly. Kernel, noise, a (`mean_factor`) and b (`variance_factor`) are those with which
-    left-out rows are predicted best: `training_loss` is minus the sum of their log densities,
-    by which an assumption that Gaussian noise of labels is wrong costs little. It is no bound of
-    the evidence. For sites by conjugate computation make a `SiteNNGP`.
+    A softmax takes little from each label, least squares nearly all. The C functions g_c have one
+    covariance matrix, so a row costs one factorisation whatever C is, and is left out exactly.
+    Kernel, noise, a (`mean_factor`) and b (`variance_factor`) predict left-out rows best:
+    `training_loss` is minus the sum of their log densities, so that wrong noise of labels costs
+    little. It is no bound of the evidence. For sites make a `SiteNNGP`.
 
     Parameters as in `NNGP`; Y is [N, 1], the mean function is added to g. Cost: N (m^3 / 3 + m^2 D)
     for all rows once. Example::

@@ -114,9 +114,7 @@ class LatentNNGP(MeanOfRows, NNGP):
     ) -> LeaveOneOut:
         """Predict observed rows, each from the values at its nearest other rows.
 
-        :param rows: row numbers [B]; all rows if not given.
-        :param num_neighbours: m; by default the predictions'.
-        :param mean: "data" for the mean given all other values.
+        :param rows: row numbers [B]; this and the others as in `NNGP`.
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
         :raises NumericalError: for NaN, with the Parameters at fault.

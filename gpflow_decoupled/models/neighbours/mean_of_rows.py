@@ -90,7 +90,6 @@ class MeanOfRows:
         :param max_products: of the kernel matrix, from 2; a solve that ends there warns.
         :param seconds: limit of time; a solve that it ends warns.
         :param show: shows a line of text after each product.
-        :raises DataError: for settings out of range.
         :raises NumericalError: if a covariance cannot be factorised, or no product could be made.
 
         Cost: N^2 (D + P) a product, some ten to thirty products, and N M^2 for M = 1,000 points or

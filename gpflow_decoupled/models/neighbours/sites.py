@@ -246,7 +246,6 @@ class SiteNNGP(LatentNNGP):
         :param passes: over the new sites; 0 leaves them uninformative for
             `optimizers.SiteSweeps(model).run(rows=...)`.
         :return: how many negative precisions became zero, and the change of the last pass.
-        :raises DataError: for unusable data, with nothing changed.
 
         Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
         """
