@@ -155,9 +155,9 @@ def test_rounds_leave_time_for_what_follows_them():
     assert rounds.has_time(float("inf"))
 
 
-@pytest.mark.parametrize("sample", [False, True])
-def test_last_passes_that_predict_worse_are_said_and_undone(
-    sample: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sample, converged", [(False, False), (True, False), (False, True)])
+def test_last_passes_that_predict_worse_are_said_and_undone_unless_they_converged(
+    sample: bool, converged: bool, monkeypatch: pytest.MonkeyPatch
 ):
     if sample:
         monkeypatch.setattr("gpflow_decoupled.training.stages.neighbour_sites._MOST_ROWS", 300)
@@ -171,9 +171,14 @@ def test_last_passes_that_predict_worse_are_said_and_undone(
         else:
             nu, precision = sweeps.model.sites
             sweeps.model.assign_sites(np.arange(len(X)), -nu, precision)
+            report = report._replace(converged=converged)
         return report
 
     monkeypatch.setattr(SiteSweeps, "run", run)
+    if converged:
+        gd.fit(one, progress=False, compile=False)
+        assert np.max(np.abs(one.sites[0] - kept[-1][0])) > 0.1
+        return
     then = "no other sites" if sample else "were undone"
     with pytest.warns(UserWarning, match=f"passes over the sites lowered .* per row.*{then}"):
         gd.fit(one, progress=False, compile=False)

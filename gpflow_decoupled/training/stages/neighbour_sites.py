@@ -119,8 +119,9 @@ class NeighbourSites(Stage):
         """Pass over the sites until they have converged; then find what predictions need: a number
         of neighbours that is left to `fit`, and a mean of all rows.
 
-        Warns where the passes lower the leave-one-out score beyond chance. They are then undone,
-        unless the rounds saw a sample and the sites of other rows are new.
+        Warns where passes that have not converged lower the leave-one-out score beyond chance. They
+        are then undone, unless the rounds saw a sample and the sites of other rows are new. Sites
+        that have converged are the posterior, whatever left-out rows say.
         """
         end, before = clock.deadline(), snapshot(self.variables)
         sweeps, judges = self.rounds.sweeps, self.rounds.judges
@@ -131,7 +132,7 @@ class NeighbourSites(Stage):
         chooses, pace = self.model.chooses_neighbours, self.rounds.pace
         report = sweeps.run(deadline=end - pace.of_closing(0, chooses, 0.0))
         gains = self._judge(judges) - self.rounds.scores.numpy()
-        if np.mean(gains) < -_GAIN and falls(gains):
+        if not report.converged and np.mean(gains) < -_GAIN and falls(gains):
             then = "the rows beyond the sample have no other sites"
             if self.sample is None:
                 go_back(before)
