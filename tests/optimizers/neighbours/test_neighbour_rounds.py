@@ -501,3 +501,22 @@ def test_the_first_climb_takes_more_rows_for_more_inputs(monkeypatch):
         data = RNG.standard_normal((60, D)), RNG.standard_normal((60, 1))
         NeighbourRounds(NNGP(data, gpflow.kernels.Matern52(), num_neighbours=3)).start()
     assert counts == [500, 640, 1000]
+
+
+@pytest.mark.parametrize("many", [1_000, 100_000])
+def test_with_many_rows_a_round_from_the_given_values_competes(many, monkeypatch):
+    """Rows of the same group are alike, which few rows do not show."""
+    module = "gpflow_decoupled.optimizers.neighbours.neighbour_rounds"
+    for name, value in (("MANY_ROWS", many), ("FIRST_ROWS", 40), ("FIRST_ROWS_OF_INPUT", 1)):
+        monkeypatch.setattr(f"{module}.{name}", value)
+    rng = np.random.default_rng(0)
+    group = rng.integers(300, size=2000)
+    X = 0.01 * group[:, None] - 1.5
+    Y = rng.standard_normal(300)[group, None] + 0.1 * rng.standard_normal((2000, 1))
+    one = NNGP(
+        (X, Y), gpflow.kernels.Matern12(), gpflow.likelihoods.Gaussian(0.1), num_neighbours=9
+    )
+    rounds = NeighbourRounds(one, rows=500)
+    outcome = rounds.start()
+    assert outcome.kept == (many == 1_000) == (one.likelihood.variance.numpy() < 0.05)
+    assert not outcome.kept or outcome.judged.score == rounds.judge().score > rounds.best + 0.1
