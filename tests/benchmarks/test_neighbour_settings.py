@@ -29,6 +29,7 @@ def test_orders_are_along_the_first_principal_coordinate(order: str) -> None:
     assert np.all(np.diff(found) >= -1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_row_of_the_table_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ def _normal_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np
     return np.nansum(norm.logpdf(y, mean, np.sqrt(variance)), axis=1)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_is_added_in_every_model_of_build(name: str, outputs: int) -> None:
@@ -169,6 +170,7 @@ def test_estimators_add_it() -> None:
     assert_allclose(named.predict(new, return_std=True, noise_variance="s2")[1], std)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_offsets_are_in_units(outputs: int) -> None:
     """y = f + offset: the predictions of f, and densities, are those of y less its offset."""

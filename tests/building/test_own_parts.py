@@ -54,6 +54,7 @@ def test_it_is_trained_in_units() -> None:
         assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "options, tolerance",
     [
@@ -107,6 +108,7 @@ REAL = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", REAL)
 def test_noise_that_does_not_train_is_in_units(name: str, capsys) -> None:
     """Densities beside the same model of unscaled Y, with kernel and q in other units."""

@@ -89,7 +89,7 @@ CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
 }  # fmt: skip
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_they_are_those_of_draws(name: str) -> None:
     """The share of draws of at most a quantile is its level, up to chance; below it, less."""
@@ -104,6 +104,7 @@ def test_they_are_those_of_draws(name: str) -> None:
         assert np.all(np.mean(y < found, axis=0) < level + error)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [gl.StudentT, own.LogNormal, gl.Beta])
 def test_a_row_does_not_depend_on_the_others(kind: type) -> None:
     """Up to rounding, whose order differs: the others need more steps."""
@@ -124,6 +125,7 @@ def test_zeros_of_another_hurdle() -> None:
     assert_allclose(trials, observation_quantiles(own.BernoulliLogit(), X, MEAN, VARIANCE, 0.5))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scale", [1e-5, 1e-2, 10.0])
 @pytest.mark.parametrize("kind", [own.CensoredNormal, own.LogNormal])
 def test_noise_narrow_or_wide(scale: float, kind: type) -> None:
@@ -163,6 +165,7 @@ REAL = 100.0 + 20.0 * np.sin(INPUTS)
 BOTH = np.hstack([REAL, 0.01 * REAL])
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["gaussian", "student_t", "heteroskedastic", "poisson"])
 def test_built_models_have_them_in_units(name: str) -> None:
     Y = np.round(REAL) if name == "poisson" else REAL

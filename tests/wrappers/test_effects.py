@@ -58,6 +58,7 @@ def test_partial_dependence_is_of_an_output(outputs: str | None) -> None:
     assert found["high"].iloc[1] - found["mean"].iloc[1] == pytest.approx(half, rel=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_partial_dependence_of_noise_that_varies() -> None:
     made = gd.build(X, Y, "heteroskedastic", verbose=False)
     gd.fit(made, steps=5, compile=False, progress=False)

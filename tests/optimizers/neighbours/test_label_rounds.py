@@ -73,6 +73,7 @@ def test_a_climb_raises_the_log_densities_of_its_rows_which_are_no_judges(
     assert climbed.value == pytest.approx(found, abs=20.0)
 
 
+@pytest.mark.exhaustive
 def test_a_round_that_was_undone_is_the_last(monkeypatch: pytest.MonkeyPatch):
     plain = LabelRounds.run
 
@@ -139,6 +140,7 @@ def test_fixed_factors_are_not_calibrated():
     assert rounds.calibrate() is None
 
 
+@pytest.mark.exhaustive
 def test_fit_ends_with_calibrated_factors():
     one = model()
     result = gd.fit(one, steps=2, progress=False, compile=False)
