@@ -195,7 +195,7 @@ class NeighbourRounds:
         if judged.score > best:
             return RoundOutcome(climbed, judged, True)
         self._restore(after)
-        return outcome
+        return outcome._replace(climbed=climbed) if climbed.reason == INTERRUPTED else outcome
 
     def run(
         self,

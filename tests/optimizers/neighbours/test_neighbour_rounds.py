@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
 from gpflow_decoupled.optimizers.neighbours import (
@@ -520,3 +521,29 @@ def test_with_many_rows_a_round_from_the_given_values_competes(many, monkeypatch
     outcome = rounds.start()
     assert outcome.kept == (many == 1_000) == (one.likelihood.variance.numpy() < 0.05)
     assert not outcome.kept or outcome.judged.score == rounds.judge().score > rounds.best + 0.1
+
+
+def test_an_interrupt_of_the_other_start_is_not_lost(monkeypatch):
+    """It ends the run even where the first climb was better, whose values stay."""
+    module = "gpflow_decoupled.optimizers.neighbours.neighbour_rounds"
+    monkeypatch.setattr(f"{module}.MANY_ROWS", 100)
+    X = RNG.uniform(-3.0, 3.0, (400, 1))
+    one = NNGP((X, np.sin(3.0 * X)), gpflow.kernels.Matern52(), num_neighbours=9)
+    rounds, climb, first = NeighbourRounds(one, rows=100), NeighbourRounds._climb, []
+
+    def interrupted(*arguments: object) -> LBFGSRun:
+        found = climb(*arguments)
+        one.likelihood.variance.assign(9.0)
+        return found._replace(reason=INTERRUPTED)
+
+    def restored(self: NeighbourRounds, values: list[np.ndarray]) -> None:
+        first.append(self._values)
+        restore(self, values)
+
+    restore = NeighbourRounds._restore
+    monkeypatch.setattr(NeighbourRounds, "_climb", interrupted)
+    monkeypatch.setattr(NeighbourRounds, "_restore", restored)
+    outcome = rounds.start()
+    assert outcome.kept and outcome.climbed.reason == INTERRUPTED
+    assert outcome.judged.score == rounds.judge().score
+    np.testing.assert_array_equal(rounds._values, first[0])
