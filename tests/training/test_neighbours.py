@@ -230,7 +230,7 @@ def test_minibatches_climb_the_same_likelihood():
     one = model()
     descent = tf_keras.optimizers.SGD(1.0)
     steps = NeighbourSteps(one, descent, 10_000, 0, compile=False)
-    rows, weights = NeighbourRounds(one).sample(6000, 0)
+    rows, weights = NeighbourRounds(one).samples.sample(6000, 0)
     assert steps.batch_size == len(rows) == 400  # but for the judging rows
     with tf.GradientTape() as tape:
         value = 500 / 400 * tf.reduce_sum(one.log_likelihood(rows, one.neighbours_of(rows)))

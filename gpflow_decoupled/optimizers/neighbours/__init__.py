@@ -1,10 +1,11 @@
 """Hyperparameters of nearest-neighbour GPs, by L-BFGS on the likelihood of random rows.
 
-Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `contradictions`
-finds rows that each sample needs, `judgement` scores by leave-one-out predictions, `calibration`
-corrects variances by them, `long_lengthscales` bounds steps, `pace` keeps limits of time, for sites
-`site_pace`. `prediction_neighbours` finds how many neighbours predict best. `label_rounds` are for
-classes, `site_rounds` and `site_sweeps` for other observations without Gaussian noise.
+Read `neighbour_rounds` first. `row_densities` has the functions that it climbs, `row_samples` draws
+rows, `contradictions` finds those that each sample needs, `judgement` scores by leave-one-out
+predictions, `calibration` corrects variances by them, `long_lengthscales` bounds steps, `pace`
+keeps limits of time, for sites `site_pace`. `prediction_neighbours` finds how many neighbours
+predict best. `label_rounds` are for classes, `site_rounds` and `site_sweeps` for other observations
+without Gaussian noise.
 """
 
 from .calibration import Calibration

@@ -31,11 +31,10 @@ from .judgement import rise_of
 from .neighbour_rounds import NeighbourRounds
 from .pace import Pace
 from .row_densities import RowDensities
+from .row_samples import split
 
 ROWS, LATER, EVALUATIONS = 2000, 2, 20
 """Rows of the first climb, of later ones in units of it, and evaluations of each."""
-JUDGES = 1000
-"""Rows that no climb sees, whose log densities judge each round."""
 _FARTHEST = 1.5
 """Most that a logarithm moves in a round, whose neighbours belong to the lengthscales at its start.
 """
@@ -92,11 +91,10 @@ class LabelRounds:
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
         self.compile, self.group, self._pace = compile, group or Group(), Pace()
-        shuffled = np.random.default_rng([seed, 0]).permutation(self._num_data)
-        count = min(JUDGES, max(1, self._num_data // 5))
-        self.judges = np.sort(shuffled[:count])
-        self.others = shuffled[count:] if self._num_data > 1 else self.judges
-        self.scores = tf.Variable(np.full(count, -np.inf), trainable=False, dtype=tf.float64)
+        self.judges, self.others = split(self._num_data, seed)
+        self.scores = tf.Variable(
+            np.full(len(self.judges), -np.inf), trainable=False, dtype=tf.float64
+        )
         """Of the judging rows at the values that stand."""
         self._coordinates = LogCoordinates(model.trainable_parameters)
         self._densities = RowDensities(model, self._coordinates, compile, self.group)

@@ -31,11 +31,12 @@ from ..ascent import INTERRUPTED
 from ..log_climb import climb_logarithms
 from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
-from .contradictions import contradictions, trust_duplicates
+from .contradictions import trust_duplicates
 from .judgement import Judged, judge
 from .long_lengthscales import most_rises, shorten
 from .pace import Pace
 from .row_densities import RowDensities
+from .row_samples import RowSamples
 
 FIRST_ROWS, FIRST_ROWS_OF_INPUT, MOST_FIRST_ROWS = 500, 32, 1000
 """Rows of the first climb, at least, for each input, and at most: B^3 / 3 an evaluation, so forty
@@ -58,8 +59,6 @@ LATER = 2
 then make precise. 6,000 and 12,000 did better than three times 6,000 in the same time."""
 FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
 """Of a round with twice the neighbours, for smooth data with little noise: see `wants_fine`."""
-JUDGES = 1000
-"""Rows whose leave-one-out score judges each round, the same rows for all."""
 UNCERTAIN, MORE_JUDGES = 0.05, 2000
 """Above this standard error of the log spread, calibration looks at this many more rows."""
 # Gaussian errors leave 0.045; heavy tails on diamonds left 0.14, and intervals too narrow.
@@ -123,15 +122,8 @@ class NeighbourRounds:
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
         self.group, self._pace = group or Group(), Pace()
-        shuffled = np.random.default_rng([seed, 0]).permutation(self._num_data)
-        judges = min(JUDGES, max(1, self._num_data // 5))
-        self.judges, self.others = np.sort(shuffled[:judges]), shuffled[judges:]
-        if len(self.others) == 0:  # a single row
-            self.others = self.judges
-        X, Y = (part.numpy() for part in model.data)
-        found = contradictions(X, Y, model.order)
-        self.certain = found[~np.isin(found, self.judges)][: rows // 2]
-        """C, rows of every sample."""
+        self.samples = RowSamples(model, rows, seed)
+        self.judges, self.others = self.samples.judges, self.samples.others
         none = np.full(len(self.judges), _NONE)
         self.scores = tf.Variable(none, trainable=False, dtype=tf.float64)
         """Scores of the judging rows after the last round kept; the next must not lower them."""
@@ -157,9 +149,9 @@ class NeighbourRounds:
         self.scores.assign(self.judge().scores)
         before = self._values
         wanted = FIRST_ROWS_OF_INPUT * int(self.model.data[0].shape[1])
-        chosen = self._draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
+        chosen = self.samples.draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
         if len(chosen) == 0:  # all rows contradict others
-            chosen = self.certain
+            chosen = self.samples.certain
         climbed = climb_logarithms(
             self._densities.exact(chosen, self._num_data / len(chosen)),
             self._coordinates,
@@ -240,7 +232,7 @@ class NeighbourRounds:
     def _climb(self, number: int, size: tuple[int, int, int], name: str, how: _How) -> LBFGSRun:
         """Climb on random rows given their neighbours; `size`: rows, neighbours, evaluations."""
         (count, neighbours, evaluations), (deadline, show, shift) = size, how
-        chosen, weights = self.sample(count, number)
+        chosen, weights = self.samples.sample(count, number)
         if show is not None:
             show(f"neighbours of {name}, {len(chosen)} rows among {self._num_data}")
         began = time.perf_counter()
@@ -262,19 +254,6 @@ class NeighbourRounds:
         seconds = time.perf_counter() - found
         self._pace.climbed(len(chosen), found - began, seconds, climbed.evaluations)
         return climbed
-
-    def sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a round, other ones for each, and the weights of their log densities.
-
-        :param count: B, with C.
-        :param number: of the round.
-        :return: row numbers [B] and weights [B]: of C one, of the others their share of the rows
-            that C leaves.
-        """
-        N, C = self._num_data, len(self.certain)
-        drawn = self._draw(count - C, number + 1)
-        chosen = np.concatenate([self.certain, drawn])
-        return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
 
     def judge(self, local: bool = False) -> Judged:
         """Predict the judging rows from the others; cost as `GaussianNNGP.leave_one_out`.
@@ -337,11 +316,6 @@ class NeighbourRounds:
         self, rows: np.ndarray, num_neighbours: int | None = None, local: bool = False
     ) -> Judged:
         return judge(self.model, rows, self._calibrates, num_neighbours, self.group, local)
-
-    def _draw(self, count: int, number: int) -> np.ndarray:
-        rng = np.random.default_rng([self.seed, 1 + number])
-        free = np.setdiff1d(self.others, self.certain)
-        return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
 
     def _move_to_best(self, points: Sequence[np.ndarray]) -> Judged:
         found = []

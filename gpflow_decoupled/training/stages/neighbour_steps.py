@@ -43,7 +43,7 @@ class NeighbourSteps(Stage):
         self.model, self.seed = model, seed
         self.rounds = NeighbourRounds(model, seed=seed, compile=compile)
         self.ascent = KerasAscent(optimizer, model.trainable_variables)
-        rows, weights = self.rounds.sample(self.rounds.rows, 0)
+        rows, weights = self.rounds.samples.sample(self.rounds.rows, 0)
         near = model.neighbours_of(rows)
         self.batch_size = min(batch_size, len(rows))
         self.rows = tf.Variable(rows.astype(np.int32), trainable=False)
@@ -90,7 +90,7 @@ class NeighbourSteps(Stage):
         return Report(self._step(tf.constant(chosen, tf.int32)), TIME_IS_UP if over else "")
 
     def _draw(self, number: int) -> None:
-        rows, weights = self.rounds.sample(self.rounds.rows, number)
+        rows, weights = self.rounds.samples.sample(self.rounds.rows, number)
         self.rows.assign(rows)
         self.near.assign(self.model.neighbours_of(rows))
         self.weights.assign(weights)

@@ -27,6 +27,7 @@ from gpflow_decoupled.optimizers.neighbours.contradictions import (
 from gpflow_decoupled.optimizers.neighbours.judgement import judge
 from gpflow_decoupled.optimizers.neighbours.long_lengthscales import shorten
 from gpflow_decoupled.optimizers.neighbours.pace import Pace
+from gpflow_decoupled.optimizers.neighbours.row_samples import RowSamples
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0.0, 1.0, (600, 3))
@@ -94,7 +95,7 @@ def test_same_seed_same_trace_and_fresh_rows_in_each_round():
     np.testing.assert_array_equal(ends[0], ends[1])
     assert np.max(np.abs(ends[0] - ends[2])) > 1e-6
     rounds = NeighbourRounds(one, rows=100)
-    drawn = [rounds._draw(100, number) for number in (1, 2)]
+    drawn = [rounds.samples.draw(100, number) for number in (1, 2)]
     assert len(np.intersect1d(*drawn)) < 60
     assert len(np.unique(drawn[0])) == 100
     assert not len(np.intersect1d(drawn[0], rounds.judges))  # a round must not see its judges
@@ -426,16 +427,16 @@ def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monk
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
     one = NNGP((twice, again), kernel, gpflow.likelihoods.Gaussian(0.1), num_neighbours=5)
     rounds = NeighbourRounds(one, rows=100, evaluations=1, compile=False)
-    assert 20 <= len(rounds.certain) <= 30
+    assert 20 <= len(rounds.samples.certain) <= 30
 
     def estimate(sampled: NeighbourRounds, number: int) -> float:
-        rows, weights = sampled.sample(sampled.rows, number)
+        rows, weights = sampled.samples.sample(sampled.rows, number)
         return float(weights @ one.log_likelihood(rows, one.neighbours_of(rows)).numpy())
 
     values = [estimate(rounds, number) for number in range(60)]
     seen = np.concatenate([rounds.others, np.zeros(0, int)])
     every = one.log_likelihood(np.sort(seen), one.neighbours_of(np.sort(seen))).numpy()
-    C = np.isin(np.sort(seen), rounds.certain)
+    C = np.isin(np.sort(seen), rounds.samples.certain)
     expected = every[C].sum() + (len(twice) - C.sum()) * every[~C].mean()
     error = np.std(values) / np.sqrt(len(values))
     assert abs(np.mean(values) - expected) < 5.0 * error
@@ -496,7 +497,7 @@ def test_lengthscales_grow_by_a_bounded_factor_in_a_round():
 def test_the_first_climb_takes_more_rows_for_more_inputs(monkeypatch):
     counts = []
     monkeypatch.setattr(
-        NeighbourRounds, "_draw", lambda self, count, number: counts.append(count) or np.arange(20)
+        RowSamples, "draw", lambda self, count, number: counts.append(count) or np.arange(20)
     )
     for D in (2, 20, 50):
         data = RNG.standard_normal((60, D)), RNG.standard_normal((60, 1))
