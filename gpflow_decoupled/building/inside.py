@@ -34,7 +34,7 @@ from ..models.checks import check_kernel
 from ..training import Standardization
 from ..training.row_numbers import RowNumbers
 from ..training.tables import Column
-from ..training.units import StandardisedMean, fixed_numbers_inside
+from ..training.units import StandardizedMean, fixed_numbers_inside
 from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
 from .likelihoods import likelihood_for, prior_mean
 from .report import EXACT_ROWS, FULL_ROWS, classes_rows
@@ -128,7 +128,7 @@ class Inside:
                 " is for one of each output: leave it out."
             )
         made = gpflow.utilities.deepcopy(self.mean_function)
-        return made if self.units is None else StandardisedMean(made, self.units)
+        return made if self.units is None else StandardizedMean(made, self.units)
 
     def _of_classes(self, rows: int, likelihood: Likelihood, kernel: Kernel) -> int | None:
         """m for classes where the caller chose no points and a full GP is slow; else None."""

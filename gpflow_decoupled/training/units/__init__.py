@@ -7,11 +7,11 @@ train; `own_parts` brings parts of the user inside, `records` has the record of 
 """
 
 from .model_parts import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units
-from .own_parts import StandardisedMean, fixed_numbers_inside
+from .own_parts import StandardizedMean, fixed_numbers_inside
 from .predictions import StandardizedPosterior
 from .records import result_in_units
 
 __all__ = [
-    "StandardisedMean", "StandardizedPosterior", "fixed_numbers_inside", "has_log_scale",
+    "StandardizedMean", "StandardizedPosterior", "fixed_numbers_inside", "has_log_scale",
     "inducing_in_units", "kernel_in_units", "likelihood_in_units", "result_in_units",
 ]  # fmt: skip

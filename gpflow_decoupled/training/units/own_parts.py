@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["StandardisedMean", "fixed_numbers_inside"]
+__all__ = ["StandardizedMean", "fixed_numbers_inside"]
 
 import gpflow
 import numpy as np
@@ -16,7 +16,7 @@ from ...likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikeli
 from ..standardization import Standardization
 
 
-class StandardisedMean(MeanFunction):
+class StandardizedMean(MeanFunction):
     """A mean function of Y in its units, less the mean of Y, over its deviation.
 
     :param function: m(x) [N, P] in units of Y; its Parameters are trained.
