@@ -47,8 +47,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
 
     Attributes after `fit`: `model_`, the GPflow model of standardised data; `standardized_`, which
     predicts in the units of the data; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames. `set_output` is for transformers alone, in scikit-learn:
-    that of a pipeline passes the names of its columns on.
+    `feature_names_in_` for data frames. As in scikit-learn `set_output` is for transformers:
+    call it on a pipeline, and the names of its columns arrive here.
 
     Example::
 
