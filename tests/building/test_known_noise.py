@@ -73,6 +73,14 @@ def test_it_is_that_of_the_plain_model_in_units() -> None:
     assert_allclose(found[1][:, 0], variance, rtol=1e-10)
 
 
+@pytest.mark.parametrize("option", ["full_cov", "full_output_cov"])
+def test_options_that_log_densities_refuse_are_refused_with_it_too(option: str) -> None:
+    model = gd.build(X, Y, **QUIET)
+    for noise in ({}, {"noise_variance": NEW}):
+        with pytest.raises(NotImplementedError, match=f"{option}=True"):
+            model.predict_log_density((XNEW, YNEW[:, :1]), **{option: True}, **noise)
+
+
 def test_several_outputs_have_their_own() -> None:
     both = np.stack([NEW, NEW[::-1] / 9.0], axis=1)
     model = gd.build(X, TWO, noise_variance=KNOWN, **QUIET)

@@ -121,8 +121,10 @@ def test_zeros_of_another_hurdle() -> None:
     for level in LEVELS:
         parts = X, MEAN, VARIANCE, level
         assert_allclose(observation_quantiles(other, *parts), observation_quantiles(usual, *parts))
-    trials = observation_quantiles(own.Binomial(), X, MEAN, VARIANCE, 0.5)
-    assert_allclose(trials, observation_quantiles(own.BernoulliLogit(), X, MEAN, VARIANCE, 0.5))
+    labels = observation_quantiles(own.BernoulliLogit(), X, MEAN, VARIANCE, 0.5)
+    assert len(np.unique(labels)) == 2
+    for trials in (own.Binomial(), own.BetaBinomial(4.0)):
+        assert_allclose(observation_quantiles(trials, X, MEAN, VARIANCE, 0.5), labels)
 
 
 @pytest.mark.costly(keep=2)

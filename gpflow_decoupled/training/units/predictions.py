@@ -109,7 +109,7 @@ class PredictionsInUnits(DataInUnits):
         :param noise_variance: as in `predict_y`, in the place of noise among the columns of Y.
         """
         if noise_variance is not None:
-            return self._noisy_log_density(data, noise_variance)
+            return self._noisy_log_density(data, noise_variance, full_cov, full_output_cov)
         inside = self._standardised(data)
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
@@ -126,7 +126,8 @@ class PredictionsInUnits(DataInUnits):
     ) -> np.ndarray:
         """Quantiles [N, P, Q] of new observations at Xnew [N, D], in the units of Y.
 
-        Of counts and labels the smallest y with a probability of at most y that reaches the level.
+        Of counts and labels the smallest y with a probability of at most y that reaches the level;
+        for one trial, an exposure of 1 and no offset, as `predict_y`.
         Cost: `predict_f`, and for other than Gaussian noise `likelihoods.observation_quantiles`.
 
         :param quantiles: levels [Q], above 0 and below 1.
@@ -239,7 +240,9 @@ class PredictionsInUnits(DataInUnits):
     def _num_outputs(self) -> int:
         return self._Y.shape[1] if self.numbers is None else self.numbers.outputs
 
-    def _noisy_log_density(self, data: Any, value: Any) -> tf.Tensor:
+    def _noisy_log_density(
+        self, data: Any, value: Any, full_cov: bool, full_output_cov: bool
+    ) -> tf.Tensor:
         P, numbers = self._num_outputs, self.numbers
 
         def of_rows(frame: Any) -> np.ndarray:
@@ -251,7 +254,7 @@ class PredictionsInUnits(DataInUnits):
         noise = value
         if is_frame(data) or is_frame(data[0]):  # without the rows that have no target
             noise, Y = Y[:, -P:], Y[:, :-P]
-        mean, variance = self.predict_y(X, noise_variance=noise)
+        mean, variance = self.predict_y(X, full_cov, full_output_cov, noise_variance=noise)
         Y = tf.cast(Y if numbers is None else numbers.complete(Y), mean.dtype)
         y = Y[..., :P]
         there = ~tf.math.is_nan(y)
