@@ -30,7 +30,7 @@ from gpflow.models import GPModel
 from ..errors import DataError
 from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
-from ..models.checks import check_kernel
+from ..models.checks import check_kernel, check_mean_function
 from ..training import Standardization
 from ..training.row_numbers import RowNumbers
 from ..training.tables import Column
@@ -87,7 +87,7 @@ class Inside:
         if self.units is not None and isinstance(self.likelihood, Likelihood):
             self.fixed = fixed_numbers_inside(density, self.units)
         kernel = self._kernel(X, y, density)
-        mean = self._mean(y, density, None if numbers is None else numbers.by_name(Y))
+        mean = self._mean(X, y, density, None if numbers is None else numbers.by_name(Y))
         if mean is None and self.mix is not None:
             # gaps: outputs are standardised by other rows, and few latents have no room for that
             mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
@@ -118,7 +118,11 @@ class Inside:
         )
 
     def _mean(
-        self, y: np.ndarray, likelihood: Likelihood, numbers: Mapping[str, np.ndarray] | None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        likelihood: Likelihood,
+        numbers: Mapping[str, np.ndarray] | None,
     ) -> MeanFunction | None:
         if self.mean_function is None:
             return prior_mean(self.likelihood, y, numbers)
@@ -127,6 +131,7 @@ class Inside:
                 f"a {type(likelihood).__name__} has several latent functions, and mean_function="
                 " is for one of each output: leave it out."
             )
+        check_mean_function(self.mean_function, X.shape[1], y.shape[1])  # by its own name
         made = gpflow.utilities.deepcopy(self.mean_function)
         return made if self.units is None else StandardizedMean(made, self.units)
 

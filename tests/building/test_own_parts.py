@@ -157,7 +157,7 @@ def test_fixed_noise_of_several_outputs() -> None:
     "options, message",
     [
         ({"mean_function": 3.0}, "mean_function"),
-        ({"mean_function": gpflow.functions.Linear(np.ones((5, 1)))}, "mean_function Standardised"),
+        ({"mean_function": gpflow.functions.Linear(np.ones((5, 1)))}, "mean_function Linear"),
         ({"mean_function": _line(), "kernel": "auto"}, "compares kernels without a mean function"),
         ({"mean_function": _line(), "likelihood": "heteroskedastic"}, "several latent functions"),
     ],
