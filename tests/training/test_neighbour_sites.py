@@ -203,6 +203,7 @@ def test_options_without_a_meaning_are_refused():
         gd.fit(model(), (X, Y))
 
 
+@pytest.mark.exhaustive
 def test_draws_move_sites_and_parameters_of_the_likelihood():
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(X.shape[1]))
     draws = gd.models.MonteCarlo(20, seed=1)
@@ -214,6 +215,7 @@ def test_draws_move_sites_and_parameters_of_the_likelihood():
     assert int(draws.calls.numpy()) > 0 and float(likelihood.scale.numpy()) != 1.0
 
 
+@pytest.mark.exhaustive
 def test_fit_chooses_the_neighbours_of_predictions():
     """Where boundaries are smooth more rows tell more, and `fit` ends by asking for them."""
     likelihood = gd.likelihoods.BernoulliLogit()
