@@ -70,7 +70,7 @@ unit: $(INSTALLED) ## the tests without the linters; PYTEST_ARGS='-k layers'
 coverage: export CUDA_VISIBLE_DEVICES = -1
 coverage: export TF_NUM_INTRAOP_THREADS ?= 1
 coverage: export OMP_NUM_THREADS ?= 1
-# costs a tenth of the other; on Python 3.10 and 3.11 coverage takes that, with a warning
+# costs a tenth of the other, which coverage takes on Python 3.10 and 3.11
 coverage: export COVERAGE_CORE ?= sysmon
 coverage: $(INSTALLED) ## the short run of the tests, and the share of lines that it reaches: coverage.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) "pytest-cov>=6"
