@@ -81,7 +81,7 @@ def test_models_on_inducing_points(name: str) -> None:
     assert not _complaints(model, lambda: model.elbo(data))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_likelihoods(likelihood: str) -> None:
     model, data = build("BasisGP", likelihood)

@@ -131,6 +131,7 @@ def test_what_is_passed_is_copied_and_used() -> None:
     assert isinstance(made.model.kernel, gpflow.kernels.Linear)
 
 
+@pytest.mark.exhaustive
 def test_each_output_has_a_noise_of_its_own() -> None:
     """A quiet output beside a loud one has intervals of its own width."""
     rng = np.random.default_rng(0)

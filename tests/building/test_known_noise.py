@@ -36,7 +36,7 @@ def _normal_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np
     return np.nansum(norm.logpdf(y, mean, np.sqrt(variance)), axis=1)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_is_added_in_every_model_of_build(name: str, outputs: int) -> None:

@@ -57,6 +57,7 @@ def test_the_scores_are_log_densities_of_labels_left_out(short):
     assert run.best > np.mean(np.log(0.5)) + 0.1
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_scale_of_the_variances_is_found(short, monkeypatch):
     counts = RNG.poisson(np.exp(1.0 + np.sin(2.0 * X))).astype(float)
     runs, exact = LabelRuns(counts, gpflow.likelihoods.Poisson()), GaussianNNGP.leave_one_out
@@ -82,6 +83,7 @@ def test_targets_are_of_mean_zero_and_variance_one():
     assert np.isfinite(few).all()
 
 
+@pytest.mark.exhaustive
 def test_a_rough_kernel_is_chosen_for_classes_of_a_walk(short):
     Y = np.digitize(WALK, np.quantile(WALK, [0.33, 0.67])).astype(float)
     found = choose_label_kernel(X, Y, CategoricalLogit(3), fixed=True)

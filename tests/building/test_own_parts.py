@@ -30,6 +30,7 @@ def _plain(model: gd.Standardized, mean: object, y: np.ndarray) -> gpflow.models
     return exact
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("scale", [None, "neither", "Y"])
 def test_a_mean_function_is_in_units(scale: str | None) -> None:
     model = gd.build(X, Y, mean_function=_line(), scale=scale, **QUIET)
@@ -54,7 +55,7 @@ def test_it_is_trained_in_units() -> None:
         assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "options, tolerance",
     [

@@ -108,6 +108,7 @@ def test_coregionalised_models_are_saved_and_drawn(tmp_path) -> None:
     assert gd.wrappers.plot_posterior(model) is not None
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("level", [0.9, None])
 def test_a_quantile_has_a_level(level: float | None) -> None:
     y = F + 0.5 * np.random.default_rng(1).standard_normal(40)
@@ -129,6 +130,7 @@ def test_bad_levels_are_refused(name: str, level: float, message: str) -> None:
         gd.build(X, Y[:, 0], name, quantile=level, **QUIET)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "options", [{"num_inducing": 5, "num_mean_points": 0}, {"outputs": "coregionalised"}]
 )
@@ -138,6 +140,7 @@ def test_other_models_take_gaps(options: dict) -> None:
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("mean_points", [0, pytest.param(5, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("several", ["heteroskedastic", "coregionalised"])
 def test_several_latents_have_inducing_points(several: str, mean_points: int) -> None:
@@ -200,6 +203,7 @@ def test_exposure_and_trials() -> None:
     assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("options", [{}, {"num_inducing": 8, "num_mean_points": 0}])
 def test_rows_keep_their_numbers_in_training(options: dict) -> None:
     """Rows that the model was built from have their exposures in every model that trains on them.
@@ -265,6 +269,7 @@ def test_bad_numbers_are_refused(options: dict, message: str) -> None:
         gd.build(X, Y[:, 0], **options, **QUIET)
 
 
+@pytest.mark.exhaustive
 def test_estimators_take_them() -> None:
     weight = RNG.uniform(0.5, 2.0, 40)
     options = {"steps": 2, "fit_options": EAGER}

@@ -134,6 +134,7 @@ def _owner(name: str, X: np.ndarray, Y: np.ndarray) -> gpflow.models.GPModel:
     return model
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["CVIGP", "NNGP", "data", "spread"])
 def test_an_input_far_away_changes_no_other(name: str) -> None:
     """Beside an input at 1e7 the mean of a CVIGP moved by 0.2, and with a row of data there that of
@@ -152,6 +153,7 @@ def test_an_input_far_away_changes_no_other(name: str) -> None:
                 assert_allclose(other, own, **close)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["Matern52", "RationalQuadratic", "sum"])
 @pytest.mark.parametrize("block", [None, (8, 8)])
 def test_a_product_row_depends_on_no_other(name: str, block: tuple[int, int] | None) -> None:

@@ -39,6 +39,7 @@ def test_a_bound_that_rises_is_warned_of(noise, steps):
         warn_of_rise(elbos, 10, "Go on.")
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("steps", [30, 100])
 def test_a_run_that_is_too_short_says_so(steps):
     X = np.linspace(0.0, 10.0, 40)[:, None]
@@ -50,6 +51,7 @@ def test_a_run_that_is_too_short_says_so(steps):
         gd.fit(model, (X, Y), steps=steps, **options)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_a_climb_that_is_cut_short_says_so(likelihood):
     """It has not converged either, although its last evaluation ended before the time was up."""
@@ -90,6 +92,7 @@ def labels_model(sites: bool) -> gd.models.NNGP:
     return gd.models.NNGP((X, Y), kernel, likelihood, **options)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("sites", [False, True])
 def test_rounds_of_labels_that_are_cut_short_say_so(sites, monkeypatch):
     with pytest.warns(UserWarning, match="no time to move the hyperparameters|still rises"):

@@ -133,7 +133,7 @@ def test_densities_entropies_and_divergences_are_tfps(name):
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "Categorical"])
 def test_samples_are_differentiable(name):
     """The average of the implicit gradients of <phi(z), t> over draws is I(lambda) t, within four

@@ -39,7 +39,7 @@ def test_log_density_at_f(name):
     assert_allclose(case.make().log_prob(NO_X, F, case.Y), expected, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @each
 def test_integrals_of_the_log_density(name):
     """E log p, and log E p, at usual deviations and at wide ones."""

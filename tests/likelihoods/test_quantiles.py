@@ -127,7 +127,7 @@ def test_zeros_of_another_hurdle() -> None:
         assert_allclose(observation_quantiles(trials, X, MEAN, VARIANCE, 0.5), labels)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("scale", [1e-5, 1e-2, 10.0])
 @pytest.mark.parametrize("kind", [own.CensoredNormal, own.LogNormal])
 def test_noise_narrow_or_wide(scale: float, kind: type) -> None:

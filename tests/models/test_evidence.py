@@ -92,7 +92,7 @@ def test_a_few_rows_have_the_exact_evidence(
     assert str(found) == f"log evidence {exact:.6g} nats (exact)"
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", NAMES)
 def test_many_rows_have_an_interval_around_it(
     name: str, models: dict[str, tuple[Any, float]], monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ LIKELIHOODS = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_it_is_the_dense_model(name: str) -> None:
     make, Y = LIKELIHOODS[name]
@@ -85,6 +86,7 @@ def test_it_is_the_dense_model(name: str) -> None:
     assert np.any(model.basis.tau.numpy() < 0.0) == (name == "outliers")
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name", ["counts", "Gaussian", pytest.param("outliers", marks=pytest.mark.exhaustive)]
 )

@@ -194,6 +194,7 @@ def test_each_class_may_have_a_kernel():
         assert_allclose(variance[:, c], alone[1][:, c], rtol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("factor", ["mean_factor", "variance_factor"])
 def test_a_factor_that_is_not_a_number_is_named(factor: str):
     one = model()

@@ -92,6 +92,7 @@ def test_softmax_agrees_with_numpy():
     assert_mean(found, np.concatenate([value[:, None], g, np.einsum("nll->nl", H)], axis=1))
 
 
+@pytest.mark.exhaustive
 def test_bound_and_gradients_of_a_minibatch_are_unbiased():
     """Through the model: a mean function, the scale of a minibatch, and the gradients in kernel
     parameters and q_mu.

@@ -457,7 +457,7 @@ class _Shifted(Likelihood):
     _predict_mean_and_var = _predict_log_density = _variational_expectations = None
 
 
-@pytest.mark.costly
+@pytest.mark.exhaustive
 def test_draws_find_the_sites_of_a_log_density():
     draws = MonteCarlo(50, seed=3)
     ours = NNGP((X, F), kernel(), _Shifted(), num_neighbours=8, expectations=draws)

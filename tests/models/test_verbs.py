@@ -28,7 +28,7 @@ PAIRS += [
 FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("model_name, likelihood", PAIRS)
 def test_verbs(model_name, likelihood, rng):
     model, data = build(model_name, likelihood)

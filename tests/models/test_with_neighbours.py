@@ -75,7 +75,7 @@ SEVERAL = {
 }  # fmt: skip
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_mean_stays_and_variances_are_those_of_neighbours(name):
     make, values, noises = SEVERAL[name]

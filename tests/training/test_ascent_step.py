@@ -71,6 +71,7 @@ def test_hyperparameters_are_learned_and_q_is_the_best_at_them() -> None:
     assert result.seconds > result.history["seconds"][-1], "the last ascent takes time too"
 
 
+@pytest.mark.exhaustive
 def test_l_bfgs_ends_at_a_rotated_gaussian_that_gains_what_is_promised(monkeypatch) -> None:
     model, best = _model(True), _model(True)
     gaussian = gd.models.CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())

@@ -44,6 +44,7 @@ def test_kernel_and_likelihood_are_in_units(exact) -> None:
     np.testing.assert_allclose(exact.kernel.lengthscales, lengths)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_noise_that_varies_is_in_units(weighted: bool) -> None:
     """Its latent is the logarithm of a deviation of Y: a model of the parts agrees."""
@@ -87,6 +88,7 @@ def test_inducing_points_are_in_units() -> None:
         points.Z = X[:8]
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["two outputs", "coregionalised", "quantile"])
 def test_models_on_points_are_in_units(kind: str) -> None:
     """The model inside, with parts in units, predicts the same and has the same bound."""
@@ -178,7 +180,7 @@ def test_a_record_is_in_units(exact) -> None:
         assert result.history[name][-1] == pytest.approx(scores[name], rel=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
 def test_scores_of_left_out_rows_are_in_units(likelihood: str, monkeypatch) -> None:
     """In units half as large each is log 2 less, in history and verb; the line has all rows."""

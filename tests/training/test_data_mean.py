@@ -77,6 +77,7 @@ def fitted() -> tuple[ODVGP, FitResult]:
     return model, _fit(model)
 
 
+@pytest.mark.exhaustive
 def test_more_rows_are_taken() -> None:
     model = _model(num_data=40)
     _fit(model, (X[:40], Y[:40]), steps=3)

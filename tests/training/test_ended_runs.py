@@ -86,7 +86,7 @@ def test_a_run_that_reached_its_limit_goes_on_to_the_same_trace(kind: str, tmp_p
     _equal(resumed, whole)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_without_a_step_left_is_read_back(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +102,7 @@ def test_a_run_without_a_step_left_is_read_back(
     _equal(read, first)
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_end_is_found_again(tmp_path: Path) -> None:
     make, few, _, options = KINDS["Gaussian"]
     first, read = make(), make()
@@ -111,6 +112,7 @@ def test_a_damaged_end_is_found_again(tmp_path: Path) -> None:
     _equal(read, first)
 
 
+@pytest.mark.exhaustive
 def test_an_end_that_was_interrupted_is_found_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

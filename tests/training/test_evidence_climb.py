@@ -87,6 +87,7 @@ def test_the_evidence_is_at_its_best(kind: str) -> None:
         assert float(held.variance.numpy()) == pytest.approx(0.1)
 
 
+@pytest.mark.exhaustive
 def test_build_chooses_it_unless_steps_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     X, Y = sine(30)
     model = gd.build(X, Y)

@@ -49,7 +49,7 @@ MODELS = {
 
 
 @pytest.mark.filterwarnings("ignore:The mean squared standardised")
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_the_log_density_at_the_final_parameters(name: str) -> None:
     model = MODELS[name]()

@@ -52,6 +52,7 @@ def in_collection() -> None:
     gc.collect()
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("swallowed", [in_finalizer, in_weakref, in_collection])
 def test_an_interrupt_that_python_drops_ends_the_run(
     swallowed: Callable[[], None], monkeypatch: pytest.MonkeyPatch

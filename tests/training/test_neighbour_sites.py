@@ -55,6 +55,7 @@ def test_a_round_that_predicts_worse_is_undone():
         np.testing.assert_array_equal(variable.numpy(), was)
 
 
+@pytest.mark.exhaustive
 def test_parameters_of_the_likelihood_are_learned():
     """Kernel and mean move at fixed sites, which know the likelihood alone."""
     noisy = np.sin(7.0 * X[:, :1]) + 0.2 * np.random.default_rng(5).standard_t(4, (400, 1))
@@ -72,6 +73,7 @@ def test_parameters_of_the_likelihood_are_learned():
     assert SiteRounds(fixed, compile=False).has_hyperparameters
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("place", ["climb", "pass"])
 def test_an_interrupt_undoes_the_round(place: str, monkeypatch: pytest.MonkeyPatch):
     one = model()
@@ -155,6 +157,7 @@ def test_rounds_leave_time_for_what_follows_them():
     assert rounds.has_time(float("inf"))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("sample, converged", [(False, False), (True, False), (False, True)])
 def test_last_passes_that_predict_worse_are_said_and_undone_unless_they_converged(
     sample: bool, converged: bool, monkeypatch: pytest.MonkeyPatch

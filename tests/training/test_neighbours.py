@@ -190,6 +190,7 @@ def test_several_outputs_and_missing_entries():
     assert np.isfinite(result.elbo)
 
 
+@pytest.mark.exhaustive
 def test_rows_that_all_contradict_others_are_learned_from():
     """A few inputs, each with many outputs: no row is left to draw beside these."""
     x = np.repeat(X[:3], 20, axis=0)
@@ -243,6 +244,7 @@ def test_minibatches_climb_the_same_likelihood():
         np.testing.assert_allclose(variable.numpy() - old, gradient, rtol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_adam_learns_and_draws_pools(monkeypatch):
     monkeypatch.setattr(neighbour_steps, "_PASSES", 1)
     drawn = []

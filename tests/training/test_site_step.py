@@ -173,6 +173,7 @@ def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):
     assert bounds[-1] > bounds[0]
 
 
+@pytest.mark.exhaustive
 def test_sites_alone_end_where_they_have_converged(tmp_path):
     """12 rows of sin 3x under a narrow Student-t: 200 steps were taken, at the optimum from the
     twentieth on, and called "steps done".

@@ -56,7 +56,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_at_the_best_sites(kind: str) -> None:
     climb = SitesClimb(_model(kind), 10, compile=False)
@@ -95,6 +95,7 @@ def test_extrapolation_saves_steps_and_finds_the_same_sites(
     np.testing.assert_allclose(found[1].at.mean, found[0].at.mean, atol=1e-4)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["labels", "multipliers"])
 def test_the_bound_is_at_its_best(kind: str) -> None:
     """GPflow's VGP by Scipy finds no better one."""
@@ -125,6 +126,7 @@ def test_build_chooses_it_for_few_rows_of_classes(rows: int, classes: int, full:
     assert isinstance(model, gd.models.CVIGP) == full
 
 
+@pytest.mark.exhaustive
 def test_build_and_estimators_choose_it_for_few_rows(capsys: pytest.CaptureFixture[str]) -> None:
     model = gd.build(X, LABELS, "bernoulli")
     assert "L-BFGS on the bound at the best sites" in capsys.readouterr().out
@@ -157,6 +159,7 @@ def test_a_refused_trial_leaves_its_sites_behind() -> None:
     assert np.corrcoef(np.asarray(model.predict_y(load)[0])[:, 0], times[:, 0])[0, 1] > 0.9
 
 
+@pytest.mark.exhaustive
 def test_a_climb_goes_on_after_a_trial_far_too_long() -> None:
     """Little noise: the run ended at a shape of 2.3, 44 nats below the optimum at 9.4; and a run
     from there found no sites from zeros, and ended at -1e36.

@@ -66,6 +66,7 @@ def test_intervals_cover() -> None:
     assert np.std(Y - mean) < 13.0, "the noise is 10"
 
 
+@pytest.mark.exhaustive
 def test_densities_integrate_to_one(trained) -> None:
     X = np.full((2001, 1), 1123.0)
     Y = np.linspace(-400.0, 700.0, 2001)[:, None]

@@ -178,6 +178,7 @@ def test_data_frames_pipelines_and_grid_search(data) -> None:
         search.predict(X.rename(columns={"length": "height"}))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [DecoupledGPRegressor, DecoupledGPClassifier])
 def test_a_pipeline_with_set_output_passes_names_on(data, kind) -> None:
     """The estimators transform nothing, so that it is the transformers before them that set it."""

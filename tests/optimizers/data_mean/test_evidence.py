@@ -68,6 +68,7 @@ def _bound(model: ODVGP, a: np.ndarray, bound: str = "diagonal", **options: Any)
     )
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("per_row", [False, True], ids=["one noise", "noise of each row"])
 @pytest.mark.parametrize("name", PARTS)
 def test_bounds_are_those_of_the_reference_and_below_the_evidence(
@@ -138,6 +139,7 @@ def _random_problem(seed: int, dtype: type) -> tuple[Any, dict[str, Any], np.nda
     return kernel, arguments, D
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize(
     "first, last", [(0, 12), pytest.param(12, 250, marks=pytest.mark.exhaustive)]

@@ -51,6 +51,7 @@ def sparse():
     return model, lambda w: log_p(scale[0, 0] * w) + 2.0 * np.log(scale[0, 0])
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("problem, least_gain", [
     (logistic, 0.03),
     pytest.param(sparse, 0.002, marks=pytest.mark.exhaustive),

@@ -85,7 +85,7 @@ def test_step_is_gpflows_on_svgp(name, whiten):
     _assert_same(*_both_steps(model, data, model.q_mu, model.q_sqrt, 0.3))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("kind", ["separate", "coregionalisation"])
 def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):

@@ -200,6 +200,7 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch
     np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
 @pytest.mark.parametrize("noise, done", [(1.005e-6, False), (2e-6, True)])
 def test_calibration_keeps_the_ratio_of_noise_and_kernel_at_the_floor(noise, done, monkeypatch):
@@ -494,6 +495,7 @@ def test_lengthscales_grow_by_a_bounded_factor_in_a_round():
     assert longest == pytest.approx(0.01 * np.exp(2.0), rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_first_climb_takes_more_rows_for_more_inputs(monkeypatch):
     counts = []
     monkeypatch.setattr(
