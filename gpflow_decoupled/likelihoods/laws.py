@@ -29,9 +29,12 @@ from .laplace import Laplace
 from .survival import CensoredNormal, LogNormal, Weibull
 
 Numbers: TypeAlias = "np.ndarray | float"
+_Link: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _LOWEST = -600.0
 """Of logarithms of rates, whose exponential is above 0."""
 _HIGHEST = 600.0
+_FARTHEST, _TABLE, _WIDEST = 40.0, 20_001, 1e12
+"""Of arsinh f where inverse links are tabulated, numbers of a table, and largest width."""
 
 
 class Law(NamedTuple):
@@ -76,10 +79,28 @@ def _number(parameter: Any) -> float:
     return float(np.asarray(parameter))
 
 
-def _inverse_link(likelihood: Any) -> Callable[[np.ndarray], np.ndarray]:
+def _inverse_link(likelihood: Any) -> _Link:
     if likelihood.invlink is tf.exp:
         return _exp
     return lambda f: np.asarray(likelihood.invlink(tf.constant(f)))
+
+
+def _bend_of_mean(link: _Link) -> Callable[[np.ndarray, Numbers], tuple[Numbers, Numbers]]:
+    """Return (y, r) -> the f whose mean is y, and the width in f of a spread r y of y."""
+    if link is _exp:
+        return lambda y, relative: (_log(y), relative)
+    f = np.sinh(np.linspace(-_FARTHEST, _FARTHEST, _TABLE))
+    means = link(f)
+    f, means = f[np.isfinite(means)], means[np.isfinite(means)]
+    slopes = np.maximum(np.gradient(means, f), np.finfo(np.float64).tiny)
+
+    def bend(y: np.ndarray, relative: Numbers) -> tuple[Numbers, Numbers]:
+        y = np.maximum(y, 2.0 * means[0])  # least means have no place
+        centre = np.interp(y, means, f)
+        width = relative * y / np.interp(centre, f, slopes)
+        return centre, np.clip(width, 1.0 / _WIDEST, _WIDEST)
+
+    return bend
 
 
 def _plus_noise(scale: np.ndarray, standard: Callable[[np.ndarray], np.ndarray]) -> Law:
@@ -132,26 +153,38 @@ def _weibull(likelihood: Any, X: np.ndarray) -> Law:
 def _gamma(likelihood: Any, X: np.ndarray) -> Law:
     shape = 1.0 if isinstance(likelihood, gl.Exponential) else _value(likelihood._shape(X))
     scale = _inverse_link(likelihood)
+    bend = _bend_of_mean(scale)
     return Law(
         lambda t, f: special.gammainc(shape, t / scale(f)),
-        lambda t: (_log(t / shape), 1.0 / np.sqrt(shape)),
+        lambda t: bend(t / shape, 1.0 / np.sqrt(shape)),
         "positive",
     )
 
 
 def _beta(likelihood: Any, X: np.ndarray) -> Law:
     total, mean = _value(likelihood._scale(X)), _inverse_link(likelihood)
-    least = 1e-12
+    least, place = 1e-12, _bend_of_mean(mean)
+    # nearer to 0 or 1 than one of `total` nothing is sharp
+    low = 1.0 / (2.0 + total)
+    high = np.minimum(1.0 - low, 2.0 * mean(np.array(1e9)) - 1.0)
 
     def below(t: np.ndarray, f: np.ndarray) -> np.ndarray:
         share = np.clip(mean(f), least, 1.0 - least)
         return special.betainc(total * share, total * (1.0 - share), t)
 
-    return Law(below, lambda t: (0.0, 1.0 / np.sqrt(1.0 + total)), "share")
+    def bend(t: np.ndarray) -> tuple[Numbers, Numbers]:
+        t = np.clip(t, low, high)
+        f, width = place(t, np.sqrt((1.0 - t) / (t * (1.0 + total))))
+        return f, np.minimum(width, 1.0 / np.sqrt(1.0 + total))
+
+    return Law(below, bend, "share")
 
 
 def _counts(
-    above: Callable[[np.ndarray, np.ndarray], np.ndarray], excess: float, share: float, hurdle: bool
+    above: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    share: float,
+    hurdle: bool,
+    bend: Callable[[np.ndarray], tuple[Numbers, Numbers]],
 ) -> Law:
     # `above` is P(y > t | f) without the extra zeros, of which there is a share
     def below(t: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -159,13 +192,17 @@ def _counts(
         left = left / above(np.zeros_like(t), f) if hurdle else left
         return 1.0 - (1.0 - share) * left
 
-    return Law(below, lambda t: (_log(t + 1.0), np.sqrt(1.0 / (t + 1.0) + excess)), "count")
+    return Law(below, bend, "count")
 
 
 def _poisson(likelihood: Any, X: np.ndarray) -> Law:
-    rate = _inverse_link(likelihood)
+    rate, size = _inverse_link(likelihood), _number(likelihood.binsize)
+    bend = _bend_of_mean(rate)
     return _counts(
-        lambda t, f: special.pdtrc(t, rate(f) * likelihood.binsize), 0.0, 0.0, hurdle=False
+        lambda t, f: special.pdtrc(t, rate(f) * size),
+        0.0,
+        False,
+        lambda t: bend((t + 1.0) / size, 1.0 / np.sqrt(t + 1.0)),
     )
 
 
@@ -174,13 +211,19 @@ def _negative_binomial(likelihood: Any, X: np.ndarray) -> Law:
     hurdle, size = isinstance(likelihood, HurdlePoisson), _number(likelihood.size)
     return _counts(
         lambda t, f: special.betainc(t + 1.0, size, special.expit(f - np.log(size))),
-        1.0 / size, share, hurdle,
-    )  # fmt: skip
+        share,
+        hurdle,
+        lambda t: (_log(t + 1.0), np.sqrt(1.0 / (t + 1.0) + 1.0 / size)),
+    )
 
 
 def _poisson_of_zeros(likelihood: Any, X: np.ndarray) -> Law:
     share, hurdle = _number(likelihood.zero_share), isinstance(likelihood, HurdlePoisson)
-    return _counts(lambda t, f: special.pdtrc(t, _exp(f)), 0.0, share, hurdle)
+
+    def bend(t: np.ndarray) -> tuple[Numbers, Numbers]:
+        return _log(t + 1.0), 1.0 / np.sqrt(t + 1.0)
+
+    return _counts(lambda t, f: special.pdtrc(t, _exp(f)), share, hurdle, bend)
 
 
 def _labels(likelihood: Any, X: np.ndarray) -> Law:

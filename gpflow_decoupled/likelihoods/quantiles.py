@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtr, ndtri
 
-from ..errors import NumericalError
+from ..errors import DataError, NumericalError
 from ..expectations.peaked import peaked_rule
+from ..probability import tfd
 from .laws import Law, law_of
 
 _Below: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -142,6 +143,12 @@ def _with_latent_scale(
     variance: np.ndarray,
     level: float,
 ) -> np.ndarray:
+    kind = type(likelihood.conditional_distribution(tf.zeros([1, 2], mean.dtype)))
+    if kind is not tfd.Normal:
+        raise DataError(
+            f"quantiles of y are not known for a {kind.__name__} of two latent functions; use"
+            " predict_y, its mean and variance."
+        )
     nodes, weights = np.polynomial.hermite_e.hermegauss(_HERMITE)
     weights = weights / weights.sum()
     logs = mean[:, 1:] + np.sqrt(variance[:, 1:]) * nodes  # [N, Q]

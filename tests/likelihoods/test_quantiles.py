@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
-from scipy.stats import norm
+from scipy.stats import beta, gamma, norm, poisson
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import likelihoods as own
@@ -150,6 +150,32 @@ def test_large_counts() -> None:
         observation_quantiles(own.LogNormal(1e3), X, MEAN, VARIANCE, 0.9)
 
 
+SHARP: dict[str, tuple[gl.Likelihood, Callable[[float, np.ndarray], np.ndarray]]] = {
+    "poisson": (gl.Poisson(binsize=100.0), lambda t, f: poisson.cdf(t, 100.0 * np.exp(f))),
+    "gamma": (
+        gl.Gamma(invlink=gpflow.utilities.positive().forward, shape=5e3),
+        lambda t, f: gamma.cdf(t, 5e3, scale=np.logaddexp(0.0, f)),
+    ),
+    "beta": (
+        gl.Beta(scale=2e3), lambda t, f: beta.cdf(t, 2e3 * _probit(f), 2e3 * _probit(-f)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_sharp_beside_f(name: str) -> None:
+    """A sum over 20,001 values of f: nodes must lie where the mean, which has a unit, is y."""
+    likelihood, below = SHARP[name]
+    f = 1.5 + 2.0 * np.linspace(-8.0, 8.0, 20_001)
+    weights = norm.pdf(f, 1.5, 2.0) / np.sum(norm.pdf(f, 1.5, 2.0))
+    for level in (0.01, 0.5, 0.97):
+        moments = np.full((1, 1), 1.5), np.full((1, 1), 4.0)
+        found = float(observation_quantiles(likelihood, X[:1], *moments, level)[0, 0])
+        assert weights @ below(found, f) >= level - 1e-6
+        least = found - 1.0 if name == "poisson" else found
+        assert weights @ below(least, f) <= level + 1e-6
+
+
 def test_a_latent_scale() -> None:
     mean, variance = np.array([[1.0, -0.5]]), np.array([[0.3, 0.4]])
     rng = np.random.default_rng(0)
@@ -206,6 +232,12 @@ def test_others_are_refused_by_name(likelihood: str) -> None:
     model = gd.build(INPUTS, labels, likelihood, verbose=False)
     with pytest.raises(DataError, match="quantiles of y are not known for a (Categ|Tweedie)"):
         model.predict_quantiles(INPUTS)
+
+
+def test_another_noise_of_a_latent_scale_is_refused() -> None:
+    likelihood = gl.HeteroskedasticTFPConditional(gd.probability.tfd.Laplace)
+    with pytest.raises(DataError, match="not known for a Laplace of two latent functions"):
+        observation_quantiles(likelihood, X, np.zeros((3, 2)), np.ones((3, 2)), 0.9)
 
 
 @pytest.mark.parametrize("levels", [0.5, (0.0, 0.5), (0.5, 1.0), (np.nan,), ((0.5,),)])
