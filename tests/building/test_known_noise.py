@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
@@ -79,6 +80,17 @@ def test_options_that_log_densities_refuse_are_refused_with_it_too(option: str) 
     for noise in ({}, {"noise_variance": NEW}):
         with pytest.raises(NotImplementedError, match=f"{option}=True"):
             model.predict_log_density((XNEW, YNEW[:, :1]), **{option: True}, **noise)
+
+
+def test_one_row_does_not_stand_for_all_in_a_function() -> None:
+    """Where the number of rows is known when it runs."""
+    kernel = gpflow.kernels.Matern52()
+    model = gd.Standardized(lambda x, y: gpflow.models.GPR((x, y), kernel), (X, Y))
+    signature = [tf.TensorSpec([None, 2], tf.float64)]
+    compiled = tf.function(lambda some: model.predict_y(some, noise_variance=NEW)[1], signature)
+    assert_allclose(compiled(XNEW), model.predict_y(XNEW, noise_variance=NEW)[1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        compiled(XNEW[:1])
 
 
 def test_several_outputs_have_their_own() -> None:

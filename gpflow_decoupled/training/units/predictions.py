@@ -92,7 +92,13 @@ class PredictionsInUnits(DataInUnits):
             X, full_cov=full_cov, full_output_cov=full_output_cov, **options
         )
         mean, variance = self.in_units(moments, full_cov, full_output_cov)
-        return mean, variance if known is None else variance + tf.cast(known, variance.dtype)
+        if known is None:
+            return mean, variance
+        known = tf.cast(known, variance.dtype)
+        # inside of a tf.function rows are counted when it runs, and one would stand for all
+        rows = "noise_variance and Xnew have different numbers of rows."
+        tf.debugging.assert_equal(tf.shape(known), tf.shape(variance), rows)
+        return mean, variance + known
 
     def predict_log_density(
         self,
