@@ -1,6 +1,7 @@
 """Words on each page of a site that was built: `python docs/words.py docs/_build/html`.
 
-Prose is what is left without code, tables, formulas and signatures.
+Words are what spaces part for a reader, so that `model.predict_y(X)` is one: the tags that colour
+its pieces part nothing. Prose is what is left without code, tables, formulas and signatures.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ NO_WORDS = re.compile(r"<(script|style|svg)\b.*?</\1>", re.DOTALL)
 NO_PROSE = re.compile(
     r'<(pre|table|dt)\b.*?</\1>|<(div|span) class="math.*?</\2>', re.DOTALL
 )
+WITHIN_LINES = re.compile(
+    r"</?(span|a|em|strong|code|b|i|u|s|sub|sup|abbr|cite|small)\b[^>]*>"
+)
 MADE = ("_modules", "_static", "genindex", "py-modindex", "search")
 """Pages that Sphinx makes of nothing."""
 
 
 def words(text: str) -> int:
     """Words of HTML, without its tags."""
-    return len(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    return len(
+        html.unescape(re.sub(r"<[^>]+>", " ", WITHIN_LINES.sub("", text))).split()
+    )
 
 
 def counts(site: Path) -> dict[str, tuple[int, int]]:
