@@ -30,7 +30,10 @@ def offer_download(app, page: str, source: list[str]) -> None:
         return
     notebook = json.loads(source[0])
     heading, _, text = "".join(notebook["cells"][0]["source"]).partition("\n")
-    line = f"{{download}}`{name}.ipynb` · {{download}}`{name}.py <../../notebooks/{name}.py>`"
+    line = (
+        f"{{download}}`{name}.ipynb` · {{download}}`{name}.py <../../notebooks/{name}.py>`, "
+        "with the code of pictures and comparisons"
+    )
     notebook["cells"][0]["source"] = f"{heading}\n\n{line}\n{text}".splitlines(
         keepends=True
     )

@@ -91,7 +91,7 @@ for size in sizes:
     errors.append(held_out_error(small))
 sizes, errors = [*sizes, N], [*errors, held_out_error(model)]
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 gd.wrappers.plot_posterior_1d(model, (X, Y), left)
 right.plot(sizes, errors, "o-")
@@ -124,7 +124,7 @@ labels = (rng.uniform(size=(500, 1)) < probability_of_one(X[some])).astype(float
 classifier = gd.build(X[some], labels, "bernoulli")
 print(gd.fit(classifier).reason)
 
-# %%
+# %% tags=["remove-input"]
 grid = np.linspace(0, 10, 300)[:, None]
 probability = np.asarray(classifier.predict_y(grid)[0])
 figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
@@ -140,7 +140,7 @@ axis.legend(bbox_to_anchor=(1.0, 1.0), loc="upper left", frameon=False)
 # The error is that of the noise, the truth lies in the band at most held-out inputs, and the gap is less certain than the
 # rest. Five hundred labels tell less than 1,500 values; still the classifier's probabilities are close to the true ones.
 
-# %%
+# %% tags=["remove-input"]
 rmse = float(np.sqrt(np.mean((mean - Y_test) ** 2)))
 inside = float(np.mean(np.abs(mean - truth(X_test)) < 2 * np.sqrt(variance)))
 in_gap = float(np.sqrt(model.predict_f(np.array([[5.0]]))[1][0, 0]))

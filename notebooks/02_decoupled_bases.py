@@ -11,8 +11,7 @@
 #
 # A *basis* says what q(f) is. In the *coupled* one mean and covariance share the points beta. In the decoupled, the hybrid and
 # the *orthogonal* one the mean has further points, and in that of SOLVE-GP the covariance has them, too. Here all of them meet
-# the same problem, small enough for the exact answer, with fixed hyperparameters and the best q that each allows, so that
-# nothing is left to luck or to training. Numbers like (D31) refer to the pages on mathematics.
+# the same problem, with fixed hyperparameters and the best q that each allows.
 
 # %%
 import gpflow
@@ -86,7 +85,7 @@ for name, value in bounds.items():
 for name, model in models.items():  # the formula and the model are one
     assert abs(bounds[name] - float(model.elbo((X, Y)))) < 1e-3 * N, name
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(
     2, 3, figsize=(12, 5.5), layout="constrained", sharex=True, sharey=True
 )
@@ -135,10 +134,9 @@ assert max(same) - min(same) < 1e-3 * N, same
 # ## Limits
 #
 # With no mean coefficients, orthogonal is coupled. With all data as mean points its mean is that of the exact GP, though its
-# covariance still has sixteen points. The quadratic term of the bound is then that of CGLB (Artemev et al. 2021), (D32); the
-# log-determinant term of CGLB is tighter, and the whole bound is not that of a q of this form.
+# covariance still has sixteen points.
 
-# %%
+# %% tags=["remove-input"]
 orthogonal = models["orthogonal (20 + 16)"]
 orthogonal.basis.a_gamma.assign(np.zeros_like(orthogonal.basis.a_gamma))
 coupled = models["coupled (16)"]
@@ -150,7 +148,7 @@ print(f"no coefficients: means differ by {difference:.1e}")
 # %% tags=["remove-cell"]
 assert difference < 1e-8
 
-# %%
+# %% tags=["remove-input"]
 rest = X[~np.isin(X[:, 0], beta[:, 0])]
 everything = ODVGP(kernel(), likelihood(), rest, beta)
 optimal_parameters(everything, (X, Y)).assign(everything)
@@ -165,14 +163,14 @@ assert difference < 1e-3
 #
 # More mean points help at once and then no more: what is left is the covariance's share, which only more of beta can lower.
 
-# %%
+# %% tags=["remove-input"]
 counts = [1, 2, 5, 10, 20, 40, 80]
 
 # %% tags=["remove-cell"]
 if FAST:
     counts = [1, 10, 40]
 
-# %%
+# %% tags=["remove-input"]
 more = gd.inducing.select(
     X, counts[-1], kernel(), given=beta
 )  # the first M serve for M

@@ -14,9 +14,7 @@
 #
 # $$\theta \leftarrow \theta + \rho\,\nabla_\mu \mathcal L.$$
 #
-# Here they come in closed form, (D46), from two numbers per observation. This notebook compares them with Adam,
-# takes the optimum in a single step where the likelihood allows it, and shows what happens with likelihoods that are not
-# log-concave, for which a full step may leave no valid covariance.
+# Here they come in closed form, (D46), from two numbers per observation.
 
 # %%
 import gpflow
@@ -105,7 +103,7 @@ assert difference < 1e-8
 # objective and its best learning rate of three.
 
 
-# %%
+# %% tags=["remove-input"]
 def model_for_labels():
     model = BasisGP(
         kernel(), gpflow.likelihoods.Bernoulli(), CoupledBasis(Z), num_data=N
@@ -124,7 +122,7 @@ def run(model, step):
     return trace
 
 
-# %%
+# %% tags=["remove-input"]
 traces = {}
 for rho in (0.3, 1.0):
     model, rule = model_for_labels(), NaturalGradient(gamma=rho)
@@ -141,7 +139,7 @@ for rate in (0.003, 0.03, 0.3):
 
     traces[f"Adam, {rate}"] = run(model, step)
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 summit = max(max(trace) for trace in traces.values())
 figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
 for name, trace in traces.items():
@@ -150,7 +148,7 @@ for name, trace in traces.items():
 axis.set(xlabel="steps", ylabel="gap to the best bound (nats)")
 axis.legend(bbox_to_anchor=(1.0, 1.0), loc="upper left", frameon=False)
 
-# %%
+# %% tags=["remove-input"]
 gaps = {name: summit - np.array(trace) for name, trace in traces.items()}
 best_adam = min(float(gap[-1]) for name, gap in gaps.items() if "Adam" in name)
 needed = int(np.argmax(gaps["natural, 1.0"] <= best_adam)) + 1
@@ -183,15 +181,8 @@ assert -1e-3 < gap < 0.1  # the closed form has jitter of its own
 # ## Likelihoods that are not log-concave
 #
 # Far from an outlier a Student-t likelihood is convex: the observation has a negative precision, and the precision of q(u)
-# may not stay positive definite. With scale $s$ and $\nu$ degrees of freedom
-#
-# $$-\frac{\partial^2}{\partial f^2}\log p(y\mid f) = (\nu+1)\,\frac{\nu s^2 - (y-f)^2}{(\nu s^2 + (y-f)^2)^2},$$
-#
-# which is negative where $|y-f| > \sqrt\nu\,s$.
-#
-# `negative_precision` says what happens then: "damp" halves the step until it does, and
-# once more; "clip" drops the negative part; "raise" refuses. What was done is reported. Where many observations are outliers,
-# as here, "clip" climbs steadily, while a step that is only feasible need not be a good one.
+# may not stay positive definite. `negative_precision` says what happens then: "damp" halves the step until it does, and once
+# more; "clip" drops the negative part; "raise" refuses. Where many observations are outliers, as here, "clip" climbs steadily.
 
 # %%
 outliers = Y.copy()
@@ -226,7 +217,7 @@ model = robust()
 result = gd.fit(model, (X, outliers), steps=ROBUST_STEPS, negative_precision="clip")
 print(result)
 
-# %%
+# %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
 gd.wrappers.plot_posterior_1d(model, (X, outliers), axis)
 axis.set_ylim(-3, 3)

@@ -14,12 +14,7 @@
 # $$q(f) \propto p(f)\,\prod_n \mathcal N(f_n;\, \tilde y_n,\, 1/\tau_n).$$
 #
 # Conjugate-computation VI (Khan & Lin 2017) moves the sites themselves, (C13): two numbers per observation, and each step
-# is a conjugate regression. With the mean $m_n$ and variance $v_n$ of $f_n$ under q, a step of size $\rho$ is
-#
-# $$\tau_n \leftarrow (1-\rho)\,\tau_n - 2\rho\,\frac{\partial}{\partial v_n}\,\mathbb E_q\log p(y_n\mid f_n).$$
-#
-# This notebook classifies with a full GP, learns its kernel, feeds it a stream, and shows what
-# happens where a likelihood is not log-concave.
+# is a conjugate regression ([the mathematics](../mathematics/conjugate.md)).
 
 # %%
 import time
@@ -62,9 +57,7 @@ def bernoulli():
 # %% [markdown]
 # ## A full GP, in a few steps
 #
-# `CVIGP` owns its data, as `gpflow.models.VGP` does. With `step_size=1` a step is a fixed-point iteration; one that
-# lowered the bound would be halved. `VGP` with natural gradients ends at the same bound: it is the same algorithm in other
-# coordinates.
+# `CVIGP` owns its data, as `gpflow.models.VGP` does. `VGP` with natural gradients ends at the same bound.
 
 # %%
 model = CVIGP((X, Y), gpflow.kernels.Matern52(), bernoulli())
@@ -81,9 +74,9 @@ print(f"VGP: ELBO {float(vgp.elbo()):.4f} in {seconds:.1f} s, not compiled")
 
 # %% [markdown]
 # The bound can be written in two ways that share no code: expectations less divergence, and the evidence of the conjugate
-# model with what the sites stand for exchanged. They agree to round-off, at every step.
+# model with what the sites stand for exchanged:
 
-# %%
+# %% tags=["remove-input"]
 print(f"{float(model.elbo()):.12f}  {float(model.elbo_of_sites()):.12f}")
 
 # %% [markdown]
@@ -106,9 +99,8 @@ print(f"interleaved {float(interleaved.elbo()):.3f}: {fitted}")
 # %% [markdown]
 # ## Minibatches and streams
 #
-# A site belongs to its observation. A minibatch moves its own sites, and only observations that were visited so far enter
-# the posterior; with exact expectations the noise vanishes at the optimum, so that a constant step converges. New data join
-# with sites of zero.
+# A minibatch moves its own sites, and only observations that were visited so far enter the posterior. New data join with
+# sites of zero.
 
 # %% tags=["thumbnail"]
 parts = np.array_split(np.argsort(X[:, 0]), 4)
@@ -146,7 +138,7 @@ for policy in ("damp", "clip"):
     print(f"{policy}: {ended}")
     print(f"{negative} negative sites, {outliers.sum()} outliers")
 
-# %%
+# %% tags=["remove-input"]
 mean, variance = (moment.numpy()[:, 0] for moment in robust.predict_f(grid))
 width = 2.0 * np.sqrt(variance)
 figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")

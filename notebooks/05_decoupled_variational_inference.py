@@ -14,10 +14,8 @@
 #
 # $$m = -K\alpha, \qquad V = (K^{-1} + \operatorname{diag}\lambda)^{-1}.$$
 #
-# Khan (2014) finds
-# them through a Lagrangian: the constraints that tie q to the likelihood get multipliers, and each linearised subproblem has
-# a convex dual in which every likelihood term is a problem of its own, in two dimensions. Here it is a minorise-maximise
-# scheme: the true bound rises from any start, and each subproblem says by its duality gap how well it is solved.
+# Khan (2014) finds them through a Lagrangian ([the mathematics](../mathematics/lagrangian.md)). The true bound rises from any
+# start, and each subproblem says by its duality gap how well it is solved.
 
 # %%
 import gpflow
@@ -70,7 +68,7 @@ sites = CVIGP((X, counts), model.kernel, gpflow.likelihoods.Poisson())
 conjugate = ConjugateComputation().run(sites)
 print(conjugate)
 
-# %%
+# %% tags=["remove-input"]
 mean, variance = model.predict_y(grid)
 figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")
 axis.plot(X, counts, "k.", markersize=3)
@@ -87,7 +85,7 @@ axis.legend(frameon=False)
 # At the solution the multipliers are what Theorem 4.1 says: alpha is the slope of the expected loss in the mean, lambda its
 # curvature.
 
-# %%
+# %% tags=["remove-input"]
 posterior_mean, posterior_variance = model.predict_f(X)
 expansion = model.site_loss().expand(posterior_mean, np.sqrt(posterior_variance))
 slope_gap = float(np.max(np.abs(expansion.d_h - model.basis.alpha)))
@@ -118,7 +116,7 @@ for name, method in methods.items():
     traces[name] = method.run(classifier)
     print(f"{name:20s} {traces[name]}")
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 best = max(trace.elbo for trace in traces.values())
 figure, axis = plt.subplots(figsize=(9, 3.6), layout="constrained")
 for name, trace in traces.items():
@@ -148,7 +146,7 @@ for likelihood in (Laplace(0.2), gpflow.likelihoods.StudentT(0.2)):
     negative = int(np.sum(models[name].basis.lam.numpy() < 0))
     print(f"{name}: {ends[name]}; {negative} negative lambda")
 
-# %%
+# %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3), sharey=True, layout="constrained")
 for axis, (name, robust) in zip(axes, models.items()):
     mean, variance = robust.predict_f(grid)
@@ -161,9 +159,8 @@ for axis, (name, robust) in zip(axes, models.items()):
 # %% [markdown]
 # ## The kernel
 #
-# The posterior is the prior times one Gaussian factor for each observation, its *site*, and the multipliers stand for these.
-# `fit` moves kernel, likelihood and mean function by the gradient of the bound while the sites are held, and lets an iteration
-# of the Lagrangian follow each step.
+# `fit` moves kernel, likelihood and mean function by the gradient of the bound while the multipliers stay, and lets an
+# iteration of the Lagrangian follow each step.
 
 # %%
 before = result.elbo

@@ -10,23 +10,15 @@
 # # Skewed and heavy-tailed posteriors
 #
 # **The idea.** A Gaussian approximation is symmetric and has light tails. Posteriors of classifiers and of sparse models have
-# neither property: a weight may be bounded on one side by the labels, and on the other by the prior alone. Challis and Barber
-# (2012) keep what makes a Gaussian convenient, an affine map of independent variables, and give up that those are normal:
+# neither property. Challis and Barber (2012) keep what makes a Gaussian convenient, an affine map of independent variables,
+# and give up that those are normal:
 #
 # $$w = A\,v + b, \qquad q(v) = \prod_d q_d(v_d),$$
 #
 # where each $q_d$ is skew-normal, or generalised normal, a family with the Laplace and the Gaussian distribution in it.
 #
-# **The bound.** For a prior $p(w)$ and observations that see one projection $x_n^T w$ each,
-#
-# $$\log Z \;\ge\; \mathbb E_q \log p(w) + \sum_n \mathbb E_q \log p(y_n \mid x_n^T w)
-# + \sum_d H[q_d] + \log|\det A|.$$
-#
-# A projection $x_n^T w = x_n^T b + \sum_d (A^T x_n)_d\, v_d$ is a sum of independent variables. Its characteristic function is
-# a product of known ones, and a Fourier transform gives its density, so that each expectation is an integral over one
-# variable.
-#
-# The notebook compares this with the best Gaussian, on problems that are small enough for the exact posterior.
+# [The mathematics](../mathematics/affine.md) has the bound. Here it meets the best Gaussian, on problems that are small
+# enough for the exact posterior.
 
 # %%
 import warnings
@@ -59,9 +51,8 @@ warnings.filterwarnings("ignore", message=".* is constant")
 # %% [markdown]
 # ## Two weights
 #
-# The problems of the paper's Figures 1 to 3 have two weights, so that a grid gives the exact posterior and $\log Z$. A problem
-# is here its data, its likelihood, the prior and the base distribution for the model, and the log joint density
-# $\log p(y, w)$ as a function of weights, for the grid.
+# The problems of the paper's Figures 1 to 3 have two weights, so that a grid gives the exact posterior and $\log Z$, from the
+# log joint density $\log p(y, w)$.
 #
 # **A sparse prior.** One observation $y = x^T w + \epsilon$, and a Laplace prior, whose posterior has ridges along the axes:
 #
@@ -141,12 +132,9 @@ for name, problem in problems.items():
 
 # %% [markdown]
 # ### The exact posterior
-#
-# The density of q at weights is that of $v = A^{-1}(w - b)$, divided by $|\det A|$. The projections at the rows of the
-# identity have $A$ and $b$.
 
 
-# %%
+# %% tags=["remove-input"]
 def grid(low, high, points):
     """Lines and cells of a grid in two dimensions, and the area of a cell."""
     lines = [np.linspace(low[d], high[d], points) for d in range(2)]
@@ -164,11 +152,9 @@ def density(model, w):
 
 
 # %% [markdown]
-# How far an approximation is from the posterior is measured by the total variation, between 0 and 1:
-#
-# $$\operatorname{TV}(q, p) = \tfrac12 \int |q(w) - p(w \mid y)|\, dw.$$
+# The distance is the total variation, between 0 and 1, $\operatorname{TV}(q, p) = \tfrac12 \int |q(w) - p(w \mid y)|\, dw$.
 
-# %%
+# %% tags=["remove-input"]
 reach = {"sparse prior": 2.5, "steep labels": 20.0, "Laplace noise": 4.5}
 bounds, distances, windows = {}, {}, {}
 for name, problem in problems.items():
@@ -186,7 +172,7 @@ for name, problem in problems.items():
     width = np.sqrt(area * posterior @ (cells - mean) ** 2)
     windows[name] = mean - 3.6 * width, mean + 3.6 * width
 
-# %%
+# %% tags=["remove-input"]
 print("                        Gaussian  affine-independent      log Z")
 for name in problems:
     low, high, log_evidence = bounds[name]
@@ -194,7 +180,7 @@ for name in problems:
     low, high = distances[name]
     print(f"{'':14s} TV      {low:8.4f}  {high:18.4f}")
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(3, 3, figsize=(9.5, 8.5), layout="constrained")
 titles = "posterior", "Gaussian", "affine-independent"
 for row, (name, problem) in zip(axes, problems.items()):
@@ -208,63 +194,6 @@ for row, (name, problem) in zip(axes, problems.items()):
         axis.set_title(f"{name}: {title}", fontsize=10)
 
 # %% [markdown]
-# ## Logistic regression
-#
-# Six labels, three weights. `predict_f_density` gives the density of any projection; at a row of the identity that is the
-# density of one weight. Three weights still leave a grid possible.
-
-# %%
-rng = np.random.default_rng(6)
-D, N = 3, 6
-X = 3.0 * rng.standard_normal((N, D))
-Y = (X @ np.array([2.0, -1.5, 1.0]) > 0.0).astype(float)[:, None]
-prior = tfd.MultivariateNormalDiag(np.zeros(D), np.sqrt(5.0) * np.ones(D))
-logistics = {
-    base: AffineIndependentGLM(
-        (X, Y), BernoulliLogit(), prior=prior, intercept=False, base=base
-    )
-    for base in ("normal", "skew_normal")
-}
-logistic_runs = {
-    base: AffineIndependentAscent().run(model) for base, model in logistics.items()
-}
-
-# %% [markdown]
-# The posterior on a grid of $111^3$ cells, and its marginal densities:
-
-# %%
-line = np.linspace(-11.0, 11.0, 111)
-step = line[1] - line[0]
-w = np.stack(np.meshgrid(line, line, line, indexing="ij"), -1).reshape(-1, D)
-joint = np.sum(log_expit((2.0 * Y.T - 1.0) * (w @ X.T)), axis=1)
-joint += stats.norm(0.0, 5.0**0.5).logpdf(w).sum(1)
-logistic_evidence = logsumexp(joint) + D * np.log(step)
-cube = np.exp(joint - logistic_evidence).reshape([len(line)] * D)
-exact = [np.sum(cube, axis=others) * step**2 for others in ((1, 2), (0, 2), (0, 1))]
-for base, run in logistic_runs.items():
-    print(f"{base:11s} bound {run.elbo:.4f}, log Z {logistic_evidence:.4f}")
-
-# %%
-styles = {"normal": ("Gaussian", "C1", "--"), "skew_normal": ("skew-normal", "C0", "-")}
-weight_distances = {base: [] for base in logistics}
-figure, axes = plt.subplots(1, D, figsize=(11, 3), sharey=True, layout="constrained")
-for d, axis in enumerate(axes):
-    axis.fill_between(line, exact[d], color="0.8", label="posterior")
-    for base, (label, colour, dashes) in styles.items():
-        values = logistics[base].predict_f_density(np.eye(D)[d : d + 1], line)[0]
-        axis.plot(line, values, color=colour, linestyle=dashes, label=label)
-        weight_distances[base].append(0.5 * step * np.sum(np.abs(values - exact[d])))
-    axis.set(title=f"weight {d + 1}", xlabel="value", xlim=(-7, 6))
-axes[0].set_ylabel("density")
-axes[0].set_ylim(0.0, None)
-handles = axes[0].get_legend_handles_labels()
-figure.legend(*handles, frameon=False, loc="outside lower center", ncols=3)
-
-# %%
-for base, values in weight_distances.items():
-    print(f"{base:11s} total variation, weight by weight: {np.round(values, 3)}")
-
-# %% [markdown]
 # ## A Gaussian process classifier
 #
 # `AffineIndependentGP` does the same for the latent function of a classifier,
@@ -272,6 +201,7 @@ for base, values in weight_distances.items():
 # $$p(y, f) = \prod_n \sigma\bigl((2 y_n - 1)\, f_n\bigr)\;\mathcal N(f;\, 0,\, K).$$
 #
 # Where neighbouring labels agree and the prior is broad, $f$ is bounded on one side by the labels and runs out on the other.
+# `predict_f_density` has the density of any projection.
 
 # %%
 inputs = np.array([0.5, 1.0, 1.4, 3.6, 4.2, 4.6, 7.0, 7.4])[:, None]
@@ -284,18 +214,18 @@ def kernel():
 
 processes = {
     base: AffineIndependentGP((inputs, labels), kernel(), BernoulliLogit(), base=base)
-    for base in styles
+    for base in ("normal", "skew_normal")
 }
 process_runs = {
     base: AffineIndependentAscent().run(model) for base, model in processes.items()
 }
 
 # %% [markdown]
-# Eight latent values are too many for a grid. The truth is now a million draws from the prior, weighted by their likelihood:
-#
-# $$\log Z \approx \log \frac1S \sum_s p(y \mid f^{(s)}), \qquad f^{(s)} \sim \mathcal N(0, K).$$
+# Eight latent values are too many for a grid. The truth is now a million draws from the prior, weighted by their likelihood.
 
-# %%
+# %% tags=["remove-input"]
+styles = {"normal": ("Gaussian", "C1", "--"), "skew_normal": ("skew-normal", "C0", "-")}
+rng = np.random.default_rng(6)
 root = np.linalg.cholesky(kernel()(inputs).numpy() + 1e-9 * np.eye(len(inputs)))
 latent = rng.standard_normal((DRAWS, len(inputs))) @ root.T
 log_likelihood = np.sum(log_expit((2.0 * labels.T - 1.0) * latent), axis=1)
@@ -306,7 +236,7 @@ for base, run in process_runs.items():
     print(f"{base:11s} bound {run.elbo:.4f}")
 print(f"log Z             {process_evidence:.4f} +- {evidence_error:.4f}")
 
-# %%
+# %% tags=["remove-input"]
 values, edges = np.linspace(-15.0, 15.0, 301), np.linspace(-15.0, 15.0, 76)
 centres, bin_width = 0.5 * (edges[1:] + edges[:-1]), edges[1] - edges[0]
 heights = [
@@ -324,7 +254,7 @@ for base, densities in marginals.items():
         site_distances[base].append(0.5 * bin_width * np.sum(gap))
     print(f"{base:11s} mean total variation {np.mean(site_distances[base]):.3f}")
 
-# %%
+# %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 4, figsize=(11, 3.2), sharey=True, layout="constrained")
 for axis, n in zip(axes, (0, 2, 4, 7)):
     axis.stairs(heights[n], edges, fill=True, color="0.8", label="weighted draws")
@@ -343,7 +273,7 @@ figure.legend(*handles, frameon=False, loc="outside lower center", ncols=3)
 # Quantiles and class probabilities come from the same densities. The 90 % interval of the skewed posterior is not symmetric
 # about its median; the class probabilities hardly differ.
 
-# %%
+# %% tags=["remove-input"]
 places = np.linspace(-1.0, 9.0, PLACES)[:, None]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.4), layout="constrained")
 for base, (label, colour, dashes) in styles.items():
@@ -370,9 +300,6 @@ figure.legend(*handles, frameon=False, loc="outside lower center", ncols=2)
 # %% tags=["remove-cell"]
 assert all(lower <= middle <= evidence for lower, middle, evidence in bounds.values())
 assert all(skewed < symmetric for symmetric, skewed in distances.values())
-logistic_bounds = [logistic_runs[base].elbo for base in styles]
-assert logistic_bounds[0] <= logistic_bounds[1] <= logistic_evidence
-assert np.mean(weight_distances["skew_normal"]) < np.mean(weight_distances["normal"])
 process_bounds = [process_runs[base].elbo for base in styles]
 assert process_bounds[0] <= process_bounds[1] <= process_evidence + 3.0 * evidence_error
 assert np.mean(site_distances["skew_normal"]) < np.mean(site_distances["normal"])

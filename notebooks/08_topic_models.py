@@ -15,11 +15,8 @@
 #
 # $$\theta_d \sim \operatorname{Dirichlet}(\alpha), \qquad z_{dn} \sim \theta_d, \qquad w_{dn} \sim \beta_{z_{dn}}.$$
 #
-# Its
-# variational posterior is conjugate, so that coordinate ascent has closed forms; on minibatches the same updates are natural
-# gradients (Hoffman et al. 2013). In the correlated topic model (Blei & Lafferty 2007) topics come together: proportions are a
-# softmax of a Gaussian, which is not conjugate. Conjugate computation (Khan & Lin 2017) turns it back into Gaussian updates,
-# or into an LDA in which every document has a prior of its own.
+# In the correlated topic model (Blei & Lafferty 2007) topics come together: proportions are a softmax of a Gaussian
+# ([the mathematics](../mathematics/topics.md)).
 #
 # The documents here are generated from six topics that come in pairs. (Run as a script, the notebook takes the Associated
 # Press articles in `text_ap.npz`, if the variable `GPFLOW_DECOUPLED_DATA` names a folder that has them.)
@@ -100,7 +97,7 @@ gap = 1.0 - batch.score(train) / stochastic.score(train)
 print(f"batch: {len(batch.history_['bound'])} passes")
 print(f"stochastic: 5 passes, {100 * gap:.2f} % short of its bound")
 
-# %%
+# %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(8, 3.2), layout="constrained")
 for name, model in (("batch", batch), ("stochastic, estimates", stochastic)):
     bound = model.history_["bound"] / train.sum()
@@ -143,7 +140,7 @@ for name, value in perplexity.items():
 # %% [markdown]
 # The prior's correlations, topics ordered by their leading eigenvectors, so that those that come together stand together:
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 correlated = models["correlated, dirichlet"]
 correlations = correlated.correlations_
 vectors = np.linalg.eigh(correlations)[1]

@@ -9,9 +9,7 @@
 # %% [markdown]
 # # Big data
 #
-# A million observations that are never in memory together: a file of rows, read as a stream of shuffled minibatches. `fit`
-# learns kernel and q from it with held-out scores on the way; a run that is killed goes on where its checkpoint ends; and
-# `sweep` brings q(u) to its optimum in full passes over the file, a block at a time.
+# A million observations that are never in memory together: a file of rows, read as a stream of shuffled minibatches.
 
 # %%
 import shutil
@@ -42,8 +40,8 @@ if FAST:
 # %% [markdown]
 # ## The file
 #
-# Each row is three inputs and an output, four numbers of eight bytes, written block by block. In your case this would be an
-# export of a database; any `tf.data.Dataset` of pairs will do.
+# Each row is three inputs and an output, written block by block. In your case this would be an export of a database; any
+# `tf.data.Dataset` of pairs will do.
 
 # %%
 FILE = OUTPUT / "10_rows.bin"
@@ -69,8 +67,7 @@ print(f"{FILE.stat().st_size / 1e6:.0f} MB, {N:,} rows")
 # %% [markdown]
 # ## The stream
 #
-# TensorFlow reads the file as it goes. `shuffle` keeps that many rows; the file's order should not matter beyond it. The
-# place in such a stream can be saved, that of a Python generator could not.
+# `shuffle` keeps that many rows; the file's order should not matter beyond it.
 
 
 # %%
@@ -89,10 +86,7 @@ def stream():
 # %% [markdown]
 # ## The model
 #
-# Points are chosen from the first rows; `num_data` is what scales the bound of a minibatch of $B$ rows to the whole file,
-#
-# $$\hat{\mathcal L} = \frac{N}{B}\sum_{n \in \text{batch}} \mathbb E_q \log p(y_n \mid f_n) -
-# \operatorname{KL}(q \,\|\, p).$$
+# Points are chosen from the first rows; `num_data` scales the bound of a minibatch to the whole file.
 
 # %%
 first = np.fromfile(FILE, count=5000 * (D + 1)).reshape(-1, D + 1)[:, :D]
@@ -156,8 +150,8 @@ print("held-out RMSE on the way:", np.round(result.history["rmse"], 3))
 # %% [markdown]
 # ## Full passes
 #
-# At fixed hyperparameters q(u) has an optimum; with Gaussian noise one pass over all rows finds it, for the mean coefficients
-# as they are. The file is mapped, not loaded: one block is in memory at a time.
+# At fixed hyperparameters one pass over all rows finds the best q(u) for Gaussian noise and the mean coefficients as they
+# are. The file is mapped, not loaded: one block is in memory at a time.
 
 # %%
 mapped = np.memmap(FILE, dtype=np.float64, mode="r").reshape(-1, D + 1)
@@ -170,7 +164,7 @@ print(
     f"{after['log_density']:.4f} after"
 )
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 gd.wrappers.plot_history(result, left)
 x = np.zeros((200, D))
@@ -183,11 +177,7 @@ right.fill_between(x[:, 0], mean[:, 0] - width, mean[:, 0] + width, alpha=0.2)
 right.set(xlabel="first input, the others at zero")
 right.legend(frameon=False)
 
-# %% [markdown]
-# The run was interrupted and ended with all its steps; the bound of all rows did not fall in a pass; and the error on new rows
-# is close to the noise:
-
-# %%
+# %% tags=["remove-input"]
 print(
     f"{result.steps} steps; bounds of the passes {np.round(swept.history['elbo'], 1)}"
 )

@@ -14,18 +14,7 @@
 # bounds (McAllester 1999, Seeger 2002) hold for all posteriors $Q$ at once, also over a continuum of classifiers, and pay
 # $\mathrm{KL}[Q \,\|\, P]$ in the place of the logarithm of their number.
 #
-# **The bounds.** Write $\hat r$ for the error rate on a sample of $n$, $r$ for the one on new data, and $\mathrm{KL}$ for
-# $\mathrm{KL}[Q \,\|\, P]$. Two of the bounds add a width to $\hat r$,
-#
-# $$\text{Hoeffding:}\quad r \le \hat r + \sqrt{\frac{\mathrm{KL} + \log\frac1\delta}{2 n}}, \qquad
-# \text{McAllester:}\quad r \le \hat r + \sqrt{\frac{\mathrm{KL} + \log\frac1\delta + \log n + 2}{2 n - 1}},$$
-#
-# and two take the largest $r$ that a binomial tail allows,
-#
-# $$\hat r \log\frac{\hat r}{r} + (1 - \hat r)\log\frac{1 - \hat r}{1 - r}
-# \;\le\; \frac{\mathrm{KL} + \log(c_n / \delta)}{n},$$
-#
-# with $c_n = n + 1$ (Seeger) or $c_n = 2\sqrt n$ (Maurer).
+# [The mathematics](../mathematics/certificates.md) has the bounds.
 
 # %%
 import matplotlib.pyplot as plt
@@ -74,12 +63,10 @@ def sample(num, noise):
 
 # %% [markdown]
 # Of a sample of $n$, the classifier with the fewest errors is taken. Its prior probability is $1 / K$, so that $\log K$ is its
-# $\mathrm{KL}[Q \,\|\, P]$, and all four bounds apply to it. Its risk is known here: the inputs are isotropic, so that a
-# classifier at an angle $\vartheta$ to the truth errs on a share $\vartheta / \pi$ of them, and with noise $\rho$
-#
-# $$r = \rho + (1 - 2 \rho)\,\frac{\vartheta}{\pi}.$$
+# $\mathrm{KL}[Q \,\|\, P]$, and all four bounds, `bounds[name](errors, np.log(K), n, delta)`, apply to it. Its risk is known
+# here, from its angle to the truth.
 
-# %%
+# %% tags=["remove-input"]
 errors, risks, curves = {}, {}, {}
 for noise in (0.0, 0.25):
     X, Y = sample(sizes[-1], noise)
@@ -96,7 +83,7 @@ for noise in (0.0, 0.25):
     for name, curve in curves[noise].items():
         print(f"    {name:11s}{curve[-1]:.4f}")
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), sharey=True, layout="constrained")
 for axis, noise in zip(axes, curves):
     for name, curve in curves[noise].items():
@@ -114,7 +101,7 @@ figure.savefig(OUTPUT / "certificates_finite_class.png", dpi=120, bbox_inches="t
 
 # %% [markdown]
 # Hoeffding's bound is below McAllester's, which is also paid for all other $Q$. Seeger's and Maurer's keep the binomial tail,
-# which is narrow where errors are rare; they win at small error rates.
+# and win at small error rates.
 #
 # ## A continuum: a Laplace posterior
 #
@@ -157,7 +144,7 @@ for n in sizes:
 error, kl, by_seeger, by_mcallester, held_out = np.array(rows).T
 print(found)
 
-# %%
+# %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
 axis.plot(sizes, by_mcallester, "C1", label="McAllester")
 axis.plot(sizes, by_seeger, "C2", label="Seeger")

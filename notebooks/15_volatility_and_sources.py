@@ -9,11 +9,9 @@
 # %% [markdown]
 # # Stochastic volatility, and independent sources
 #
-# [Notebook 6](06_skewed_posteriors.ipynb) has posteriors that are not Gaussian in two and three dimensions. Here are two
-# models with affine-independent posteriors, $w = A\,v + b$ with independent $v_d$ that are not normal
-# (Challis and Barber 2012): a time series whose variance changes, and sources that are heard as a mixture. In each the
-# answer is known, from a long run of a sampler and from quadrature. In the first, most of what the best Gaussian lacks
-# is gained. In the second the exact posterior is itself of this form, so that only the distribution of the $v_d$ matters.
+# Two models with affine-independent posteriors, $w = A\,v + b$ with independent $v_d$ that are not normal
+# ([notebook 6](06_skewed_posteriors.ipynb)): a time series whose variance changes, and sources that are heard as a mixture.
+# In each the answer is known, from a long run of a sampler and from quadrature.
 
 # %%
 import gpflow
@@ -50,10 +48,7 @@ if FAST:
 # \log p(y_t \mid f_t) = -\tfrac12 \bigl[\log 2\pi + f_t + y_t^2\, e^{-f_t}\bigr].$$
 #
 # With an exponential kernel $f_t$ is an autoregression of order one, the usual model of volatility. The log likelihood is
-# concave in $f_t$, but far from a parabola: for variances far above $y_t^2$ it falls like $f_t$, and for those far below like
-# $e^{-f_t}$.
-#
-# GPflow has no such likelihood. Its log density, and the moments of $y$ given $f$, are all that it takes:
+# concave in $f_t$, but far from a parabola. Log density and moments of $y$ given $f$ make a likelihood:
 
 
 # %%
@@ -71,8 +66,8 @@ class StochasticVolatility(gpflow.likelihoods.ScalarLikelihood):
 
 
 # %% [markdown]
-# Eighty days are drawn from the model. The log variance has standard deviation $\sqrt 3$, and correlation $e^{-1/4} = 0.78$
-# from one day to the next: it changes fast, and few returns speak for each $f_t$.
+# Eighty days are drawn from the model. The log variance has correlation $e^{-1/4} = 0.78$ from one day to the next: few
+# returns speak for each $f_t$.
 
 # %%
 T = 80
@@ -98,8 +93,8 @@ root, f_true, y = simulate(3.0, 4.0)
 # %% [markdown]
 # ### The two approximations
 #
-# `AffineIndependentAscent` finds the best Gaussian first, and goes on from there with skew-normal $v_d$. The expectations
-# are integrals on a grid, for which 256 points are enough here: the run checks that itself, with twice as many.
+# `AffineIndependentAscent` finds the best Gaussian first, and goes on from there with skew-normal $v_d$. Expectations are
+# integrals on a grid of 256 points; the run checks with twice as many that these are enough.
 
 # %%
 styles = {"normal": ("Gaussian", "C1", "--"), "skew_normal": ("skew-normal", "C0", "-")}
@@ -124,16 +119,10 @@ for base, (_, run) in fitted.items():
 # %% [markdown]
 # ### The evidence
 #
-# An approximation that can be drawn from, and whose density is known, gives an unbiased estimate of the evidence by
-# importance sampling,
-#
-# $$Z = \mathbb E_q\, \frac{p(y, f)}{q(f)}, \qquad f = \alpha\, v + \beta, \qquad
-# \log q(f) = \sum_d \log q_d(v_d) - \log|\det \alpha|.$$
-#
-# `projections` has $\alpha$ and $\beta$. Its standard error is small, since the approximation is good.
+# Importance sampling from the approximation estimates the evidence, $Z = \mathbb E_q\, p(y, f) / q(f)$.
 
 
-# %%
+# %% tags=["remove-input"]
 def log_likelihood(f):
     """log p(y | f) [S] at f [S, T]."""
     return -0.5 * np.sum(np.log(2.0 * np.pi) + f + y**2 * np.exp(-f), axis=1)
@@ -155,7 +144,7 @@ def log_evidence(model, draws=50_000):
     return logsumexp(log_weights) - np.log(draws), error
 
 
-# %%
+# %% tags=["remove-input"]
 evidence, evidence_error = log_evidence(fitted["skew_normal"][0])
 for base, (_, run) in fitted.items():
     print(f"{base:11s} bound {run.elbo:9.4f}, {evidence - run.elbo:.3f} below log Z")
@@ -164,12 +153,10 @@ print(f"log Z             {evidence:9.4f} +- {evidence_error:.4f}")
 # %% [markdown]
 # ### The exact posterior
 #
-# Elliptical slice sampling (Murray, Adams and MacKay 2010) has a Gaussian prior built in and no step size to choose: it
-# moves along an ellipse through the present $f$ and a draw from the prior, and shrinks the range of angles towards the
-# present one until the likelihood is above a random level. Here many chains move at once.
+# By elliptical slice sampling (Murray, Adams and MacKay 2010), many chains at once.
 
 
-# %%
+# %% tags=["remove-input"]
 def slice_step(f, rng):
     """One step of every chain f [C, T]."""
     other = rng.standard_normal(f.shape) @ root.T
@@ -188,7 +175,7 @@ def slice_step(f, rng):
     return new
 
 
-# %%
+# %% tags=["remove-input"]
 rng = np.random.default_rng(0)
 state, kept = rng.standard_normal((CHAINS, T)) @ root.T, []
 for step in range(STEPS):
@@ -200,7 +187,7 @@ draws = kept.reshape(-1, T)
 error = kept.mean(0).std(0) / np.sqrt(CHAINS) / draws.std(0)
 print(f"{len(draws)} draws; standard error of a mean: {error.max():.3f} deviations")
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, axis = plt.subplots(figsize=(9.5, 3.6), layout="constrained")
 axis.bar(days[:, 0], np.abs(y), color="0.8", label="size of the return")
 levels = 0.05, 0.5, 0.95
@@ -216,14 +203,10 @@ axis.set(xlabel="day", ylabel="volatility", yscale="log", ylim=(0.02, 30.0))
 axis.legend(frameon=False, ncols=5, loc="upper center")
 
 # %% [markdown]
-# The median volatility of each approximation and its 90 % interval, beside those of the sampler. At this scale both
-# approximations are good. What they miss is in the tails.
-#
-# ### What is outside of the intervals
-#
-# Of the exact posterior 5 % should be below the 90 % interval of a day, and 5 % above it. The average over all days:
+# Median and 90 % interval of the volatility. At this scale both approximations are good; what they miss is in the tails.
+# Of the exact posterior 5 % should be below the interval of a day, and 5 % above it. The average over all days:
 
-# %%
+# %% tags=["remove-input"]
 outside, distances = {}, {}
 edges = np.linspace(-12.0, 8.0, 101)
 centres, width = 0.5 * (edges[1:] + edges[:-1]), edges[1] - edges[0]
@@ -240,7 +223,7 @@ for base, (model, _) in fitted.items():
     print(f"{base:11s} below {below:.2%}, above {above:.2%}", end="; ")
     print(f"mean total variation {np.mean(distances[base]):.3f}")
 
-# %%
+# %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
 order = np.argsort(distances["normal"])
 for axis, t in zip(axes, (order[-1], order[3 * T // 4], order[T // 4])):
@@ -256,10 +239,10 @@ figure.legend(*handles, frameon=False, loc="outside lower center", ncols=3)
 # %% [markdown]
 # The day on which the Gaussian is worst, and days at the third and the first quarter.
 #
-# If the variance changes slowly, with a standard deviation of 1 and correlation $e^{-1/20} = 0.95$, many returns speak for
-# each $f_t$, and the Gaussian is nearly enough:
+# If the variance changes slowly, with correlation $e^{-1/20} = 0.95$, many returns speak for each $f_t$, and the Gaussian is
+# nearly enough:
 
-# %%
+# %% tags=["remove-input"]
 slow = approximations(1.0, 20.0, simulate(1.0, 20.0)[-1])["skew_normal"][1]
 fast = fitted["skew_normal"][1]
 print(f"gain over the Gaussian: {fast.gain:.3f} nats; slow variance {slow.gain:.3f}")
@@ -274,8 +257,7 @@ print(f"gain over the Gaussian: {fast.gain:.3f} nats; slow variance {slow.gain:.
 # \epsilon \sim \mathcal N(0, \sigma^2 I).$$
 #
 # With two microphones and two sources of variance 1, $W$ is a rotation by an unknown angle once the records have been
-# decorrelated. Under a Gaussian prior of the sources the evidence would be the same for each angle: what determines
-# the angle is only that sources are not Gaussian.
+# decorrelated. Under a Gaussian prior of the sources every angle would have the same evidence.
 
 # %%
 tau, sigma, angle_true = np.sqrt(0.5), 0.4, 0.4
@@ -293,12 +275,9 @@ noise = sigma * rng.standard_normal((INSTANTS, 2))
 records = sources @ mixing(angle_true).T + noise
 
 # %% [markdown]
-# The sources are the weights of a linear model with Laplace priors, and the rows of $W$ its inputs. All instants together
-# are one model, whose inputs have a block $W$ for each instant.
-#
-# Since $W$ is a rotation, $|x - W s| = |W^T x - s|$, and the posterior has a factor for each source. It is a Gaussian times a
-# kink at zero, skewed to the side on which the record is. So $A$ can be diagonal, and how near the bound comes to the
-# evidence depends on the distribution of the $v_d$ alone. Mixtures of two normals can have such a shape.
+# The sources are the weights of a linear model with Laplace priors, and the rows of $W$ its inputs, a block for each instant.
+# Since $W$ is a rotation, $|x - W s| = |W^T x - s|$, and the posterior has a factor for each source: a Gaussian times a kink
+# at zero. Mixtures of two normals can have such a shape.
 
 
 # %%
@@ -316,10 +295,12 @@ def unmix(angle):
 
 
 # %% [markdown]
-# The exact evidence, and the exact marginals of the sources, by quadrature: instants do not depend on each other, so that
-# each is an integral over two variables.
+# ### Which angle?
+#
+# Evidence and marginals of the sources are exact by quadrature, an integral over two variables for each instant. The first
+# stage of each run gives the Gaussian bound.
 
-# %%
+# %% tags=["remove-input"]
 line = np.linspace(-7.0, 7.0, CELLS)
 cell = line[1] - line[0]
 plane = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
@@ -335,13 +316,7 @@ def exact_posterior(angle, record):
     return log_z, cell * np.array([density.sum(1), density.sum(0)])
 
 
-# %% [markdown]
-# ### Which angle?
-#
-# An angle is as good as that angle and a quarter turn, which exchanges the sources. The first stage of each run gives the
-# Gaussian bound.
-
-# %%
+# %% tags=["remove-input"]
 angles = angle_true + np.linspace(-0.25, 0.25, ANGLES) * np.pi
 unmixed = [unmix(angle) for angle in angles]
 log_z = [sum(exact_posterior(a, x)[0] for x in records) for a in angles]
@@ -351,7 +326,7 @@ print("angle    Gaussian  affine-independent      log Z")
 for row in zip(angles, gaussian, affine, log_z):
     print("{:5.2f}  {:10.3f}  {:18.3f} {:10.3f}".format(*row))
 
-# %%
+# %% tags=["remove-input"]
 best = int(np.argmax(log_z))
 model = unmixed[best][0]
 exact = np.array([exact_posterior(angles[best], x)[1] for x in records])
@@ -363,7 +338,7 @@ source_distance = 0.5 * cell * np.abs(found - exact).sum(1)
 print(f"means of sources: largest error {error.max():.4f}")
 print(f"marginals: mean total variation {source_distance.mean():.4f}")
 
-# %%
+# %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.4), layout="constrained")
 axes[0].plot(angles, log_z, "k.-", label="log Z")
 axes[0].plot(angles, affine, "C0.-", label="affine-independent")
@@ -387,9 +362,7 @@ axes[1].legend(frameon=False)
 # - Volatility: the skew-normal posterior gains most of what the best Gaussian lacks, and its tails are nearly those of the
 #   sampler. The sooner the variance changes, the more there is to gain.
 # - Sources: the evidence as a function of the angle is the same curve for all three, up to a constant. For the angle the best
-#   Gaussian is enough, because the Laplace prior is in the bound. For the posterior of a source it is not.
-# - A Gaussian cannot lack much under a Laplace prior alone, $\tfrac12 + \log(2 / \pi) = 0.048$ nats for each source. Where a
-#   bound gains this little, look at intervals before paying for another family.
+#   Gaussian is enough; for the posterior of a source it is not.
 
 # %% tags=["remove-cell"]
 for number in plt.get_fignums():  # of a script; a notebook has shown and closed them

@@ -15,9 +15,8 @@
 # $$\log p(y) \approx \sum_i \log \mathcal N\bigl(y_i;\; b_i^\top y_{c(i)},\; \tau_i\bigr), \qquad
 # b_i = \hat K_{cc}^{-1}\, \hat K_{ci}, \qquad \tau_i = \hat K_{ii} - \hat K_{ic}\, b_i,$$
 #
-# with $\hat K = K + \sigma^2 I$. Far observations say little that near ones have not said. So a few dozen neighbours do, and
-# kernel, noise and intervals are learned at the resolution of the data. This notebook looks at the three steps: neighbours,
-# learning, and whether the intervals hold.
+# with $\hat K = K + \sigma^2 I$. This notebook looks at the three steps: neighbours, learning, and whether the intervals hold.
+# [Neighbours](../neighbours.md) has the rest, figures of twelve data sets and where the method does not help included.
 
 # %%
 import gpflow
@@ -61,9 +60,8 @@ y_test = truth(X_test) + NOISE * rng.standard_normal((1000, 1))
 # %% [markdown]
 # ## Who is near whom
 #
-# Rows are put into a random order. Early rows then have far neighbours and late ones near ones, so that all distances tell
-# about the lengthscales. Distance is that of the kernel: inputs divided by the lengthscales. After training, the neighbours of
-# a row stretch along the smooth direction.
+# Rows are put into a random order, so that early rows have far neighbours and late ones near ones. Distance is that of the
+# kernel: inputs divided by the lengthscales. After training, the neighbours of a row stretch along the smooth direction.
 
 # %%
 model = gd.models.NNGP(
@@ -79,7 +77,7 @@ before = model.neighbours_of(rows).numpy()[0]
 result = gd.fit(model, progress=False)
 after = model.neighbours_of(rows).numpy()[0]
 
-# %% tags=["thumbnail"]
+# %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained", sharey=True)
 for axis, near, when in zip(axes, (before, after), ("before", "after")):
     axis.plot(*X.T, ",", color="0.6")
@@ -97,9 +95,8 @@ figure.savefig(OUTPUT / "neighbours.png")
 # %% [markdown]
 # ## What was learned
 #
-# A step of `fit` is a climb by L-BFGS: on the exact density of 500 rows first, then on random rows given their neighbours,
-# 6,000 and 12,000 where there are so many. The *leave-one-out* score, the mean log density of observations that are
-# predicted from all others, judges each.
+# A step of `fit` is a climb by L-BFGS. The *leave-one-out* score, the mean log density of observations that are predicted
+# from all others, judges each.
 
 # %%
 print(result)
@@ -136,9 +133,9 @@ print(f"{'the true function':18s} {0.0:10.4f} {best:13.3f}")
 # ## Do the intervals hold?
 #
 # `leave_one_out` predicts training rows, each from its nearest other rows: held-out data for nothing. Errors in units of their
-# predicted standard deviations should be standard normal. It compares kernels too.
+# predicted standard deviations should be standard normal.
 
-# %%
+# %% tags=["remove-input"]
 some = rng.choice(N, min(1000, N), replace=False)
 left_out = model.leave_one_out(some)
 errors = ((y[some] - left_out.mean) / np.sqrt(left_out.variance))[:, 0]
@@ -157,8 +154,7 @@ print(f"leave-one-out log density {left_out.log_density.mean():.3f}")
 # %% [markdown]
 # ## New rows
 #
-# `update` adds rows, which are neighbours from then on; nothing else changes, so that the model follows a stream. Where a row
-# has been added, the model is certain.
+# `update` adds rows, which are neighbours from then on; nothing else changes.
 
 # %%
 x_new = np.array([[2.0, 2.0]])
@@ -172,10 +168,8 @@ print(f"after twenty observations there: {float(variance[0, 0]) ** 0.5:.4f}")
 # %% [markdown]
 # ## Labels
 #
-# For labels and counts every observation gets a *site*, a Gaussian observation of $f$ with a noise of its own:
-# $t_i(f_i) \propto \mathcal N(f_i;\; \nu_i / \lambda_i,\; 1 / \lambda_i)$. Given the sites, all of the above applies.
-# `fit` takes turns: passes over the sites, each of which looks at the sites of its nearest rows, and climbs of the
-# hyperparameters. Here the log odds are four times the function above.
+# For labels and counts every observation gets a *site*, a Gaussian observation of $f$ with its own noise. Given the sites, all
+# of the above applies. Here the log odds are four times the function above.
 
 # %%
 chance = 1.0 / (1.0 + np.exp(-4.0 * truth(X)))
@@ -195,13 +189,6 @@ base = np.full_like(chance_test, labels.mean())
 print(f"predictions condition on {classifier.model.prediction_neighbours} rows")
 losses = [log_loss(guess) for guess in (predicted, chance_test, base)]
 print("log loss: {:.3f}, of the chances {:.3f}, of their mean {:.3f}".format(*losses))
-
-# %% [markdown]
-# ## Where to go on
-#
-# `gd.build(X, y, kernel="auto")` does all this for Gaussian noise and more than 2,000 rows, and chooses the kernel by the
-# leave-one-out score. The page [Neighbours](../neighbours.md) has costs, figures on twelve data sets, and where the method
-# does not help.
 
 # %% tags=["remove-cell"]
 rmse, density, covered, _ = scores(model)

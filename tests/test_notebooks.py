@@ -52,9 +52,14 @@ def cells(path: Path) -> list:
     return execute().read(path).cells
 
 
+def tags(cell: dict) -> list[str]:
+    """What the site does with the cell."""
+    return cell["metadata"].get("tags", [])
+
+
 def is_hidden(cell: dict) -> bool:
     """Whether the site leaves the cell out: switches for the tests, and checks."""
-    return "remove-cell" in cell["metadata"].get("tags", [])
+    return "remove-cell" in tags(cell)
 
 
 def stored(path: Path) -> list[dict]:
@@ -98,9 +103,37 @@ def test_what_a_reader_sees_is_short_and_has_no_switches(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_site_has_the_text_of_the_notebook(path: Path) -> None:
-    expected = [(cell.cell_type, cell.source, is_hidden(cell)) for cell in cells(path)]
-    found = [(cell["cell_type"], source(cell), is_hidden(cell)) for cell in stored(path)]
+    expected = [(cell.cell_type, cell.source, tags(cell)) for cell in cells(path)]
+    found = [(cell["cell_type"], source(cell), tags(cell)) for cell in stored(path)]
     assert found == expected, "run make notebooks-site"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_code_that_is_shown_needs_no_code_that_is_not(path: Path) -> None:
+    """Cells that show their outputs alone define nothing that a cell which is shown uses."""
+    parts: dict[bool, list[str]] = {True: [], False: []}
+    for cell in stored(path):
+        if cell["cell_type"] == "code" and not is_hidden(cell):
+            parts["remove-input" in tags(cell)].append(source(cell))
+    shown, others = (names("\n".join(parts[kind])) for kind in (False, True))
+    assert (shown["used"] - shown["defined"]) & others["defined"] == set()
+
+
+def names(code: str) -> dict[str, set[str]]:
+    """The names that code uses, and those that it defines."""
+    found: dict[str, set[str]] = {"used": set(), "defined": set()}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name):
+            found["used" if isinstance(node.ctx, ast.Load) else "defined"].add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found["defined"].add(node.name)
+        elif isinstance(node, ast.arg):
+            found["defined"].add(node.arg)
+        elif isinstance(node, ast.ExceptHandler):
+            found["defined"].add(node.name or "")
+        elif isinstance(node, ast.alias):
+            found["defined"].add((node.asname or node.name).split(".")[0])
+    return found
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
