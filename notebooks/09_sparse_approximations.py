@@ -23,8 +23,8 @@
 # | FITC (Snelson 2006) | $\log\mathcal N(y; 0, Q + \operatorname{diag}(K - Q) + \sigma^2 I)$ | `GPRFITC` |
 #
 # `SGPR` and `GPRFITC` are GPflow's. Only the first is a lower bound of $\log p(y)$. Bauer, van der Wilk and Rasmussen (2016)
-# compared FITC and VFE; this notebook checks what they saw. [Notebook 2](02_decoupled_bases.ipynb) has the bases of this
-# package on one problem.
+# compared FITC and VFE; this notebook checks what they saw. [Notebook 2](02_decoupled_bases.ipynb) compares the models of
+# this package.
 
 # %%
 import gpflow
