@@ -229,8 +229,9 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         # the variance of f without the spread: the mean without a row follows from it
         plain = left_out(self.groups, self.data, parts, rows, neighbours).variance
         means = self.mean_without(tf.constant(rows), plain - noise).numpy()
-        terms = log_densities(tf.gather(self.data[1], rows), means, found.variance)
-        return LeaveOneOut(means, found.variance, np.nansum(terms, axis=1), found.spread)
+        Y = tf.gather(self.data[1], rows).numpy()
+        terms = np.where(np.isnan(Y), 0.0, log_densities(Y, means, found.variance))
+        return LeaveOneOut(means, found.variance, np.sum(terms, axis=1), found.spread)
 
     def noise_at_floor(self) -> np.ndarray:
         """Tell which outputs' mean noise is at its floor, [P] bool.

@@ -105,9 +105,9 @@ def left_out(
     """
     found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours, spread)
     prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
-    terms = log_densities(*found[:3]).numpy()
+    terms, there = log_densities(*found[:3]).numpy(), ~np.isnan(found.residual)
     mean = (prior_mean + found.mean).numpy()
-    scores = np.nansum(terms, axis=1)
+    scores = np.sum(np.where(there, terms, 0.0), axis=1)  # NaN where a factorisation failed
     return LeaveOneOut(mean, found.variance.numpy(), scores, found.spread.numpy())
 
 

@@ -550,3 +550,19 @@ def test_an_interrupt_of_the_other_start_is_not_lost(monkeypatch):
     assert outcome.kept and outcome.climbed.reason == INTERRUPTED
     assert outcome.judged.score == rounds.judge().score
     np.testing.assert_array_equal(rounds._values, first[0])
+
+
+class _Indefinite(gpflow.kernels.SquaredExponential):
+    """Three times the covariances of different rows."""
+
+    def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
+        return super().K_r2(r2) * (1.0 + 2.0 * tf.cast(r2 > 1e-9, r2.dtype))
+
+
+def test_covariances_that_cannot_be_factorised_predict_nothing() -> None:
+    """They had a log density of 0, above that of any prediction."""
+    few, y = X[:40], np.hstack([Y[:40], X[:40, :1]])
+    y[::2, 1] = np.nan
+    one = NNGP((few, y), _Indefinite(), gpflow.likelihoods.Gaussian(1e-3), num_neighbours=5)
+    assert np.all(np.isnan(one.leave_one_out().log_density))
+    assert judge(one, np.arange(40), calibrated=False).score == -10.0
