@@ -94,6 +94,15 @@ class SiteGroup(NamedTuple):
     noise: tf.Tensor | None = None
     """Variance [N] of y given w, the residual of a GP given inducing variables; None is zero."""
 
+    def first(self) -> SiteGroup:
+        """The first site alone, to try what holds for all of them."""
+        return SiteGroup(
+            self.site._replace(parameters=tuple(part[:1] for part in self.site.parameters)),
+            self.features[:1],
+            self.offset[:1],
+            None if self.noise is None else self.noise[:1],
+        )
+
 
 def frequencies_for(base: Base) -> int:
     """The number T of frequencies that a base distribution needs: 64 for light tails."""

@@ -19,7 +19,7 @@
 Models on inducing points take data in their methods, others own them. Read `basis_gp`, `full_gp`
 and `conjugate` first. Inducing points: `decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data:
 `state_space`, `lcl`, `affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`),
-`gmrf`, `factor_graph` (with `factors`). Shared: `checks`, the data term by `expectations`,
+`gmrf`, `factor_graph` (with `factors`). Shared: `checks`, the `data_term` by `expectations`,
 `monte_carlo` or `residual_bound`, `basis_predictions`, the interval `evidence`, and `families`.
 `with_neighbours` turns a model with a mean on all data into one of neighbours.
 """

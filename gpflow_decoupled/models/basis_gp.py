@@ -18,13 +18,10 @@ from gpflow.utilities import parameter_dict
 
 from .. import replicas
 from ..bases import InducingBasis
-from ..bases.base import EAGER_ROWS, Features, State
 from ..errors import DataError, ModelError
 from ..inducing.variables import check_indices_of, input_dims
 from ..inputs import as_array, as_pair, of_known_rank
-from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
-from .basis_predictions import BasisPredictions
 from .checks import (
     as_observations,
     check_kernel,
@@ -35,21 +32,16 @@ from .checks import (
     infer_num_latent_gps,
     warn_of_values,
 )
+from .data_term import DataTerm
 from .evidence import Evidence, EvidenceSettings
-from .expectations import Resolution, check_draws, sampled_expectations, variational_expectations
+from .expectations import check_draws
 from .monte_carlo import MonteCarlo
 from .neighbours.evidence import evidence_of
-from .residual_bound import (
-    check_bound,
-    gains_are_constant,
-    left_variances,
-    row_gains,
-    shrunk_expectations,
-)
+from .residual_bound import check_bound, gains_are_constant
 from .streams import StreamMemory, StreamUpdate, remember, update
 
 
-class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
+class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
     """A sparse GP whose q(f) is any basis on inducing points.
 
     Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P].
@@ -194,61 +186,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """The divergence KL[q(f) || p(f)] in nats, a scalar."""
         return self.basis.prior_kl(self.basis.factor(self.kernel))
 
-    def variational_expectations(
-        self,
-        mean: tf.Tensor,
-        variance: tf.Tensor,
-        data: RegressionData,
-        left: tf.Tensor | None = None,
-    ) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from means (less the mean function) and variances [N,
-        L].
-
-        With `expectations` an unbiased estimate, from new draws. For bound="tight" see
-        `residual_bound`. X is [N, D], Y [N, P].
-
-        :param left: `left_variances`, if known; else computed where needed, N M^2.
-        """
-
-        def expected(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-            if self.expectations is None:
-                return variational_expectations(self, mean, variance, data)
-            draws = self.expectations.draw(mean)
-            return sampled_expectations(self, mean, variance, data, draws)
-
-        if self.bound == "classical":
-            return expected(mean, variance)
-        if gains_are_constant(self.kernel, self.likelihood):
-            return expected(mean, variance) + self.row_gains(data[0], left)
-        left = left_variances(self.kernel, self.basis, data[0]) if left is None else left
-        return shrunk_expectations(expected, mean, variance, tf.cast(left, variance.dtype))
-
-    def left_variances(
-        self, features: Features, X: tf.Tensor, tangent: tf.Tensor | None = None
-    ) -> tf.Tensor | None:
-        """The variances [N, L] that the points leave at X [N, D]; None for the classical bound.
-
-        :param features: of the basis at X.
-        :param tangent: of the basis's state, if the features' is stopped.
-        """
-        if self.bound == "classical":
-            return None
-        return left_variances(self.kernel, self.basis, X, features, tangent)
-
-    def row_gains(self, X: tf.Tensor, left: tf.Tensor | None = None) -> tf.Tensor:
-        """Gain [N] in nats of bound="tight" per row X [N, D], for Gaussian noise of one variance;
-        else zeros. `left` as in `variational_expectations`.
-        """
-        noise = single_noise_variance(self.likelihood)
-        if self.bound == "classical" or noise is None:
-            return tf.zeros(tf.shape(X)[:1], X.dtype)
-        left = left_variances(self.kernel, self.basis, X) if left is None else left
-        return row_gains(left, noise, self.num_latent_gps)
-
-    @property
-    def resolution(self) -> Resolution | None:
-        return super().resolution if self.expectations is None else None
-
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size, the data term's factor; without `num_data` 1 and a warning.
 
@@ -279,21 +216,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
             )
         X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
-        expectations = self._expectations_at(state, X, Y)
+        expectations = self.expectations_at(state, X, Y)
         return self.scale(X) * tf.reduce_sum(expectations) - self.basis.prior_kl(state)
-
-    def _expectations_at(self, state: State, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        if self.bound == "classical":
-            mean, variance = self.basis.marginals(state, self.kernel, X)
-            return self.variational_expectations(mean, variance, (X, Y))
-        if tf.executing_eagerly() and X.shape[0] > EAGER_ROWS:
-            starts = range(0, X.shape[0], EAGER_ROWS)
-            blocks = [(X[i : i + EAGER_ROWS], Y[i : i + EAGER_ROWS]) for i in starts]
-            return tf.concat([self._expectations_at(state, *block) for block in blocks], axis=0)
-        features = self.basis.features(state, self.kernel, X)
-        variance = self.basis.variance(features, self.kernel, X)
-        left = self.left_variances(features, X)
-        return self.variational_expectations(features.mean, variance, (X, Y), left)
 
     def evidence(
         self,

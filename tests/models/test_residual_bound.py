@@ -208,7 +208,7 @@ def test_the_collapsed_bound_shares_the_projection(monkeypatch: Any) -> None:
 def test_blocks_of_rows_add_up(monkeypatch: Any) -> None:
     model, data = _model(), (X, Y[:, :1])
     whole = float(model.elbo(data))
-    monkeypatch.setattr("gpflow_decoupled.models.basis_gp.EAGER_ROWS", 7)
+    monkeypatch.setattr("gpflow_decoupled.models.data_term.EAGER_ROWS", 7)
     assert_allclose(model.elbo(data), whole, rtol=1e-12)
 
 

@@ -20,7 +20,7 @@ from gpflow.likelihoods import Likelihood
 from ...bases.affine_independent import AffineIndependentBasis, AffineState
 from ...covariances.latents import prior_variance
 from ...distributions import BaseLike
-from ...errors import DataError, check_parameters
+from ...errors import check_parameters
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import (
     Integration,
@@ -36,7 +36,6 @@ from ...inputs import check_rate, check_whole
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...posteriors import near_inputs
-from ...summaries import short_repr
 from ...user_warnings import warn_user
 from ..expectations import Moments, Resolution
 from ..full_gp import FullGP
@@ -48,7 +47,7 @@ from .affine_marginals import (
     moments_of_labels,
     quantiles,
 )
-from .single_latent import as_grid, as_matrix, refuse_several_latents
+from .single_latent import as_grid, as_levels, as_matrix, refuse_several_latents
 from .weight_priors import WeightPriors
 
 _NO_EXPECTATION = (
@@ -163,14 +162,7 @@ class AffineIndependentGP(FullGP):
     def _check_sites(self) -> None:
         for group in self.site_groups():
             route_of(self.basis.base, group.site, self.integration.route)
-            first = group._replace(
-                site=group.site._replace(
-                    parameters=tuple(part[:1] for part in group.site.parameters)
-                ),
-                features=group.features[:1],
-                offset=group.offset[:1],
-                noise=None if group.noise is None else group.noise[:1],
-            )
+            first = group.first()
             integrate(self.basis.base, self.basis.projections(first), first.site, self.integration)
 
     def site_groups(self, state: AffineState | None = None) -> list[SiteGroup]:
@@ -178,16 +170,9 @@ class AffineIndependentGP(FullGP):
         state = self.basis.factor(self.kernel, with_kl=False) if state is None else state
         X, Y = self.data
         site = likelihood_site(self.likelihood, Y)
-        if self._full:
-            group = SiteGroup(site, state.chol[0], self._mean(X))
-        else:
-            features, noise = self._features(state, X)
-            group = SiteGroup(site, features, self._mean(X), noise)
-        return (
-            [group]
-            if self.weight_priors is None
-            else [group, *self.weight_priors.groups(self.basis.size)]
-        )
+        features, noise = (state.chol[0], None) if self._full else self._features(state, X)
+        group, priors = SiteGroup(site, features, self._mean(X), noise), self.weight_priors
+        return [group] if priors is None else [group, *priors.groups(self.basis.size)]
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
         """The bound in nats, a scalar.
@@ -209,9 +194,7 @@ class AffineIndependentGP(FullGP):
         # (A2)
         bound = self.bound(self.site_groups(state))
         if tf.executing_eagerly() and np.isneginf(bound.numpy()):
-            warn_user(
-                _NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name),
-            )
+            warn_user(_NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name))
         return bound
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
@@ -257,9 +240,7 @@ class AffineIndependentGP(FullGP):
         return resolution_of(self.basis.base, site, self.integration)
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
-        """The density [N, G] of f(x) at Xnew [N, D], for values [G], or [N, G] with a row per
-        input.
-        """
+        """The density [N, G] of f(x) at Xnew [N, D], for values [G], or a row each [N, G]."""
         y = self.projections(Xnew)
         grid = as_grid(grid, y.alpha.shape[0], y.alpha.dtype)
         return density_at(self.basis.base, y, grid, self.integration.points, self._asked.memory)
@@ -272,19 +253,9 @@ class AffineIndependentGP(FullGP):
         :param Xnew: [N, D].
         :param probabilities: [Q], between 0 and 1.
         """
-        levels = np.atleast_1d(np.asarray(probabilities, float))
-        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
-            raise DataError(
-                f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without"
-                " these two."
-            )
-        return quantiles(
-            self.basis.base,
-            self.projections(Xnew),
-            levels,
-            self.integration.points,
-            self._asked.memory,
-        )
+        levels = as_levels(probabilities)
+        points, memory = self.integration.points, self._asked.memory
+        return quantiles(self.basis.base, self.projections(Xnew), levels, points, memory)
 
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -310,13 +281,8 @@ class AffineIndependentGP(FullGP):
         return tf.math.log(tf.maximum(probability, np.finfo(probability.dtype.as_numpy_dtype).tiny))
 
     def _expected(self, Xnew: InputData, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        return expected(
-            self.basis.base,
-            self.projections(Xnew),
-            function,
-            self.integration.points,
-            self._asked.memory,
-        )
+        points, memory = self.integration.points, self._asked.memory
+        return expected(self.basis.base, self.projections(Xnew), function, points, memory)
 
     def predict_f_samples(
         self,
@@ -342,9 +308,8 @@ class AffineIndependentGP(FullGP):
             z = tf.random.normal(tf.shape(f), dtype=f.dtype)
             if full_cov:
                 prior = prior_variance(self.kernel, X, full_cov=True)[0]
-                rest = add_jitter(
-                    prior - tf.matmul(features, features, transpose_b=True), minuend=prior
-                )
+                explained = tf.matmul(features, features, transpose_b=True)
+                rest = add_jitter(prior - explained, minuend=prior)
                 f += tf.matmul(z, cholesky(rest).chol, transpose_b=True)
             else:
                 f += tf.sqrt(noise) * z

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["as_grid", "as_matrix", "refuse_several_latents"]
+__all__ = ["as_grid", "as_levels", "as_matrix", "refuse_several_latents"]
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel, MultioutputKernel
@@ -12,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 from ...errors import DataError
 from ...inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ...likelihoods.labels import index_columns
+from ...summaries import short_repr
 from ..checks import check_parts
 
 
@@ -62,3 +65,14 @@ def as_grid(grid: TensorType, rows: int, dtype: tf.DType) -> tf.Tensor:
         )
     check_finite_entries(values, "grid")
     return tf.broadcast_to(values, [rows, values.shape[-1]])
+
+
+def as_levels(probabilities: npt.ArrayLike) -> np.ndarray:
+    """Probabilities of quantiles as an array [Q]; raises `DataError` unless they are in (0, 1)."""
+    levels = np.atleast_1d(np.asarray(probabilities, float))
+    if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+        raise DataError(
+            f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without"
+            " these two."
+        )
+    return levels

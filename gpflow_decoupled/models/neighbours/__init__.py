@@ -4,9 +4,10 @@ Read `base` first, then `gaussian` for Gaussian noise. `latent` puts that on oth
 numbers that stand for classes in `labels`, whose log densities are in `label_densities`, and by the
 sites of other likelihoods in `sites`. `likelihood` has the terms of rows of the data and
 `posterior` the predictions, both by `conditionals`, with variances by the errors nearby, `spread`.
-`ordering` finds neighbours, `groups` says which outputs share them, `observed` subtracts the mean
-function, `evidence` is that of some rows or of all, `row_checks` refuses bad input. `mean_of_rows`
-keeps a mean of all rows, which `all_rows` solves for, `factors` scale the f of classes.
+`ordering` finds neighbours, `earlier_neighbours` keeps them, `groups` says which outputs share
+them, `observed` subtracts the mean function, `evidence` is that of some rows or of all,
+`row_checks` refuses bad input. `mean_of_rows` keeps a mean of all rows, which `all_rows` solves
+for, `factors` scale the f of classes.
 """
 
 from .base import NNGP

@@ -19,6 +19,7 @@ from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
+from .earlier_neighbours import EarlierNeighbours
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
     Group,
@@ -38,7 +39,7 @@ from .row_checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .spread import LocalSpread
 
 
-class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
+class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     """An `NNGP` for Gaussian noise: exact given the neighbours.
 
     In some order, each observation is given only its m nearest earlier ones:
@@ -82,7 +83,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         check_noise(self.likelihood, *self.data)
         # a variable, so that copies, checkpoints and exports have the same order
         self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
-        self._earlier: tf.Variable | None = None  # [G, N, m], once they are needed
         if self.spread_neighbours is not None:
             self.spread_factor, self.spread_prior = (
                 gpflow.Parameter(1.0, transform=positive(), trainable=False) for _ in range(2)
@@ -174,14 +174,6 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         # add_n takes no empty list, which rows without any observed output give
         return tf.add_n([tf.zeros([], self.data[1].dtype), *(part.log_density() for part in parts)])
 
-    def refresh_neighbours(self) -> None:
-        """Search the neighbours of `training_loss` again, at the present kernel.
-
-        Functions compiled before see the new ones. Cost: N^2 D, or N m log N by trees in up to
-        eight columns.
-        """
-        self._keep(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
-
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The log likelihood of neighbours (N2) in nats, a scalar; not a bound of the evidence.
 
@@ -189,9 +181,9 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         """
         # the search is NumPy, and must not become a part of the graph that asks for the bound
         with tf.init_scope():
-            self._complete_neighbours()
+            earlier = self.earlier_neighbours()
         rows = tf.range(int(self.data[0].shape[0]))
-        return tf.reduce_sum(self.log_likelihood(rows, tf.convert_to_tensor(self._earlier)))
+        return tf.reduce_sum(self.log_likelihood(rows, tf.convert_to_tensor(earlier)))
 
     def leave_one_out(
         self,
@@ -259,8 +251,7 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
         noise = noise_of_new(self.likelihood, X, noise_variance)
         noise += jitter_variances(self.groups, X)
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        mean, variance, spread = posterior.fused_with_spread(X)
+        mean, variance, spread = self.posterior(PrecomputeCacheType.NOCACHE).fused_with_spread(X)
         return mean, variance + noise * spread
 
     def predict_log_density(
@@ -327,22 +318,3 @@ class GaussianNNGP(MeanOfRows, EvidenceOfOwnData, NNGP):
         if self.spread_neighbours is None:
             return None
         return LocalSpread(self.spread_neighbours, self.spread_factor, self.spread_prior)
-
-    def _complete_neighbours(self) -> None:
-        N = int(self.data[0].shape[0])
-        G, count = len(self.groups), min(self.num_neighbours, max(1, N - 1))
-        known = (0, 0, 0) if self._earlier is None else tuple(self._earlier.shape)
-        if known == (G, N, count):
-            return
-        if known[0] == G and known[1] < N and known[2] == count:
-            # rows that were added are last in the order, so no earlier row has them as neighbours
-            new = self.neighbours_of(np.arange(known[1], N))
-            self._keep(tf.concat([self._earlier, new], axis=1))
-        else:
-            self.refresh_neighbours()
-
-    def _keep(self, neighbours: tf.Tensor) -> None:
-        if self._earlier is not None and self._earlier.shape == neighbours.shape:
-            self._earlier.assign(neighbours)
-        else:
-            self._earlier = tf.Variable(neighbours, trainable=False)

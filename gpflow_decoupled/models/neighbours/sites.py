@@ -9,9 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
+from ...covariances.latents import prior_variance
 from ...errors import ModelError
 from ...inputs import check_whole
 from ...likelihoods import RowLikelihood
@@ -107,13 +108,11 @@ class SiteNNGP(LatentNNGP):
         return [self.gaussian.data[1]]
 
     def assign_sites(self, rows: tf.Tensor, nu: tf.Tensor, precision: tf.Tensor) -> None:
-        """Set the sites of some rows; safe inside a `tf.function`.
+        """Set the sites of some rows, zero for missing outputs; safe inside a `tf.function`.
 
         :param rows: row numbers [B].
         :param nu: [B, L].
         :param precision: lambda [B, L], non-negative; raised to 1e-8 of the prior precision.
-
-        Missing outputs keep sites of zero.
         """
         least = self._least_precision(rows)
         gap = tf.math.is_nan(tf.gather(self.gaussian.data[1], rows))
@@ -141,7 +140,6 @@ class SiteNNGP(LatentNNGP):
 
     @property
     def resolution(self) -> Resolution | None:
-        """See `CheckedPredictions.resolution`; None if expectations are estimated from draws."""
         return super().resolution if self.expectations is None else None
 
     def _sites_of(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -153,8 +151,7 @@ class SiteNNGP(LatentNNGP):
         return _at(cavity, *self._sites_of(rows))
 
     def _least_precision(self, rows: tf.Tensor) -> tf.Tensor:
-        X = tf.gather(self.data[0], rows)
-        return _LEAST[X.dtype] / self.prior_variances(X)
+        return _LEAST[self.float_type] / self.prior_variances(tf.gather(self.data[0], rows))
 
     def move_sites(
         self, rows: tf.Tensor, neighbours: tf.Tensor, step_size: tf.Tensor
@@ -201,9 +198,8 @@ class SiteNNGP(LatentNNGP):
         """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""
         if data is not None:
             return super().moments(data)
-        rows = np.arange(int(self.data[0].shape[0]))
-        places = tf.constant(rows, tf.int32)
-        return self.at_sites(self.cavities(places, self.neighbours_of(rows)), places)
+        rows = np.arange(int(self.data[0].shape[0]), dtype=np.int32)
+        return self.at_sites(self.cavities(rows, self.neighbours_of(rows)), rows)
 
     def log_partition(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
         """The terms of (N10) for some rows given earlier ones, [B] in nats.
@@ -240,14 +236,12 @@ class SiteNNGP(LatentNNGP):
     def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> SiteUpdate:
         """Add observations, and find their sites; the sites of old rows and Parameters stay.
 
-        Compile functions again.
-
         :param new_data: X [N*, D], Y [N*, P].
         :param passes: over the new sites; 0 leaves them uninformative for
             `optimizers.SiteSweeps(model).run(rows=...)`.
         :return: how many negative precisions became zero, and the change of the last pass.
 
-        Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
+        Compile functions again. Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
         """
         check_whole(0, passes=passes)
         X, Y = arrays_of(new_data, self.float_type)
@@ -298,9 +292,7 @@ class SiteNNGP(LatentNNGP):
 
     def prior_variances(self, X: tf.Tensor) -> tf.Tensor:
         """Variances of the latents under the prior at X [N, D], [N, L]."""
-        kernel = self.kernel
-        kernels = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else [kernel]
-        variances = tf.stack([one(X, full_cov=False) for one in kernels], axis=-1)
+        variances = tf.transpose(prior_variance(self.kernel, X, full_cov=False))
         return variances + tf.zeros([self.num_latent_gps], X.dtype)
 
     def _refuse_untouched(self) -> None:
