@@ -64,6 +64,15 @@ class LogCoordinates:
             value = tf.constant(part.reshape(u.shape), u.dtype)
             u.assign(tfm.softplus_inverse(tf.exp(value)) if logarithmic else value)
 
+    def numbers(self) -> list[np.ndarray]:
+        """The present numbers of the variables."""
+        return [variable.numpy() for variable in self.variables]
+
+    def restore(self, numbers: Sequence[np.ndarray]) -> None:
+        """Give the variables exact earlier numbers, not by way of logarithms."""
+        for variable, number in zip(self.variables, numbers):
+            variable.assign(number)
+
     def gradient(self, gradients: Sequence[tf.Tensor]) -> np.ndarray:
         """Return the gradient [n] in x at the present values.
 

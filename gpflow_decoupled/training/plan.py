@@ -87,6 +87,16 @@ class Plan:
         left = (p for p in self.parts if share < p.until - 1e-9 and not p.stage.done)
         return next(left, self.parts[-1])
 
+    def bound_on_all(self) -> float | None:
+        """The bound on `whole` in nats, NaN if it fails; None where there are only estimates."""
+        if self.whole is None:
+            return None
+        try:
+            bound = self.bound(*self.whole)
+        except UNSOUND:
+            return float("nan")
+        return None if bound is None else float(bound)
+
     def soundness(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return `probe`, or else `bound`; zero where neither exists."""
         if self.probe is not None:

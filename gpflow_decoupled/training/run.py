@@ -13,6 +13,7 @@ from typing import SupportsFloat
 import numpy as np
 from gpflow.models import GPModel
 
+from ..bases.parts.atomic import all_or_nothing
 from ..diagnostics import (
     final_evidence,
     restored,
@@ -31,25 +32,23 @@ from .batches import ArrayBatches
 from .beginning import Beginning
 from .checkpoints import States
 from .options import Options
-from .plan import UNSOUND, Plan
+from .plan import Plan
 from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .scores import Scores
-from .snapshots import go_back, snapshot
 from .stages.stage import ROUNDS_DONE, Clock, Report
 from .turns import Taken, Turns
 from .workers import refuse_other_run, run_settings
 
 _LIMITS = ("steps done", TIME_IS_UP)
-"""Reasons for which a run ends although a stage may have more to do."""
+_UNFINISHED = (*_LIMITS, EVALUATIONS_DONE, ROUNDS_DONE)
+"""Reasons for which a run ends although a stage may have more to do; then with those of L-BFGS."""
 _FAILURES: dict[type, str] = {
     DataError: "unusable data",
     NumericalError: "numerical failure",
     WorkerError: "a worker failed",
 }
 """Reasons for which a run ends by an error."""
-_UNFINISHED = (*_LIMITS, EVALUATIONS_DONE, ROUNDS_DONE)
-"""The same, of L-BFGS."""
 _REMEDY = (
     "Call fit again, or give it more steps or seconds; an evaluation with patience ends a run by"
     " itself."
@@ -62,8 +61,7 @@ class Run:
 
     :param model: as callbacks and evaluations see it.
     :param begin: runs before the first step; its seconds count.
-    :param shift: nats to subtract from bounds shown and passed to callbacks, see
-        `Standardized.log_scale`; asked once the model knows its data.
+    :param shift: nats by which bounds are shown less, asked once the model knows its data.
     """
 
     def __init__(
@@ -106,8 +104,7 @@ class Run:
 
     def go(self) -> FitResult:
         """Train until a limit is reached."""
-        if self.group.workers > 1:
-            refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
+        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
         with self._begun() as (done, line):
             try:
                 began = time.perf_counter()
@@ -136,9 +133,7 @@ class Run:
 
     @contextmanager
     def _begun(self) -> Iterator[tuple[int, ProgressLine]]:
-        """Resume and begin, with the checkpoints' folder locked; yield the steps that are done, and
-        the line of progress.
-        """
+        """Resume and begin with the checkpoints' folder locked; yield the steps done and a line."""
         lock = nullcontext() if self._states is None else self._states.locked()
         with closing(self.plan.batches), lock:
             done = self._resume()
@@ -153,13 +148,10 @@ class Run:
         return Clock(share, self.limits, line.show, float(self._shift()))
 
     def _resume(self) -> int:
-        """Steps of an earlier run; a folder without a state gets one now, so that failures come
-        early.
-        """
+        """Steps of an earlier run; an empty folder gets a state, so that failures come early."""
         if self._states is None:
             return 0
-        state = self._states.restore((*self.plan.variables, *self.model.variables))
-        if state is None:
+        if (state := self._states.restore((*self.plan.variables, *self.model.variables))) is None:
             self._save(0)
             return 0
         done, self.totals = state
@@ -172,17 +164,12 @@ class Run:
     def _reason_to_stop(self, done: int) -> str | None:
         if self.totals.finished:
             return self.totals.finished
-        if self._out_of_patience:
+        if self._scores.out_of_patience(self.totals):
             return f"no improvement in {self._scores.patience} evaluations"
         if self.limits.share(done, self.totals.seconds) < 1.0:
             return None
         steps = self.limits.steps
         return _LIMITS[0] if steps is not None and done >= steps else _LIMITS[1]
-
-    @property
-    def _out_of_patience(self) -> bool:
-        patience = self._scores.patience
-        return patience is not None and self.totals.waited >= patience
 
     def _record(self, done: int, taken: Taken, seconds: float) -> None:
         count, report, before = len(taken.elbo), taken.report, self.totals.seconds
@@ -197,8 +184,7 @@ class Run:
         self.totals.refreshes += int(taken.refreshed)
         self._report, self._before = report, (*self._before, *report.before)
         # an earlier stage that ends makes way for the next one, and the run goes on
-        is_last = self._turns.is_in_last_stage
-        if report.reason == INTERRUPTED or (report.reason and is_last):
+        if report.reason == INTERRUPTED or (report.reason and self._turns.is_in_last_stage):
             self.totals.finished, self.totals.converged = report.reason, report.converged
 
     def _after_turn(self, done: int, line: ProgressLine) -> None:
@@ -210,8 +196,8 @@ class Run:
             recent = self.history.mean("elbo", 1 if is_long else options.callbacks.every)
             recent -= float(self._shift())
             line.update(done, self.totals.seconds, recent, **metrics)
-            shown = {"elbo": recent, **metrics}
-            self.group.together(lambda: options.callbacks(done, shown, self.model))
+            metrics = {"elbo": recent, **metrics}
+            self.group.together(lambda: options.callbacks(done, metrics, self.model))
         kept = options.checkpoint
         if kept is not None and done % kept.every == 0 and self._reason_to_stop(done) is None:
             # a resumed run would begin at a state that is not finite, and could not go back
@@ -234,19 +220,13 @@ class Run:
         """The bound on all data in nats, NaN if it fails; None where they are not in memory."""
         if self._report is not None and self._report.is_exact and self._restored_step is None:
             return float(self._report.output.elbo)
-        if self.plan.whole is None:
-            return None
-        try:
-            bound = self.plan.bound(*self.plan.whole)
-        except UNSOUND:
-            return float("nan")
-        return None if bound is None else float(bound)
+        return self.plan.bound_on_all()
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
         if self.totals.ended:
             line.close()
             return self._with_evidence(replace(self._result(done, reason), **self.totals.ended))
-        exact, stopped = self._exact_bound(), self._out_of_patience
+        exact, stopped = self._exact_bound(), self._scores.out_of_patience(self.totals)
         spoilt = not self._turns.is_sound(done, exact)
         if spoilt and (sound := self._turns.undo()) is not None:
             self._restored_step, reason = sound, reason + SPOILT
@@ -283,28 +263,21 @@ class Run:
 
     def _closing(self, done: int, reason: str, line: ProgressLine) -> tuple[Report | None, str]:
         """The closing work and why the run ends; a failure leaves the Parameters unchanged."""
-        now, began = snapshot(self._turns.variables), time.perf_counter()
+        began, finish = time.perf_counter(), self.plan.closing
         try:
-            finish = self.plan.closing
-            report = None if finish is None else finish(self._clock(done, line))
+            with all_or_nothing(self._turns.variables):
+                report = None if finish is None else finish(self._clock(done, line))
         except KeyboardInterrupt:
-            go_back(now)
-            # the others wait, and notice when the process ends
-            if self.group.workers > 1:
+            if self.group.workers > 1:  # the others wait, and notice when the process ends
                 raise
             return None, INTERRUPTED
         except NumericalError as error:
-            go_back(now)
             failure = restored(error, done)
             failure.result = self._result(done, "numerical failure")
             raise failure from error
-        except BaseException:
-            go_back(now)
-            raise
         if report is None:
             return None, reason
-        if self._report is not None:
-            last = self._report
+        if (last := self._report) is not None:
             report = report._replace(is_long=last.is_long, rise=last.rise)
         self._report = report
         self.totals.clipped += int(np.sum(report.output.clipped))
@@ -335,7 +308,7 @@ class Run:
             steps=done,
             seconds=totals.seconds,
             history=self.history.arrays(),
-            converged=self._out_of_patience or totals.converged,
+            converged=self._scores.out_of_patience(totals) or totals.converged,
             reason=reason,
             compile_seconds=self._compile_seconds,
             shortened_steps=totals.shortened,

@@ -31,6 +31,10 @@ class Scores:
         """Evaluations without a better score that end a run; None ends none."""
         return None if self.evaluation is None else self.evaluation.patience
 
+    def out_of_patience(self, totals: Totals) -> bool:
+        """True if that many evaluations have passed."""
+        return self.patience is not None and totals.waited >= self.patience
+
     def is_due(self, done: int) -> bool:
         """True if there is an evaluation after this step."""
         return self.evaluation is not None and done % self.evaluation.every == 0

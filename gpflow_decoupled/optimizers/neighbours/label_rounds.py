@@ -129,11 +129,11 @@ class LabelRounds:
         :return: the outcome. An interrupt ends the climb with its best point.
         :raises NumericalError: if a density is not finite at the start.
         """
-        before = [variable.numpy() for variable in self._coordinates.variables]
+        before = self._coordinates.numbers()
         try:
             climbed = self._climbed(number, deadline - self._pace.of_judgements, show)
         except (KeyboardInterrupt, NumericalError, WorkerError):
-            self._restore(before)
+            self._coordinates.restore(before)
             raise
         scores = self.judge()
         gains = scores - self.scores.numpy()
@@ -141,7 +141,7 @@ class LabelRounds:
         if kept:
             self.scores.assign(scores)
         else:
-            self._restore(before)
+            self._coordinates.restore(before)
         return LabelRound(climbed, scores, kept, self._num_data * rise_of(gains))
 
     def judge(self) -> np.ndarray:
@@ -220,10 +220,6 @@ class LabelRounds:
         seconds = time.perf_counter() - found
         self._pace.climbed(count, found - began, seconds, climbed.evaluations)
         return climbed
-
-    def _restore(self, values: list[np.ndarray]) -> None:
-        for variable, value in zip(self._coordinates.variables, values):
-            variable.assign(value)
 
     @property
     def _num_data(self) -> int:

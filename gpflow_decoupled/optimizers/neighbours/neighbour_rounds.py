@@ -13,11 +13,10 @@
 
 from __future__ import annotations
 
-__all__ = ["NeighbourRounds", "RoundOutcome"]
+__all__ = ["NeighbourRounds"]
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,15 +34,15 @@ from .contradictions import trust_duplicates
 from .judgement import Judged, judge
 from .long_lengthscales import most_rises, shorten
 from .pace import Pace
+from .round_outcome import RoundOutcome
 from .row_densities import RowDensities
 from .row_samples import RowSamples
 
 FIRST_ROWS, FIRST_ROWS_OF_INPUT, MOST_FIRST_ROWS = 500, 32, 1000
-"""Rows of the first climb, at least, for each input, and at most: B^3 / 3 an evaluation, so forty
-evaluations take one second of a core to four. With few inputs 1,000 rows found nothing better. With
-32, of which 28 are irrelevant, 500 rows fit some of these, and what followed depended on the seed:
-the score after the climb was -0.05, 0.02 and 0.00 for three seeds, with 1,000 rows 0.05, 0.08 and
-0.05."""
+"""Rows of the first climb, at least, for each input, and at most: B^3 / 3 an evaluation, one to
+four seconds for all forty. With few inputs 1,000 rows found nothing better. With 32, of which 28
+are irrelevant, 500 rows fit some of these: the scores of three seeds were -0.05, 0.02 and 0.00, of
+1,000 rows 0.05, 0.08 and 0.05."""
 FIRST_EVALUATIONS = 40
 MANY_ROWS = 100_000
 """From here on a round from the given values competes with that climb, since few rows are blind to
@@ -58,31 +57,18 @@ LATER = 2
 """Rows of later rounds, in units of the first: that one finds the lengthscales, which more rows
 then make precise. 6,000 and 12,000 did better than three times 6,000 in the same time."""
 FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
-"""Of a round with twice the neighbours, for smooth data with little noise: see `wants_fine`."""
+"""Of a round with twice the neighbours, for smooth data with little noise."""
 UNCERTAIN, MORE_JUDGES = 0.05, 2000
 """Above this standard error of the log spread, calibration looks at this many more rows."""
 # Gaussian errors leave 0.045; heavy tails on diamonds left 0.14, and intervals too narrow.
 JUDGING_NEIGHBOURS = 128
 """Most neighbours of a judging row. With 256 a judgement took two seconds, five times in a run."""
-_TOO_WIDE = 0.8
-"""Mean squared standardised error below which more neighbours would sharpen the variances."""
 _NONE = -1e9
 """Stands for a score where there is none yet."""
 
 Show = Callable[[str], object]
 _How = tuple[float, Show | None, float]
 """Deadline, what shows a line, and shift of a climb."""
-
-
-class RoundOutcome(NamedTuple):
-    """The end of a round."""
-
-    climbed: LBFGSRun
-    """The climb; its values are estimates of the log likelihood of all rows, in nats."""
-    judged: Judged
-    """At the hyperparameters that the round proposes."""
-    kept: bool
-    """False if they predicted worse than those before, so that the round was undone."""
 
 
 class NeighbourRounds:
@@ -131,7 +117,6 @@ class NeighbourRounds:
         self._densities = RowDensities(model, self._coordinates, compile, self.group)
 
     def __repr__(self) -> str:
-        """One line, with the settings."""
         settings = f"rows={self.rows}, evaluations={self.evaluations}, seed={self.seed}"
         return f"{type(self).__name__}({self.model!r}, {settings})"
 
@@ -147,7 +132,7 @@ class NeighbourRounds:
         :raises NumericalError: if the density is not finite at the start.
         """
         self.scores.assign(self.judge().scores)
-        before = self._values
+        before = self._coordinates.numbers()
         wanted = FIRST_ROWS_OF_INPUT * int(self.model.data[0].shape[1])
         chosen = self.samples.draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
         if len(chosen) == 0:  # all rows contradict others
@@ -168,7 +153,7 @@ class NeighbourRounds:
         judged = self.judge()
         kept = judged.score > self.best
         if not kept:
-            self._restore(before)
+            self._coordinates.restore(before)
         outcome = RoundOutcome(climbed, judged, kept)
         is_over = self._num_data < MANY_ROWS or climbed.reason == INTERRUPTED
         if is_over or self.group.is_over(deadline - self._pace.of_judgements):
@@ -179,14 +164,15 @@ class NeighbourRounds:
         self, outcome: RoundOutcome, given: list[np.ndarray], how: _How
     ) -> RoundOutcome:
         """The outcome of a first climb, or of a round from the given values if that is better."""
-        after, best = self._values, outcome.judged.score if outcome.kept else self.best
-        self._restore(given)
+        after = self._coordinates.numbers()
+        best = outcome.judged.score if outcome.kept else self.best
+        self._coordinates.restore(given)
         size = self.rows, self.model.num_neighbours, self.evaluations
         climbed = self._climb(_OTHER, size, "a round from the given values", how)
         judged = self.judge()
         if judged.score > best:
             return RoundOutcome(climbed, judged, True)
-        self._restore(after)
+        self._coordinates.restore(after)
         return outcome._replace(climbed=climbed) if climbed.reason == INTERRUPTED else outcome
 
     def run(
@@ -205,7 +191,7 @@ class NeighbourRounds:
         :param number: of the round, 0, 1, ...
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :param show: shows a line before the search and after each iteration.
-        :param fine: take fewer rows and twice the neighbours, see `wants_fine`.
+        :param fine: take fewer rows and twice the neighbours.
         :param shift: nats by which shown values are less, for data in other units.
         :return: the outcome. An interrupt ends the climb with its best point.
         :raises NumericalError: if the likelihood is not finite at the start.
@@ -215,7 +201,7 @@ class NeighbourRounds:
         if fine:
             count, evaluations = min(count, FINE_ROWS), min(evaluations, FINE_EVALUATIONS)
             neighbours *= FINE_NEIGHBOURS
-        before, start = self._values, self._coordinates.pack()
+        before, start = self._coordinates.numbers(), self._coordinates.pack()
         size = count, neighbours, evaluations
         climbed = self._climb(number, size, f"round {number + 1}", (deadline, show, shift))
         points = [climbed.x]
@@ -226,7 +212,7 @@ class NeighbourRounds:
         if kept:
             self.scores.assign(judged.scores)
         else:
-            self._restore(before)
+            self._coordinates.restore(before)
         return RoundOutcome(climbed, judged, kept)
 
     def _climb(self, number: int, size: tuple[int, int, int], name: str, how: _How) -> LBFGSRun:
@@ -285,17 +271,11 @@ class NeighbourRounds:
         """True if a further round sees other rows than the last one."""
         return len(self.others) > self.rows
 
-    @staticmethod
-    def wants_fine(spread: float) -> bool:
-        """True if variances are so wide that a round with more neighbours pays."""
-        return spread < _TOO_WIDE
-
     def calibrate(self, deadline: float = float("inf")) -> Calibration:
         """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
-        Means do not move (Allison et al. 2023). The spread is first shrunk towards 1 by its
-        standard error, and before that `trust_duplicates` may raise the noise. Skipped where
-        kernel or noise has no trainable variance.
+        Means do not move (Allison et al. 2023): see `calibration`, also for when it is skipped.
+        `trust_duplicates` may raise the noise first.
 
         :param deadline: a value of `time.perf_counter` after which no further rows are judged.
         :return: the judgement before, and whether anything was changed.
@@ -308,8 +288,7 @@ class NeighbourRounds:
         if unsure and not self.group.is_over(deadline - seconds):
             count = min(MORE_JUDGES, len(self.others))
             more = np.random.default_rng([self.seed, 0]).choice(self.others, count, replace=False)
-            rows = np.union1d(self.judges, more)
-            judged = self._judged(rows, local=True)
+            judged = self._judged(np.union1d(self.judges, more), local=True)
         return calibrate(self.model, judged)
 
     def _judged(
@@ -325,15 +304,6 @@ class NeighbourRounds:
         best = max(range(len(points)), key=lambda k: found[k].score)
         self._coordinates.assign(points[best])
         return found[best]
-
-    def _restore(self, values: list[np.ndarray]) -> None:
-        """Set the variables exactly, not by way of logarithms."""
-        for variable, value in zip(self._coordinates.variables, values):
-            variable.assign(value)
-
-    @property
-    def _values(self) -> list[np.ndarray]:
-        return [variable.numpy() for variable in self._coordinates.variables]
 
     @property
     def _keeps(self) -> bool:

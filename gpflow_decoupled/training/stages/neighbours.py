@@ -23,6 +23,8 @@ MOST_CLIMBS = NUM_ROUNDS + 2
 """With the start and a fine round."""
 _SUSPECT = 1.5
 """The spread of leave-one-out errors, or its inverse, from which on a user should know."""
+_TOO_WIDE = 0.8
+"""Spread below which more neighbours would sharpen the variances."""
 _CHOICE = 0.75
 """Seconds of the choice of neighbours in units of the calibration: half of its rows, and fewer
 neighbours."""
@@ -93,7 +95,7 @@ class NeighbourClimbs(Stage):
 
     @property
     def _wants_fine(self) -> bool:
-        return self.rounds.wants_fine(float(self.spread.numpy()))
+        return float(self.spread.numpy()) < _TOO_WIDE
 
     def _reason(self, outcome: RoundOutcome, number: int, deadline: float) -> str:
         if outcome.climbed.reason == INTERRUPTED:

@@ -13,6 +13,7 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
+from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
 from gpflow_decoupled.optimizers.neighbours import (
     Judged,
     NeighbourRounds,
@@ -539,17 +540,17 @@ def test_an_interrupt_of_the_other_start_is_not_lost(monkeypatch):
         one.likelihood.variance.assign(9.0)
         return found._replace(reason=INTERRUPTED)
 
-    def restored(self: NeighbourRounds, values: list[np.ndarray]) -> None:
-        first.append(self._values)
-        restore(self, values)
+    def restored(self: LogCoordinates, numbers: list[np.ndarray]) -> None:
+        first.append(self.numbers())
+        restore(self, numbers)
 
-    restore = NeighbourRounds._restore
+    restore = LogCoordinates.restore
     monkeypatch.setattr(NeighbourRounds, "_climb", interrupted)
-    monkeypatch.setattr(NeighbourRounds, "_restore", restored)
+    monkeypatch.setattr(LogCoordinates, "restore", restored)
     outcome = rounds.start()
     assert outcome.kept and outcome.climbed.reason == INTERRUPTED
     assert outcome.judged.score == rounds.judge().score
-    np.testing.assert_array_equal(rounds._values, first[0])
+    np.testing.assert_array_equal(rounds._coordinates.numbers(), first[0])
 
 
 class _Indefinite(gpflow.kernels.SquaredExponential):
