@@ -5,8 +5,7 @@ Read `laplace`, then `sites`. Each class has its file (`asymmetric_laplace`, `be
 `survival` are folders, `numbered` is for observations with a number beside them, and
 `row_likelihood` has numbers of rows. `sites` has the sites of all, GPflow's included; `lookup`
 finds them, `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
-`nodes` changes quadratures, `moments`, `log_densities` and `quantiles` predict, the last by
-`laws`; see also `log_concave`.
+`nodes` changes quadratures, `predictions` and `log_densities` predict; see also `log_concave`.
 """
 
 from ..expectations.projections import Site
@@ -27,10 +26,9 @@ from .hinge import Hinge
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
-from .moments import observation_moments
 from .numbered import NumberedLikelihood
 from .ordinal import Ordinal
-from .quantiles import observation_quantiles
+from .predictions import observation_moments, observation_quantiles
 from .row_likelihood import RowLikelihood
 from .sites.counts.binomial_site import BinomialLoss
 from .sites.counts.log_linear_site import LogLinearLoss

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
-from ..errors import DataError
-from .asymmetric_laplace import AsymmetricLaplace
-from .bernoulli_logit import BernoulliLogit
-from .bernoulli_probit import BernoulliProbit
-from .counts import (
+from ...errors import DataError
+from ..asymmetric_laplace import AsymmetricLaplace
+from ..bernoulli_logit import BernoulliLogit
+from ..bernoulli_probit import BernoulliProbit
+from ..counts import (
     BetaBinomial,
     Binomial,
     HurdleNegativeBinomial,
@@ -25,8 +25,8 @@ from .counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from .laplace import Laplace
-from .survival import CensoredNormal, LogNormal, Weibull
+from ..laplace import Laplace
+from ..survival import CensoredNormal, LogNormal, Weibull
 
 Numbers: TypeAlias = "np.ndarray | float"
 _Link: TypeAlias = Callable[[np.ndarray], np.ndarray]

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
-from .row_likelihood import RowLikelihood
+from ..row_likelihood import RowLikelihood
 
 
 def observation_moments(

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtr, ndtri
 
-from ..errors import DataError, NumericalError
-from ..expectations.peaked import peaked_rule
-from ..probability import tfd
+from ...errors import DataError, NumericalError
+from ...expectations.peaked import peaked_rule
+from ...probability import tfd
 from .laws import Law, law_of
 
 _Below: TypeAlias = Callable[[np.ndarray], np.ndarray]
