@@ -19,9 +19,9 @@ from gpflow_decoupled.errors import (
 ERRORS = (CheckpointError, DataError, ModelError, NumericalError, UnknownOptionError)
 
 _FIX = re.compile(
-    r"\b(use|pass|remove|choose|must|needs?|give|set|call|takes?|recode|encode|leave|make|start|scale|likely"
-    r" fixes|train|"
-    r"increase|expects|change|repair|declare|impute|add|build|standardi[sz]e|owns|empty|wait|derive|swap|filter|check|drop)\b",
+    r"\b(use|pass|remove|choose|must|needs?|give|set|call|takes?|recode|encode|leave|make|start"
+    r"|scale|likely fixes|train|increase|expects|change|repair|declare|impute|add|build"
+    r"|standardi[sz]e|owns|empty|wait|derive|swap|filter|check|drop)\b",
     re.IGNORECASE,
 )
 

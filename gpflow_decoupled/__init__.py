@@ -5,6 +5,10 @@ of q(f)) and `training` (`fit` ). `build` makes a model of arrays in one line; `
 keep it in a file. `inducing` chooses inducing points; `likelihoods` and `distributions` add what
 GPflow and TFP lack; `pathwise`, `certificates` and `topics` use posteriors; `wrappers` connects to
 scikit-learn and other libraries.
+
+Inside: `building`, `saving` and `launch`; `diagnostics` and `posteriors`; `covariances`,
+`expectations`, `linalg` and `special`; and the files `compilation`, `errors`, `graph_memory`,
+`inputs`, `interrupts`, `lbfgs`, `probability`, `replicas`, `summaries` and `user_warnings`.
 """
 
 from . import (

@@ -42,7 +42,8 @@ def one_line(thing: object, *words: str, **values: object) -> str:
     """`Name(word, name=value, ...)` with arrays by shape, below 300 characters."""
     parts = [_cut(word, _LONGEST_WORD) for word in words]
     parts += [f"{name}={described(value)}" for name, value in values.items()]
-    return f"{type(thing).__name__}({_cut(', '.join(parts), _LONGEST_LINE - len(type(thing).__name__))})"  # noqa: E501
+    kind = type(thing).__name__
+    return f"{kind}({_cut(', '.join(parts), _LONGEST_LINE - len(kind))})"
 
 
 def model_line(model: GPModel, **values: object) -> str:
@@ -72,8 +73,8 @@ def html_table(title: str, values: Mapping[str, object]) -> str:
     if len(values) > len(shown):
         shown["..."] = f"{len(values) - len(shown)} more"
     rows = "".join(
-        "<tr><th"
-        f" style='text-align:left'>{html.escape(_cut(name))}</th><td>{html.escape(described(value))}</td></tr>"  # noqa: E501
+        f"<tr><th style='text-align:left'>{html.escape(_cut(name))}</th>"
+        f"<td>{html.escape(described(value))}</td></tr>"
         for name, value in shown.items()
     )
     return f"<table><caption>{html.escape(_cut(title, _LONGEST_LINE))}</caption>{rows}</table>"

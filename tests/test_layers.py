@@ -303,8 +303,8 @@ def unnamed_modules(root: Path) -> list[str]:
     """Modules and folders that the docstring of their package does not name in `code`."""
     complaints = []
     for path in _files(root):
-        if path.name != "__init__.py" or path.parent == root:
-            continue  # the root's docstring is written for users
+        if path.name != "__init__.py":
+            continue
         quoted = re.findall(r"`([^`]+)`", ast.get_docstring(_parse(path)) or "")
         named = {part for text in quoted for part in re.split(r"[^\w]+", text)}
         rooms = sorted(room.stem for room in path.parent.iterdir() if _is_room(room))
@@ -391,7 +391,10 @@ def test_rule_notices_a_violation(rule: Rule, files: dict[str, str], tmp_path: P
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_rule_accepts_good_code(rule: Rule, tmp_path: Path) -> None:
     files = {
-        "__init__.py": "from .models import M\nfrom .training import fit",
+        "__init__.py": (
+            '"""`bases errors linalg models special training wrappers`"""\n'
+            "from .models import M\nfrom .training import fit"
+        ),
         "errors.py": "class E(Exception): ...",
         "linalg/__init__.py": "from .cholesky import cholesky",
         "linalg/cholesky.py": (

@@ -14,14 +14,8 @@ import numpy as np
 from gpflow.models import GPModel
 
 from ..bases.parts.atomic import all_or_nothing
-from ..diagnostics import (
-    final_evidence,
-    restored,
-    warn_of_fall,
-    warn_of_last_rise,
-    warn_of_quadrature,
-    warn_of_rise,
-)
+from ..diagnostics import final_evidence, restored, warn_of_quadrature
+from ..diagnostics.trend import warn_of_fall, warn_of_last_rise, warn_of_rise
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..interrupts import noted, raise_swallowed
 from ..lbfgs import EVALUATIONS_DONE, TIME_IS_UP
@@ -104,7 +98,8 @@ class Run:
 
     def go(self) -> FitResult:
         """Train until a limit is reached."""
-        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
+        if self.group.workers > 1:
+            refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.limits)})
         with self._begun() as (done, line):
             try:
                 began = time.perf_counter()
@@ -264,9 +259,11 @@ class Run:
     def _closing(self, done: int, reason: str, line: ProgressLine) -> tuple[Report | None, str]:
         """The closing work and why the run ends; a failure leaves the Parameters unchanged."""
         began, finish = time.perf_counter(), self.plan.closing
+        if finish is None:
+            return None, reason
         try:
             with all_or_nothing(self._turns.variables):
-                report = None if finish is None else finish(self._clock(done, line))
+                report = finish(self._clock(done, line))
         except KeyboardInterrupt:
             if self.group.workers > 1:  # the others wait, and notice when the process ends
                 raise
