@@ -54,37 +54,14 @@ html_show_sourcelink = False
 mathjax_path = site_files.MATHJAX  # of a package, so that formulas need no network
 
 autodoc_default_options = {
-    "members": True,
-    "show-inheritance": True,
     "member-order": "bysource",
 }
 autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
-autodoc_typehints_format = "short"
+autodoc_typehints = "none"  # the lists of parameters say what is taken
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {  # explained on the first page of the reference
-    name: name.rpartition(".")[2]
-    for name in (
-        "npt.ArrayLike",
-        "npt.DTypeLike",
-        "ArrayLike",
-        "DTypeLike",
-        "Callback",
-        "Counts",
-        "Data",
-        "End",
-        "InputData",
-        "MeanAndVariance",
-        "Predictions",
-        "RegressionData",
-        "TensorData",
-        "TensorLike",
-        "TensorType",
-    )
-}
 autosummary_generate = (
     False  # tables of one line a name; the names are described below them
 )
-python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 toc_object_entries = False  # an object has a page, and the menu lists pages
 
@@ -95,15 +72,9 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
     return True if foreign or re.fullmatch(r"set_\w+_request", name) else None
 
 
-def name_aliases(app, what, name, thing, options, *signature) -> tuple:
-    """The arguments, without types that defaults show, and what is returned; aliases in unions are
-    names.
-    """
-    alias = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
-    if short := members.arguments(thing):
-        return short, signature[1]
-    given, returned = (alias.sub(r"\1", text) if text else text for text in signature)
-    return members.PLAIN.sub(r"\1=", given) if given else given, returned
+def leave_out_fields(app, what, name, thing, options, *signature) -> tuple | None:
+    """No arguments of records: their fields are below."""
+    return ("", None) if members.is_made_by_the_package(thing) else None
 
 
 def keep_lines_together(app, doctree) -> None:
@@ -127,6 +98,8 @@ def setup(app) -> None:
     inventory.write(Path(intersphinx_mapping["gpflow"][1]))
     reference.write(HERE, members.shown)
     names = docstrings.public_names(gpflow_decoupled)
+    for name in reference.HELPERS:  # without pages
+        names.pop(name)
 
     def rewrite(app, what, name, thing, options, lines) -> None:
         if what == "module":
@@ -141,7 +114,7 @@ def setup(app) -> None:
         bases[:] = reference.public_bases(bases, names)
 
     app.connect("autodoc-process-docstring", rewrite)
-    app.connect("autodoc-process-signature", name_aliases)
+    app.connect("autodoc-process-signature", leave_out_fields)
     app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-skip-member", skip)
     app.connect("source-read", site_files.offer_download)

@@ -1,29 +1,40 @@
-"""Which members of a class its page shows in full: what a base class says is not said again."""
+"""Which members of a class its page shows: those that users call, where no base class says the same."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-import operator
 import re
-import sys
-from collections.abc import Mapping
-from types import FunctionType
+from collections.abc import Collection
 
 from sphinx.pycode import ModuleAnalyzer
 
 PACKAGE = "gpflow_decoupled"
-INNER = tuple(
-    f"{PACKAGE}.{name}." for name in ("bases", "models", "optimizers", "training")
+LIKE = re.compile(r"\bas(?: in)?\s+`(\w+)`")
+"""Another class whose page says the rest, in the words of a class."""
+OPEN = (
+    "Base",
+    "Basis",
+    "Family",
+    "InducingBasis",
+    "LogProbFamily",
+    "NumberedLikelihood",
+    "RowLikelihood",
+    "SiteLoss",
 )
-"""Packages whose classes have public methods that only the rest of the package calls."""
-KEPT = ("inverse_transform", "log_evidence", "marginals", "refresh", "weights")
-"""Members of these that users call, and no page names."""
-PLAIN = re.compile(
-    r"(\w+): (?:bool = (?=True|False)|int = (?=-?\d+[,)])|float = (?=-?\d*\.\d|-?\d+e-)|str = (?='))"
+"""Classes that users derive theirs from: abstract members are shown, and those that code names."""
+KEPT = (
+    "inverse_transform",
+    "log_evidence",
+    "marginals",
+    "natural",
+    "refresh",
+    "weights",
 )
-"""The start of an argument whose default shows its type."""
+"""Members that users call, and no code of a page."""
+NAMESAKES = ("inputs", "settings", "shape")
+"""Members for the package alone, with the names of others that users read."""
 
 
 @functools.cache
@@ -48,60 +59,78 @@ def words_of(owner: type, name: str) -> str:
     return attributes(owner).get(name, "")
 
 
-def told_by(owner: type, name: str, pages: Mapping[type, str]) -> str | None:
-    """The class, by its path, whose docstring of a member is also this class's; None if none is.
+def is_told(owner: type, name: str, pages: Collection[type]) -> bool:
+    """Whether the page of a base class has a class's docstring of a member.
 
-    :param pages: the classes that have pages, and their paths.
+    :param pages: the classes that have pages.
     """
     said = words_of(owner, name)
     for base in owner.__mro__[1:]:
         if words := words_of(base, name):
-            repeated = said in ("", words)
-            return pages.get(base) if repeated else None
-    return None
+            return said in ("", words) and base in pages
+    return False
 
 
-def shown(owner: type, pages: Mapping[type, str], codes: str) -> tuple[list[str], dict]:
-    """The members that the page of a class leaves out, and those of them that another page has.
+def fields(owner: type) -> tuple[str, ...]:
+    """The fields of a record; none of another class."""
+    if dataclasses.is_dataclass(owner):
+        return tuple(field.name for field in dataclasses.fields(owner))
+    return getattr(owner, "_fields", ())
 
-    :param codes: all code of the pages; a method of an inner class that is not in it is for the
-        package.
+
+def shown(owner: type, pages: Collection[type], codes: str) -> list[str]:
+    """The members that the page of a class describes: its own ones, and those of bases without a
+    page, that users call.
+
+    :param pages: the classes that have pages.
+    :param codes: all code of the pages; a method that is not in it is for the package.
     """
-    is_record = hasattr(owner, "_fields") or dataclasses.is_dataclass(owner)
-    inner = owner.__module__.startswith(INNER) and not is_record
-    left_out: list[str] = []
-    elsewhere: dict[str, list[str]] = {}
-    for name in dict.fromkeys([*vars(owner), *attributes(owner)]):
-        if name.startswith("_"):
-            continue
-        called = name in KEPT or re.search(rf"[.`]{name}\b", codes)
-        if inner and name in vars(owner) and not called:
-            left_out.append(name)
-        elif path := told_by(owner, name, pages):
-            left_out.append(name)
-            elsewhere.setdefault(path, []).append(name)
-    return left_out, elsewhere
-
-
-def arguments(thing: object) -> str | None:
-    """Names alone for what is declared elsewhere: arguments of an overriding method, with those of
-    the method of the base class, and fields that are described below. None for all other signatures.
-    """
-    if inspect.isclass(thing):
-        fields = getattr(thing, "__dataclass_fields__", ())
-        known = {name for base in thing.__mro__ for name in attributes(base)}
-        names = getattr(thing, "_fields", None) or (
-            tuple(fields) if known >= set(fields) else ()
-        )
-        return f"({', '.join(names)})" if names else None
-    if not isinstance(thing, FunctionType) or "." not in thing.__qualname__:
-        return None
-    place, _, name = thing.__qualname__.rpartition(".")
-    owner = operator.attrgetter(place)(sys.modules[thing.__module__])
-    above = next(
-        (vars(base)[name] for base in owner.__mro__[1:] if name in vars(base)), None
+    like = LIKE.findall(inspect.getdoc(owner) or "")
+    told = [base for base in owner.__mro__[1:] if base in pages]
+    told += [other for other in pages if other.__name__ in like]
+    bases = [
+        base
+        for base in owner.__mro__[1:]
+        if not any(issubclass(other, base) for other in told)
+    ]
+    own = dict.fromkeys([*vars(owner), *attributes(owner)])
+    inherited = dict.fromkeys(
+        name
+        for base in bases
+        if base.__module__.startswith(PACKAGE)
+        for name in [*vars(base), *attributes(base)]
+        if words_of(base, name)
     )
-    if not isinstance(above, FunctionType):
-        return None
-    names, known = (list(inspect.signature(one).parameters) for one in (thing, above))
-    return f"({', '.join(names[1:])})" if names == known else None
+    return [
+        name
+        for name in own | inherited
+        if not name.startswith("_")
+        and is_wanted(owner, name, codes, name in own)
+        and not is_told(owner, name, pages)
+    ]
+
+
+def is_wanted(owner: type, name: str, codes: str, is_own: bool) -> bool:
+    """Whether users call a member, read it, or write it for a class of theirs."""
+    thing = inspect.getattr_static(owner, name, None)
+    if name in KEPT or name.endswith("_"):  # as scikit-learn's
+        return True
+    if is_own and owner.__name__ in OPEN:
+        abstract = getattr(thing, "__isabstractmethod__", False)
+        return abstract or bool(re.search(rf"[.`]{name}\b", codes))
+    if inspect.isroutine(thing):
+        return bool(re.search(rf"\.{name}\(", codes))
+    if f":param {name}:" in (inspect.getdoc(owner) or ""):
+        return False
+    if is_own and name in fields(owner):
+        return True
+    return name not in NAMESAKES and bool(re.search(rf"\.{name}\b", codes))
+
+
+def is_made_by_the_package(thing: object) -> bool:
+    """Whether a thing is a record without parameters: its page has the fields."""
+    return (
+        inspect.isclass(thing)
+        and bool(fields(thing))
+        and ":param" not in (inspect.getdoc(thing) or "")
+    )

@@ -10,21 +10,35 @@ import abc
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, NamedTuple, Protocol
 
 import gpflow
+import tensorflow as tf
 from sphinx.ext.autodoc.mock import mock
 
 MODULE = re.compile(r"^\.\. automodule:: (\S+)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"::\n\n((?: +.*\n?|\n)+)")
 OTHERS = ("gpflow", "tfp", "tfd", "tf", "np", "sklearn")
 """Libraries whose objects may have the same name."""
 PACKAGE = "gpflow_decoupled"
 FOLDER = "api/objects"
-USES = 3
+USES = 2
 """How many pages are linked to at most: those that name the object most often."""
+PLAIN = (
+    object,
+    abc.ABC,
+    tuple,
+    NamedTuple,
+    Protocol,
+    Generic,
+    tf.Module,
+    gpflow.Module,
+)
+"""Base classes that tell a reader nothing."""
 LISTS = (
     "api/",
     "benchmarks",
@@ -34,15 +48,51 @@ LISTS = (
     "mathematics/notation",
 )
 """Pages that name nearly everything and show nothing at work."""
-Shown = Callable[[type, Mapping[type, str], str], tuple[list[str], dict]]
+HELPERS = (
+    "BinomialLoss",
+    "CensoredLikelihood",
+    "ConvexPiecewiseLogitLoss",
+    "Expansion",
+    "ExpectationParameters",
+    "ExpectedLoss",
+    "GaussianLoss",
+    "HingeLoss",
+    "LaplaceLoss",
+    "LogLinearLoss",
+    "LogitLoss",
+    "Maximiser",
+    "NaturalParameters",
+    "PiecewiseLogitLoss",
+    "QuantileLoss",
+    "RunRecord",
+    "check_disjoint",
+    "check_inducing",
+    "check_labels",
+    "check_option",
+    "check_parameters",
+    "dirichlet_fisher_solve",
+    "dirichlet_log_mean",
+    "dirichlet_log_partition",
+    "likelihood_site",
+    "not_a_number",
+    "observation_columns",
+    "observation_moments",
+    "observation_quantiles",
+    "prior_site",
+)
+"""Public names for code that extends the package: `help` has their words, and no page."""
+Shown = Callable[[type, Collection[type], str], list[str]]
 
 
 def objects(module: ModuleType) -> list[str]:
-    """Names of the public classes and functions of a module."""
+    """Names of the public classes and functions of a module that have pages."""
     return [
         name
         for name in getattr(module, "__all__", ())
-        if inspect.isclass(thing := getattr(module, name)) or inspect.isfunction(thing)
+        if name not in HELPERS
+        and (
+            inspect.isclass(thing := getattr(module, name)) or inspect.isfunction(thing)
+        )
     ]
 
 
@@ -65,7 +115,12 @@ def summary(module: ModuleType) -> list[str]:
     pages = [
         f"   {name} </{page_of(module.__name__, name)}>" for name in objects(module)
     ]
-    return ["", *table, "", ".. toctree::", "   :hidden:", "", *pages, ""]
+    helpers = [
+        f"``{name}``" for name in HELPERS if name in getattr(module, "__all__", ())
+    ]
+    more = [f"For code beside the package, see ``help``: {', '.join(helpers)}.", ""]
+    menu = ["", *table, "", ".. toctree::", "   :hidden:", "", *pages, ""]
+    return menu + more if helpers else menu
 
 
 def for_readers(module: ModuleType, lines: list[str]) -> list[str]:
@@ -80,6 +135,12 @@ def for_readers(module: ModuleType, lines: list[str]) -> list[str]:
     return "\n\n".join(kept).split("\n")
 
 
+def code_of(text: str) -> list[str]:
+    """The code of a page or docstring, in blocks and in lines."""
+    codes = [*CODE.findall(text), *BLOCK.findall(text)]
+    return [code for code in codes if not code.lstrip().startswith("```{")]
+
+
 def users(name: str, texts: dict[str, str]) -> list[str]:
     """The pages that name an object in code, the most frequent first."""
     word = re.compile(rf"(?<![\w.])((?:\w+\.)*){name}(?!\w)")
@@ -87,10 +148,7 @@ def users(name: str, texts: dict[str, str]) -> list[str]:
     alone = not (hasattr(gpflow.likelihoods, name) or hasattr(gpflow.kernels, name))
 
     def count(text: str) -> int:
-        codes = [
-            code for code in CODE.findall(text) if not code.lstrip().startswith("```{")
-        ]
-        found = [prefix for code in codes for prefix in word.findall(code)]
+        found = [prefix for code in code_of(text) for prefix in word.findall(code)]
         return sum(
             prefix.split(".")[0] not in OTHERS if prefix else alone for prefix in found
         )
@@ -111,30 +169,27 @@ def public_bases(bases: Sequence[object], names: Container[str]) -> list[object]
             found += public_bases(base.__bases__, names)
         else:
             found.append(base)
-    kept = [base for base in dict.fromkeys(found) if base not in (object, abc.ABC)]
-    return kept or [object]
+    return [base for base in dict.fromkeys(found) if base not in PLAIN]
 
 
 def text_of(
     module: str,
     name: str,
     kind: str,
-    used_on: list[str],
-    left_out: Sequence[str] = (),
-    elsewhere: Mapping[str, Sequence[str]] = {},
+    used_on: Sequence[str],
+    members: Sequence[str] = (),
+    has_bases: bool = False,
 ) -> str:
     """The page of an object, in reStructuredText; `kind` is "class" or "function".
 
-    :param left_out: members that are not described here.
-    :param elsewhere: and those of them that are on the pages of other classes, by their paths.
+    :param members: of a class, that are described.
     """
     lines = [name, "=" * len(name), "", f".. auto{kind}:: {module}.{name}"]
-    if left_out:
-        lines.append(f"   :exclude-members: {', '.join(left_out)}")
+    if members:
+        lines.append(f"   :members: {', '.join(members)}")
+    if has_bases:
+        lines.append("   :show-inheritance:")
     lines.append("")
-    for path, names in elsewhere.items():
-        roles = ", ".join(f":py:obj:`~{path}.{member}`" for member in names)
-        lines += [f"As in :py:class:`~{path}`: {roles}.", ""]
     if used_on:
         lines += [f"See also {', '.join(f':doc:`/{page}`' for page in used_on)}.", ""]
     return "\n".join(lines)
@@ -157,15 +212,18 @@ def written(docs: Path, shown: Shown) -> Iterator[tuple[Path, str]]:
             for path in MODULE.findall(text)
             for name in objects(importlib.import_module(path))
         ]
-    codes = "\n".join(
-        [*guides.values(), *(inspect.getdoc(thing) or "" for *_, thing in found)]
-    )
-    paths = {thing: f"{path}.{name}" for path, name, thing in found}
+    texts = [*guides.values(), *(inspect.getdoc(thing) or "" for *_, thing in found)]
+    codes = "\n".join(code for text in texts for code in code_of(text))
+    names = {name for _, name, _ in found}
+    classes = {thing for *_, thing in found if inspect.isclass(thing)}
     for path, name, thing in found:
-        is_class = inspect.isclass(thing)
-        parts = shown(thing, paths, codes) if is_class else ()
-        kind = "class" if is_class else "function"
-        text = text_of(path, name, kind, users(name, guides), *parts)
+        used_on = users(name, guides)
+        if inspect.isclass(thing):
+            described = shown(thing, classes, codes)
+            has_bases = bool(public_bases(thing.__bases__, names))
+            text = text_of(path, name, "class", used_on, described, has_bases)
+        else:
+            text = text_of(path, name, "function", used_on)
         yield docs / f"{page_of(path, name)}.rst", text
 
 

@@ -2,7 +2,8 @@
 
 All public calls raise `DataError` for unusable data and settings out of range,
 `UnknownOptionError` for unknown words, and `ModelError` for a model of another kind, before
-anything changes. Docstrings list errors that are particular.
+anything changes; `NumericalError` where a factorisation fails or a bound is not finite, with the
+model at its last good Parameters. Docstrings list errors that are particular.
 """
 
 from __future__ import annotations

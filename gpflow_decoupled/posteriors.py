@@ -98,10 +98,7 @@ class BasisPosterior(AbstractPosterior):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] from the cache.
-
-        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
-        """
+        """Moments of f at Xnew [..., N, D] from the cache."""
         moments = super().predict_f(
             self._inputs(Xnew, full_cov), full_cov=full_cov, full_output_cov=full_output_cov
         )

@@ -364,37 +364,59 @@ def test_bases_without_a_page_stand_for_their_own_bases() -> None:
     reference = pytest.importorskip("sphinx") and module("reference")
     models = gpflow_decoupled.models
     assert reference.public_bases(models.HDVGP.__bases__, {"BasisGP"}) == [models.BasisGP]
-    assert reference.public_bases((object,), set()) == [object]
+    assert reference.public_bases((object,), set()) == []
+    assert reference.public_bases(models.Evidence.__bases__, set()) == []
 
 
-def test_pages_leave_to_a_base_class_what_it_says() -> None:
+def test_helpers_are_public_and_have_no_page() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    every = {name for one in packages(gpflow_decoupled) for name in one.__all__}
+    assert set(reference.HELPERS) <= every
+    errors = gpflow_decoupled.errors
+    assert "DataError" in reference.objects(errors) and "not_a_number" in errors.__all__
+    assert "not_a_number" not in reference.objects(errors)
+    assert "``not_a_number``" in "".join(reference.summary(errors))
+
+
+def test_pages_describe_what_users_call() -> None:
     members = pytest.importorskip("sphinx") and module("members")
     bases, models = gpflow_decoupled.bases, gpflow_decoupled.models
-    pages = {bases.InducingBasis: "the.InducingBasis", bases.Basis: "the.Basis"}
-    codes = "`moved_to`, `basis.factor`, fit(seed=1)"
-    left_out, elsewhere = members.shown(bases.CoupledBasis, pages, codes)
-    assert elsewhere == {"the.Basis": ["factor"], "the.InducingBasis": ["moved_to"]}
-    assert {"factor", "state_type"} <= set(left_out) and "__init__" not in left_out
-    left_out, elsewhere = members.shown(bases.InducingBasis, pages, codes)
-    assert "refresh" not in left_out and "draw_rows" in left_out and not elsewhere
-    assert members.shown(bases.CoupledBasis, {}, codes)[1] == {}, "no page, full text"
-    left_out, _ = members.shown(models.Evidence, {}, "")
-    assert left_out == [], "records are shown"
+    codes = "basis.moved_to(Z), b.factor(k), fit(seed=1), `prior_kl`, model.evidence(), m.num_data"
+    pages = {bases.InducingBasis, bases.Basis}
+    assert members.shown(bases.CoupledBasis, pages, codes) == [], "as in the base class"
+    without = members.shown(bases.CoupledBasis, (), codes)
+    assert {"factor", "moved_to"} == set(without) - set(members.KEPT), "no page, full text"
+    assert "prior_kl" in members.shown(bases.Basis, (), codes), "users derive theirs from it"
+    assert "factor" in members.shown(bases.Basis, (), ""), "abstract"
+    assert set(members.shown(bases.InducingBasis, (), "")) - {"factor"} <= set(members.KEPT)
+    assert "lower" in members.shown(models.Evidence, (), ""), "fields of a record"
+    assert "evidence" in members.shown(models.CVIGP, (), codes), "of a base without a page"
+    assert members.shown(models.CVIGP, {models.FullGP}, codes) == []
+    optimizers, codes = gpflow_decoupled.optimizers, "optimizer.run(model), optimizer.rank, a.run"
+    found = members.shown(optimizers.ConjugateGradients, (), codes)
+    assert "run" in found and "rank" not in found, "parameters are in their list"
+    descent, gradients = optimizers.StochasticDualDescent, optimizers.ConjugateGradients
+    assert "run" in members.shown(descent, (), codes)
+    assert "run" not in members.shown(descent, (), "`optimizer.run`"), "not called"
+    assert "run" not in members.shown(descent, {gradients}, codes), "as in `ConjugateGradients`"
 
 
-def test_arguments_are_short_where_their_types_are_known() -> None:
+def test_records_of_the_package_show_their_fields_once() -> None:
     members = pytest.importorskip("sphinx") and module("members")
-    models, likelihoods = gpflow_decoupled.models, gpflow_decoupled.likelihoods
-    assert members.arguments(models.NNGP.predict_f) == "(Xnew, full_cov, full_output_cov)"
-    assert members.arguments(models.BasisGP.update) is None
-    assert members.arguments(gpflow_decoupled.fit) is None
-    assert members.arguments(likelihoods.Expansion).startswith("(value, d_h, ")
-    assert members.arguments(models.Evidence).startswith("(lower, upper, ")
-    assert members.arguments(gpflow_decoupled.optimizers.ConjugateGradients) is None
-    assert members.arguments(models.NNGP) is None
-    text = "(a: int = 1, b: float = 2.0**29, c: float = 1, d: str = 'e', f: str | None = None)"
-    short = "(a=1, b=2.0**29, c: float = 1, d='e', f: str | None = None)"
-    assert members.PLAIN.sub(r"\1=", text) == short
+    models, training = gpflow_decoupled.models, gpflow_decoupled.training
+    assert members.is_made_by_the_package(models.Evidence)
+    assert members.is_made_by_the_package(training.FitResult)
+    assert not members.is_made_by_the_package(training.Schedule)
+    assert not members.is_made_by_the_package(models.NNGP)
+    assert not members.is_made_by_the_package(gpflow_decoupled.fit)
+
+
+def test_code_of_docstrings_and_pages_is_found() -> None:
+    reference = pytest.importorskip("sphinx") and module("reference")
+    text = "Of `a.b`, see c.md. Example::\n\n    d.e()\n\nWords.f\n```python\ng.h\n```\n"
+    found = "".join(reference.code_of(text))
+    assert all(name in found for name in ("a.b", "d.e", "g.h"))
+    assert "c.md" not in found and "Words.f" not in found
 
 
 def test_names_of_other_packages_have_addresses() -> None:

@@ -82,8 +82,6 @@ class AffineIndependentBasis(Basis):
     :param theta: shapes [k, P]; by default the base distribution's.
     :param gaussian: [D], False for coordinates whose priors are sites and not part of the KL.
     :param distinct: check that the points are distinct.
-    :raises DataError: for unusable arrays, a singular A, shapes without finite variance, or blocks
-        that do not add up to k.
 
     Example::
 

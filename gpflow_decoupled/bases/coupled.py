@@ -48,7 +48,6 @@ class CoupledBasis(OneGaussianBasis):
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean [M, L]; by default zeros. A `gpflow.Parameter` is shared.
     :param q_sqrt: lower triangular root of the covariance [L, M, M]; by default identities.
-    :raises DataError: for wrong shapes, and points that coincide or are not finite.
 
     Example::
 

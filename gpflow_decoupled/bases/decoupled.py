@@ -82,7 +82,6 @@ class DecoupledBasis(InducingBasis):
         "coupled" with Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whiten `q_sqrt`; not used by "inverse".
     :param mean_scaling: of `a` [M_alpha, L]; this and `mean_subsample` as in `OrthogonalBasis`.
-    :raises DataError: for points that coincide or are not finite.
 
     Example::
 

@@ -28,7 +28,6 @@ class MeanOnDataBasis(OrthogonalMeanBasis):
     finds it. A `CoupledBasis`, with its arguments, until `fit` or a solver sets the data.
 
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
-    :raises DataError: also for points that are not in the space of inputs.
 
     Training refuses kernels with a `White` part. The bound on N rows costs N (N + M_beta^2) +
     M_beta^3. Example::

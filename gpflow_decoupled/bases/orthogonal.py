@@ -31,7 +31,6 @@ class OrthogonalBasis(OrthogonalMeanBasis):
     :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened", where a
         gradient step is a natural-gradient step, for M_gamma^3 / 3 per refresh.
     :param mean_subsample: rows m in the estimate of the mean's norm, for thousands of mean points.
-    :raises DataError: also for a gamma that equals beta.
 
     E_q f(beta) = m for any `a_gamma`. A step on N inputs costs N (M_gamma + M_beta^2) + M_beta^3 +
     m M_gamma, and M_gamma^2 more with whitened coefficients. Example::

@@ -102,17 +102,11 @@ class ExpectationParameters(NamedTuple):
 class LegendrePair(NamedTuple):
     """Maps between parameters of q(f) at one kernel, differentiable; L (M_beta^3 + M_gamma^2) each.
 
-    Example, a natural-gradient step with automatic differentiation::
+    Example::
 
-        pair, now = legendre_pair(basis, kernel), moment_parameters(basis, kernel)
-        means = pair.expectation(now)
-        with tf.GradientTape() as tape:
-            tape.watch(means)
-            value = bound(pair.moments_of_expectation(means))
-        step = [
-            j + 0.1 * slope for j, slope in zip(pair.natural(now), tape.gradient(value, means))
-        ]
-        assign_moments(basis, kernel, pair.moments_of_natural(NaturalParameters(*step)))
+        pair = legendre_pair(basis, kernel)
+        natural = pair.natural(moment_parameters(basis, kernel))
+        assign_moments(basis, kernel, pair.moments_of_natural(natural))  # as it was
     """
 
     chol: tf.Tensor
@@ -166,8 +160,6 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
 
     :param basis: an `OrthogonalBasis` or a `HybridBasis`.
     :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
-    :raises ModelError: for another basis.
-    :raises NumericalError: if K_beta or C_g is not positive definite.
 
     Example::
 
@@ -203,7 +195,6 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     """Write moments a [M_gamma, L], m [M_beta, L], S [L, M_beta, M_beta] to the Parameters.
 
     :raises NumericalError: for a covariance that is not positive definite; nothing changes.
-    :raises ModelError: for another basis.
 
     Example::
 
@@ -234,9 +225,7 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
 
     :param basis: shares its points; coefficients are copied.
     :param covariance: "inverse" or "coupled".
-    :raises ModelError: for another basis.
     :raises DataError: for "inverse", unless S <= K_beta up to round-off.
-    :raises NumericalError: if K_beta is not positive definite.
 
     Example::
 

@@ -64,7 +64,6 @@ class SolveBasis(InducingBasis):
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param v_mu: mean of q(v) [M_gamma, L]; by default zeros.
     :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; by default identities.
-    :raises DataError: also for a gamma that equals beta.
 
     Example::
 

@@ -86,7 +86,6 @@ class StateSpaceBasis(OnObservations, Basis):
     :param harmonics: terms of a periodic kernel's cosine series.
     :param nu: site precisions times site means [N, L]; by default zeros.
     :param tau: site precisions [N, L]; by default zeros. If both are zero, q is the prior.
-    :raises DataError: for inputs of several columns, and unusable arrays.
 
     Example::
 

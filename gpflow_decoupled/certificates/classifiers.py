@@ -85,8 +85,6 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
 
     :param model: see `pac_bayes_certificate`.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
-    :raises DataError: for unusable data, and another likelihood.
-    :raises ModelError: for marginals that are not Gaussian.
 
     Example::
 
@@ -121,7 +119,6 @@ def predict_labels(
     :param rule: "gibbs", with an independent draw per input, "bayes" or "voting".
     :param seed: of the draws.
     :return: labels [N, 1], 0 or 1; 0 where undecided.
-    :raises UnknownOptionError: for another rule; other errors as for `classifier_errors`.
 
     Example::
 

@@ -44,8 +44,6 @@ def certify_gaussian(
     :param delta: see `pac_bayes_certificate`.
     :param hyperparameters: see `pac_bayes_certificate`.
     :param settings: J, if the prior is the best of J priors fixed beforehand.
-    :raises DataError: for unusable arrays, asymmetric covariances, and an unusable delta.
-    :raises NumericalError: for a covariance that is not positive definite.
 
     Example::
 

@@ -40,7 +40,6 @@ def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> Wei
     :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1.
     :param prior: mean [p] and covariance [p, p] of the weights.
     :return: mean [p] and covariance [p, p]. Cost: N p^2 + p^3 per step.
-    :raises NumericalError: for an indefinite prior covariance, and if the mode is not found.
 
     Source: MacKay 1992.
 

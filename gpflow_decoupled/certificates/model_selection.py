@@ -105,9 +105,8 @@ def select_by_certificate(
     Example::
 
         def build(lengthscale):
-            model = CVIGP(
-                data, gpflow.kernels.SquaredExponential(10.0, lengthscale), BernoulliLogit()
-            )
+            kernel = gpflow.kernels.SquaredExponential(10.0, lengthscale)
+            model = CVIGP(data, kernel, BernoulliLogit())
             ConjugateComputation().run(model)
             return model
 

@@ -30,7 +30,6 @@ class BlockBase(Base):
     With A of structure "lu" the pivots assign columns to blocks; with "full", predicted gains.
 
     :param blocks: pairs (base, number of variables), see `base_variable`.
-    :raises DataError: for unusable blocks, and another number of variables.
 
     Example::
 

@@ -41,7 +41,6 @@ def base_variable(base: BaseLike) -> Base:
 
     :param base: a name of `BASES`; a `Base`, returned unchanged; or a scalar TFP distribution of
         finite variance, which is tabulated.
-    :raises DataError: for an infinite variance, or a distribution that is not scalar.
 
     Example::
 

@@ -33,8 +33,6 @@ class TabulatedBase(Base):
     :param support: the ends of the grid; by default twice the range of the mass at `default`.
     :param points: length of the grid, a power of two.
     :param name: the name in messages and results.
-    :raises DataError: if `points` is no power of two, the variance is infinite, or mass is outside
-        the grid.
 
     Example::
 
@@ -44,9 +42,6 @@ class TabulatedBase(Base):
             )
 
         base = TabulatedBase(make, default=(0.3,), name="sinh-arcsinh")
-        model = AffineIndependentGP(
-            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=base
-        )
     """
 
     symmetric = False

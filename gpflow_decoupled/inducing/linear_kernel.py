@@ -24,7 +24,6 @@ class LinearWeights(Kernel):
 
     :param covariance: S, symmetric and positive definite.
     :param active_dims: columns of X that the kernel reads, as in GPflow.
-    :raises DataError: for another matrix.
 
     Example::
 

@@ -70,8 +70,6 @@ def select(
     :param max_rows: size of a random subset to choose from, with a warning; by default max(20000,
         2 M).
     :return: the points, in the dtype of X (GPflow's default float for integers).
-    :raises DataError: for fewer than M distinct rows.
-    :raises NumericalError: if k(given, given) cannot be factorised.
 
     Example::
 

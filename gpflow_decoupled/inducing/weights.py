@@ -39,7 +39,6 @@ class Weights(InducingVariables):
 
     :param num_weights: p, the columns of X that the kernel uses, plus one for an intercept
         (`gpflow.kernels.Constant`).
-    :raises DataError: for a number below 1.
 
     Example::
 

@@ -31,8 +31,6 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     :param likelihood: with a declared loss: one latent function per observation, or a
         `CategoricalLogit`, whose loss is its bound.
     :param Y: labels [N, L].
-    :raises DataError: for labels outside the support, Parameters that are functions of the inputs
-        or not positive, and undeclared losses.
 
     Example::
 
@@ -61,7 +59,6 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param builder: (likelihood, Y [N, L]) -> its `SiteLoss`.
-    :raises DataError: if `kind` is not a class of likelihoods.
 
     Example, for a convex -log p(y | f) with derivatives between -1 and 1::
 
@@ -78,7 +75,6 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     :param likelihood: with one latent function per observation. Logit, Laplace, Student-t and
         Gaussian have closed Fourier transforms, for the route "frequency_sum".
     :param Y: labels [N] or [N, 1]; [N, 2] for a `NumberedLikelihood`.
-    :raises DataError: for several latents, and Parameters that are functions of the inputs.
 
     Example::
 

@@ -50,7 +50,6 @@ class RowLikelihood(Likelihood):
         `CategoricalLogit`.
     :param numbers: "weight", "trials", "censored", one column each; "offset" and "noise", one
         column, or P times. By default none, for gaps alone.
-    :raises DataError: for another likelihood, or one that cannot use a number.
 
     Example::
 

@@ -55,10 +55,6 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
     :param bound: "classical", or "tight" (Titsias 2025), never lower, for log-concave likelihoods:
         the variance d_n of f_n given u shrinks; for Gaussian noise -log(1 + d_n / s2) / 2 replaces
         -d_n / (2 s2).
-    :raises ModelError: for "tight" with another likelihood, `expectations`, or a basis without
-        `keeps_conditional`.
-    :raises DataError: for another basis, disagreeing numbers of latents, and draws without
-        gradients.
 
     Example::
 
@@ -205,7 +201,6 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
         """The ELBO of the whole data set in nats, a scalar; cost as the basis.
 
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch for an estimate.
-        :raises DataError: for unusable data; inside a `tf.function` for wrong shapes and types.
         :raises ModelError: on several replicas of `tf.distribute`.
         """
         if replicas.count() > 1:
@@ -272,7 +267,6 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
 
         :param data: X [N, D] and Y [N, P], checked here, once; or an iterator of minibatches.
         :param compile: wrap the function in `tf.function`.
-        :raises DataError: for unusable data, and for minibatches without `num_data`.
         """
         if isinstance(data, (tuple, list)):
             data = self.checked(data)

@@ -26,10 +26,7 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P].
-
-        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
-        """
+        """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
         if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):

@@ -73,7 +73,6 @@ class ODVGP(_MeanPointsGP):
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
     :param mean_subsample: rows in the estimate of the mean's norm, for thousands of mean points.
-    :raises DataError: for points that coincide or are not finite, or a gamma that equals beta.
 
     Example::
 

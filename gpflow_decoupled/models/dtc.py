@@ -47,6 +47,7 @@ class DTC(CheckedPredictions, SGPR):
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
+    :param mean_function: as of `SGPR`.
     :param num_latent_gps: L; by default the columns of Y.
     :param noise_variance: of a Gaussian likelihood, one if not given; or give `likelihood`.
 

@@ -28,22 +28,13 @@ class FactorGraph(tf.Module):
 
     :param variables: by name, the initial beliefs. Batch axes are independent variables.
     :param factors: by name; their product is the joint density.
-    :raises DataError: for variables without a factor, disagreeing names and sizes, and families
-        that a factor cannot sample.
 
     Example::
 
-        graph = FactorGraph(
-            {"rate": Gamma().belief(1.0, 1.0)},
-            {
-                "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
-                "counts": Factor(
-                    "rate",
-                    lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]),
-                    data=y,
-                ),
-            },
-        )
+        # `counts` as on the page of `Factor`
+        prior = prior_factor("rate", Gamma().belief(2.0, 0.5))
+        beliefs = {"rate": Gamma().belief(1.0, 1.0)}
+        graph = FactorGraph(beliefs, {"prior": prior, "counts": counts})
         result = MeanFieldCVI().run(graph)
         graph["rate"].distribution.mean()
     """

@@ -29,7 +29,6 @@ class Factor:
     :param data: an array [N, ...] or a tuple of them, one row per observation; minibatches pass
         some rows. Integers become floats.
     :param local: neighbours with one row per row of the data, as first batch axis.
-    :raises DataError: for data that are not finite or disagree in N, and unknown local names.
 
     Example, Poisson counts y [N] with a Gamma rate z, mu = (E log z, E z)::
 

@@ -34,7 +34,6 @@ class LCLGP(FullGP):
         observation, or `CategoricalLogit` with one per class and Y [N, 1].
     :param form: "function" computes with K [N, N]; "weight" with the p weights of a linear kernel;
         "auto" with the smaller. Classes need "function".
-    :raises DataError: for unusable data, a likelihood without a site loss, or classes by weights.
 
     Example::
 

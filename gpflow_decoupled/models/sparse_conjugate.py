@@ -33,7 +33,6 @@ class SparseCVIGP(BasisGP):
         or an `OrthogonalBasis`, whose (q_mu, q_sqrt) have the sites.
     :param mean_function: m_0(x) [N, P], the centre of the sites; zero if not given.
     :param num_latent_gps: L; by default the basis's, the likelihood's or the kernel's, else 1.
-    :raises DataError: for unusable points, and a basis that cannot keep its sites.
 
     Example::
 

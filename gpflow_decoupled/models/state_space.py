@@ -39,7 +39,6 @@ class StateSpaceGP(CVIGP):
         SquaredExponential), sums and products of them; or `SeparateIndependent` of such.
     :param harmonics: J of the cosine series of each periodic kernel (Solin & Sarkka 2014), which
         then has 2 J + 1 states. `series_error` is its error, with a warning if large.
-    :raises DataError: for unusable data, more than one input, and other kernels.
 
     Example::
 

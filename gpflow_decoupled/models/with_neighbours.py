@@ -39,7 +39,6 @@ def with_neighbours(
     :param prediction_neighbours: m of predictions; "auto" as in `NNGP`.
     :param seed: of the random order of the rows.
     :return: a `GaussianNNGP`, or a `SiteNNGP`; a later solve starts from these coefficients.
-    :raises ModelError: for a model without such a mean, or whose mean q(u) still holds.
     :raises DataError: for other rows X, and kernels that mix latent functions.
 
     Cost: none; for sites a prediction of all rows, N (N (D + L) + M^2). Example::

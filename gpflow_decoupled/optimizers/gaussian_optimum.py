@@ -53,7 +53,6 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     :param data: the whole data set, X [N, D] and Y [N, L].
     :raises ModelError: for other noise than Gaussian of one variance, mixed latents, or a basis
         without a closed form.
-    :raises NumericalError: if the bound or a Parameter is not finite; not checked inside a graph.
 
     Example::
 

@@ -101,9 +101,6 @@ def initialize(
     :param rows: the largest number of random rows n.
     :param seed: of the rows.
     :param deadline: a value of `time.perf_counter` after which no iteration begins.
-    :raises ModelError: for another likelihood, and for a multi-output kernel.
-    :raises NumericalError: if neither guess nor present values have a finite evidence; nothing
-        changes.
 
     Cost: some 100 n^3 operations. Example::
 

@@ -102,6 +102,7 @@ def draw_prior(
     :param num_samples: S, the number of draws.
     :param num_frequencies: F random frequencies per stationary kernel; covariance error about
         variance / sqrt(F).
+    :param rng: the source of the draws.
     :raises DataError: for a kernel whose spectral density is not known here.
 
     Example::

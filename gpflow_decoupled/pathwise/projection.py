@@ -56,7 +56,6 @@ def prior_coordinates(
 
     :param state: of `basis.factor(kernel)`.
     :return: one array [S, L, M] per `Features.minus`, in order.
-    :raises ModelError: for a basis without an implementation.
     :raises DataError: for inducing variables that are not points.
 
     Example::

@@ -136,9 +136,6 @@ def pathwise_samples(
     :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: S (M F + M^2), of an `NNGP` S N F; with `data` N S F, N R^2 for R
         points of the preconditioner, N^2 (D + S L) per product; memory N (R + S L).
-    :raises ModelError: with `data`, for a model without a mean on them.
-    :raises UnknownOptionError: for a solver without data, or another than `ConjugateGradients`.
-    :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
     Sources: Wilson et al. 2020 (arXiv:2002.09309); Lin et al. 2023 (arXiv:2306.11589).
 

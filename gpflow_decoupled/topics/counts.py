@@ -55,9 +55,9 @@ def split_words(
 
     :param X: counts [D, V], whole numbers.
     :param share: probability that an occurrence of a word is observed.
+    :param seed: of the split.
     :return: observed and held-out counts, CSR matrices [D', V], without documents with an empty
         part.
-    :raises DataError: for fractional counts, a share outside (0, 1), and if no document is left.
 
     Example::
 

@@ -64,7 +64,6 @@ class TopicModel(Estimator):
         keep the prior; the rest is found as without them.
 
         :param X: counts [D, V], dense or sparse.
-        :raises DataError: for invalid counts or settings, before any work.
         :raises NumericalError: if the prior of a correlated model is so wide that its precision is
             lost.
         """
@@ -93,7 +92,6 @@ class TopicModel(Estimator):
 
         :param X: counts [B, V] of a corpus of `num_documents`, or, if None, of all documents so
             far.
-        :raises DataError: as `fit`, and for another vocabulary than the fitted one.
         """
         self._check()
         fitted = getattr(self, "_fitted", None)
@@ -130,7 +128,6 @@ class TopicModel(Estimator):
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
-        :raises DataError: for invalid counts, and held-out words of other documents.
         """
         if held_out is None:
             counts = check_counts(X, self._shared().components.shape[1])
@@ -165,7 +162,6 @@ class TopicModel(Estimator):
 
         :param vocabulary: the V words by column, or columns by word: `get_feature_names_out()` or
             `vocabulary_` of scikit-learn's `CountVectorizer`.
-        :raises DataError: for another vocabulary or columns, and an `n` out of range.
         """
         topics = self.topics_
         if isinstance(vocabulary, str):

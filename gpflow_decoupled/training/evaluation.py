@@ -38,7 +38,6 @@ class Evaluation:
     :param restore_best: where patience stops a run, return to the best evaluation,
         `FitResult.restored_step`.
     :param units: standard deviations [P] of Y, set by a `Standardized` model.
-    :raises DataError: with neither data nor patience.
 
     Example::
 

@@ -60,17 +60,8 @@ def fit(
 ) -> FitResult:
     """Train a model of this package, a `Standardized` one, or a plain `gpflow.models.SVGP`.
 
-    | model | q is moved by | the rest by |
-    |---|---|---|
-    | on inducing points; `CVIGLM` in weight space | natural gradients | `optimizer` |
-    | `CVIGP`, `CVIGLM` in function space | conjugate computation of the sites | `optimizer` |
-    | `LCLGP`, `LCLGLM` | the Lagrangian | `optimizer` |
-    | `AffineIndependentGP`, `AffineIndependentGLM` | `AffineIndependentAscent` | `optimizer` |
-    | `NNGP` | nothing: it is exact given the neighbours | L-BFGS on random rows |
-    | `FactorGraph` | `MeanFieldCVI` | |
-
-    Only trainable Parameters move. The page "What `fit` does" has defaults, and the models that
-    take each option.
+    Only trainable Parameters move. The page "What `fit` does" has what moves q of each model,
+    defaults, and the models that take each option.
 
     :param model: trained in place.
     :param data: (X [N, D], Y [N, P]), also on disk; a repeated `tf.data.Dataset` of batches; or a

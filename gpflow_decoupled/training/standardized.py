@@ -55,16 +55,13 @@ class Standardized(PredictionsInUnits):
     :param table: for frames already encoded; by default learned from `data`.
     :param numbers: the last columns of Y, if `build` makes a `RowLikelihood`.
     :param gaps: Y may be NaN; such entries are in no sum of a `RowLikelihood` or an `NNGP`.
-    :raises ModelError: if `build` is not a function that returns a GPflow model.
 
     `model` is the model inside, `inputs` and `outputs` the scalings (perhaps None), `table` the
     columns of a frame, `usual_options` defaults of `fit`. Example::
 
         def build(X, Y):
-            kernel = gpflow.kernels.Matern52()
-            return gpflow.models.SVGP(
-                kernel, gpflow.likelihoods.Gaussian(0.1), inducing.select(X, 30, kernel)
-            )
+            kernel, noise = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1)
+            return gpflow.models.SVGP(kernel, noise, inducing.select(X, 30, kernel))
 
         model = Standardized(build, (X, Y))
         model.fit(steps=1000)

@@ -47,9 +47,6 @@ def plot_calibration(
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of labels.
     :return: the axes.
-    :raises DataError: for columns of Y that the model does not predict, masked or non-finite
-        entries, and no groups.
-    :raises ImportError: without Matplotlib.
 
     Example::
 

@@ -109,7 +109,6 @@ def sobol_shares(
     :param level: of the intervals.
     :param seed: of rows and draws.
     :return: columns "share", "low", "high", with the inputs of a part as index.
-    :raises ModelError: for other models, and kernels that are no such sum.
 
     Cost: one joint prediction of 200 rows, and `draws` products with its factor. Example::
 

@@ -31,8 +31,6 @@ def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None
     :param X: at most 8 inputs [N, D].
     :param ax: Matplotlib axes; new ones if not given.
     :return: the axes.
-    :raises DataError: for a model with Gaussian densities, and another number of inputs.
-    :raises ImportError: without Matplotlib.
 
     Example::
 
@@ -80,8 +78,6 @@ def plot_weights(
     :param ax: Matplotlib axes; new ones if not given.
     :param level: the probability of a Gaussian interval.
     :return: the axes.
-    :raises DataError: for another number of names, and a level outside of (0, 1).
-    :raises ImportError: without Matplotlib.
 
     Example::
 

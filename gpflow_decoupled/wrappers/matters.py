@@ -46,7 +46,6 @@ def compare(
     :param first: any GPflow model, or a built one.
     :param second: another one of the same target, in the same units.
     :param data: X [N, D] and Y [N, P]; or the frame of models of data frames.
-    :raises DataError: for fewer than two rows.
 
     Cost: two predictions. Example::
 

@@ -38,8 +38,6 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
     :param ax: Matplotlib axes for the bound; new ones if not given.
     :param window: steps of the running mean, since each bound comes from one minibatch.
     :return: the axes.
-    :raises DataError: for a result without steps.
-    :raises ImportError: without Matplotlib.
 
     Example::
 
@@ -104,8 +102,6 @@ def plot_posterior_1d(
     :param num_points: the inputs at which the posterior is computed.
     :param parts: add the mean without its mean points, and their contribution, both dashed.
     :return: the axes.
-    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean without points.
-    :raises ImportError: without Matplotlib.
 
     Example::
 

@@ -59,8 +59,6 @@ def plot_posterior(
     :param at: [D], the held values of a slice; by default the medians.
     :param num_points: inputs per column; default 200 for curves, 40 for contours.
     :return: the figure.
-    :raises DataError: for unusable data, and for none where the model keeps none.
-    :raises ImportError: without Matplotlib.
 
     Example::
 

@@ -106,7 +106,6 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
             scikit-learn's `GaussianProcessRegressor`; N^3, for observations that are f plus noise.
         :param noise_variance: known noise of the new rows beside the learned one, in squared units
             of y: [N], [N, P], or a column of X. Without it the learned one is the only noise.
-        :raises DataError: for both, and for a covariance where y is not f plus noise.
         """
         if return_cov:
             return self._covariance(X, return_std, noise_variance)
@@ -127,8 +126,6 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         Of counts the smallest whose probability of at most it reaches the level.
 
         :param noise_variance: as in `predict`.
-        :raises DataError: for numbers outside of (0, 1), and likelihoods without a known
-            distribution of y.
 
         Example::
 

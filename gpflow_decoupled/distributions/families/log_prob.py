@@ -52,18 +52,12 @@ class LogProbFamily(Family):
         class VonMises(LogProbFamily):
             statistics, ranks = ("cos z", "sin z"), (0, 0)
 
-            def log_prob(self, z, natural):
-                a, b = natural
-                return tfd.VonMises(tf.atan2(b, a), tf.sqrt(a**2 + b**2)).log_prob(z)
-
-            def sample(self, natural, n, seed=None):
-                a, b = natural
-                return tfd.VonMises(tf.atan2(b, a), tf.sqrt(a**2 + b**2)).sample(n, seed=seed)
+            # and `log_prob` and `sample`: the page "A basis, a likelihood ..." has all
 
             def sufficient(self, z):
                 return tf.cos(z), tf.sin(z)
 
-        belief = VonMises().belief(2.0, 0.5)                         # lambda itself
+        belief = VonMises().belief(2.0, 0.5)  # lambda itself
     """
 
     def __init__(
@@ -87,8 +81,6 @@ class LogProbFamily(Family):
     def natural(self, *parameters: npt.ArrayLike) -> Natural:
         """Return the natural parameters, one array per statistic; a subclass may take usual
         parameters.
-
-        :raises DataError: for another number of arrays, or non-finite entries.
         """
         if len(parameters) != len(self.ranks):
             raise DataError(

@@ -72,6 +72,7 @@ class SkewNormal(tfp.distributions.Distribution):
     :param loc: the location, the mean only for theta = 0.
     :param scale: the scale, above 0.
     :param theta: the shape, with the sign of the skewness.
+    :param name: this and the two before as in TFP.
 
     Example::
 

@@ -47,7 +47,6 @@ def observation_quantiles(
     :param mean: of f, [N, L].
     :param variance: of f, [N, L].
     :param level: p, above 0 and below 1.
-    :raises DataError: for other likelihoods.
     :raises NumericalError: where a quantile is out of the range of floats.
 
     Example::

@@ -22,7 +22,6 @@ class GaussianLoss(SiteLoss):
 
     :param likelihood: a `gpflow.likelihoods.Gaussian` with noise variance s^2 or scale s.
     :param Y: labels y [N, L].
-    :raises DataError: if the variance or scale is a function of the inputs, or not positive.
 
     Example::
 

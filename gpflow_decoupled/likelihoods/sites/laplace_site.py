@@ -27,7 +27,6 @@ class LaplaceLoss(SiteLoss):
 
     :param likelihood: with the scale b of the noise.
     :param Y: labels y [N, L].
-    :raises DataError: if the scale is a function of the inputs, or not positive.
 
     Example::
 

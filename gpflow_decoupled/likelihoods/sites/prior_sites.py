@@ -36,7 +36,6 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
     :param prior: a scalar TFP distribution of batch shape [] or [p]; other than Laplace, normal and
         Student-t only []. Laplace and normal priors have a closed Fourier transform.
     :param count: p, the number of weights.
-    :raises DataError: for an unsupported batch shape.
 
     Example::
 

@@ -44,7 +44,6 @@ class QuadratureLoss(SiteLoss):
     :param width: distance of l's nearest complex singularity from the real line; by default nodes
         are fixed.
     :param centre: its place on the real line; by default zero.
-    :raises DataError: for several latents, disordered ends, or a negative curvature.
 
     Example, p(y | f) = 1 / (pi cosh(y - f)), with slopes tanh(f - y) and a pole at y + i pi/2::
 

@@ -101,7 +101,6 @@ def declare_site(
     :param density: (likelihood, Y [N]) -> its log density as a `Site` with a closed Fourier
         transform, for the route "frequency_sum" of `AffineIndependentGP`.
     :param support: valid labels; by default every number.
-    :raises DataError: if `kind` is not a class of likelihoods.
 
     Example, for a convex -log p(y | f) with derivatives between -1 and 1::
 

@@ -129,23 +129,12 @@ class SiteLoss(ABC):
     Differentiable in h, sigma and the likelihood's Parameters.
 
     :param Y: labels [N, L].
-    :raises DataError: if Y is not [N, L].
 
-    Example, for p(y | f) proportional to exp(-cosh(y - f))::
+    A subclass has `lower`, `upper`, `value` and `expand`; a `QuadratureLoss` needs less. Example::
 
-        class CoshLoss(SiteLoss):
-            lower = property(lambda self: -np.inf * tf.ones_like(self.Y))
-            upper = property(lambda self: np.inf * tf.ones_like(self.Y))
-
-            def value(self, h, sigma):
-                return tf.exp(sigma**2 / 2) * tf.cosh(h - self.Y)
-
-            def expand(self, h, sigma):
-                growth, c, s = tf.exp(sigma**2 / 2), tf.cosh(h - self.Y), tf.sinh(h - self.Y)
-                value = growth * c
-                by_h, by_both = growth * s, sigma * growth * s
-                twice = (1 + sigma**2) * value
-                return Expansion(value, by_h, sigma * value, value, by_both, twice)
+        loss = site_loss(gpflow.likelihoods.Poisson(), Y)
+        at = loss.expand(h, sigma)
+        at.value, at.d_h, at.d_s  # [N, L] each
     """
 
     needs_penalty: bool = False

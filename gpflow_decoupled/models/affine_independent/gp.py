@@ -81,8 +81,6 @@ class AffineIndependentGP(FullGP):
     :param points: grid points for the other routes, a power of two.
     :param memory: bytes for the bound and its gradient, computed in blocks.
     :param weight_priors: for linear models, see `AffineIndependentGLM`.
-    :raises DataError: for unusable data, a base without finite variance, or too little memory for
-        an observation.
 
     Example::
 

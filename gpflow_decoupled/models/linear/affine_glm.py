@@ -42,7 +42,6 @@ def AffineIndependentGLM(
     :param data: X [N, p], Y [N, 1].
     :param prior: also a scalar distribution such as `Laplace`, of batch shape [] or [p], whose
         priors are sites.
-    :raises DataError: for unusable data or priors, or an all-zero row of X without an intercept.
 
     Example::
 

@@ -67,7 +67,6 @@ def CVIGLM(
     :param form: "weight" (p x p matrices), "function" (N x N), or "auto", the smaller.
     :return: for "weight" a `SparseCVIGP` on `inducing.Weights`, for "function" a `CVIGP`. See
         `weights_posterior`.
-    :raises DataError: for unusable data, and a prior of another size or not positive definite.
 
     Example::
 
@@ -128,7 +127,6 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
         data or on `inducing.Weights`.
     :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents; the intercept
         last.
-    :raises ModelError: for another kernel, inducing variable or mean function.
 
     Example::
 

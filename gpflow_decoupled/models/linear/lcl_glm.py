@@ -46,7 +46,6 @@ def LCLGLM(
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
     :param prior: also a `Laplace` or `Normal` of batch shape [] or [p], for each latent.
     :param form: Laplace priors need "weight".
-    :raises DataError: also for an all-zero row of X without an intercept.
 
     Example::
 

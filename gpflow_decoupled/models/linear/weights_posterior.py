@@ -54,7 +54,6 @@ class WeightsPosterior(NamedTuple):
         :param level: probability of the interval mean -+ z sd, approximate for an
             `AffineIndependentGLM`.
         :return: a pandas data frame [p, 4]; for several latents [L p, 4], latent first.
-        :raises DataError: for another number of names, and a level outside (0, 1).
         :raises ImportError: with the fix, if pandas is not installed.
         """
         try:

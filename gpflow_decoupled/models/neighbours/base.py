@@ -247,8 +247,6 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """Moments of f at Xnew [..., N, D] in GPflow's shapes.
 
         With `full_cov` all inputs share the union of their neighbours.
-
-        :raises NumericalError: outside of `tf.function`, for NaN, with the Parameters at fault.
         """
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)

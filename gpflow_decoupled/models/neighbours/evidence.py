@@ -43,7 +43,6 @@ class EvidenceOfOwnData:
             standard errors.
         :param seed: of order, points and vectors.
         :raises ModelError: for another likelihood, and for mixed outputs.
-        :raises NumericalError: if a covariance cannot be factorised.
 
         Cost: N (m^3 / 3 + m^2 D + M^2) for M = 1,000 points, and some twenty products with the
         kernel matrix, N^2 D each; for S probes ten to forty more, N^2 (D + S). Example::

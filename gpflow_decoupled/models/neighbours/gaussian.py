@@ -197,7 +197,6 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         Use it to compare kernels and means; as an objective it learns worse hyperparameters.
 
         :return: moments [B, P] of the observations and log densities [B].
-        :raises NumericalError: for Parameters that are NaN or infinite.
 
         Warns where the noise variance is at its floor. Cost: B (m^3 / 3 + m^2 D) and the search.
         Example::

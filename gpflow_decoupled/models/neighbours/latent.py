@@ -117,7 +117,6 @@ class LatentNNGP(MeanOfRows, NNGP):
         :param rows: row numbers [B]; this and the others as in `NNGP`.
         :return: moments [B, P] of the observations and log densities [B]. Cost: B L (m^3 / 3 + m^2
             D) and the search.
-        :raises NumericalError: for NaN, with the Parameters at fault.
         """
         N = int(self.data[0].shape[0])
         rows = np.arange(N) if rows is None else check_rows(rows, N)

@@ -102,9 +102,6 @@ class AffineIndependentAscent:
         """Find q and leave the model with it.
 
         :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
-        :raises DataError: with `alternate`, for a structure of A other than "lu".
-        :raises NumericalError: if the Gaussian bound is not finite at the start, naming the
-            observation; the model is unchanged.
         """
         result = self.run_from(model, None)
         warn_of_quadrature(model, result.elbo)

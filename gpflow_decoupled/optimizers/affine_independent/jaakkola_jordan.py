@@ -60,8 +60,6 @@ class JaakkolaJordan:
 
         :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`. `history`
             adds "change", the squared change of xi summed over labels.
-        :raises DataError: for another likelihood, a non-Gaussian prior, a structure of A without
-            every covariance, or a kernel that mixes latents.
         """
         # (C39)
         require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)

@@ -111,8 +111,6 @@ class ExpectationPropagation:
         :param progress: show a progress bar.
         :raises DataError: for numbers out of range, several latents per label, and kernels that mix
             them.
-        :raises NumericalError: if there is no posterior or finite density at the start; nothing
-            changes.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)

@@ -70,8 +70,6 @@ class LaplaceApproximation:
         :param progress: show a progress bar.
         :raises DataError: for several or mixed latents per label, and log densities without
             curvature.
-        :raises NumericalError: if there is no posterior or finite density at the start; nothing
-            changes.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         if isinstance(model, StateSpaceGP):

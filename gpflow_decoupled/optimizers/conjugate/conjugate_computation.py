@@ -120,8 +120,6 @@ class ConjugateComputation(tf.Module):
         :param step: its number, for step size and draws; an int32 tensor for a constant step size.
         :return: whether the step was taken, shortened or clipped; read `ok` in a `tf.function`,
             which cannot raise.
-        :raises NumericalError: if the step fails, with the observation if one is the cause; nothing
-            changes.
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
@@ -156,8 +154,6 @@ class ConjugateComputation(tf.Module):
         :param tolerance: stop when a full step, squared, is below this share of the sites, squared.
         :param batch_size: observations per minibatch, drawn without replacement, for all `steps`;
             None is all data.
-        :raises NumericalError: without a posterior at the start, if a step fails, and for an
-            indefinite kernel.
         """
         require_model("ConjugateComputation.run", model, CVIGP, GMRF)
         check_whole(1, steps=steps)

@@ -63,6 +63,7 @@ def sweep(
     :param passes: most passes over the data.
     :param tolerance: stop when a full step would gain fewer nats, to second order.
     :param negative_precision: see `NaturalGradient`.
+    :param progress: show a progress bar.
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
         its `scope()`. Workers pass equal arrays, or a function of `tf.distribute.InputContext`.

@@ -39,6 +39,7 @@ class ConjugateGradients(MeanOptimizer):
         SquaredExponential, Matern32 and Matern52, if rounding errors are below a fifth of the
         noise.
     :param certify: compute the gap from a product in full precision; False estimates it.
+    :param progress: show a progress bar.
     :param preconditioner: "points", R of them; "neighbours", a sparse inverse factor from m = 60
         earlier rows, N m^3 / 3, better with little noise; "both", a half to a third of the products
         for N m^2 R at the start; "auto", the better of the first two, points if a `rank` is given.

@@ -36,6 +36,7 @@ class StochasticDualDescent(MeanOptimizer):
     :param max_steps: this, `rank` and `float32` as in `ConjugateGradients`; the certificate is in
         full precision.
     :param seed: of the rows.
+    :param progress: show a progress bar.
 
     Cost per step: B N D; an epoch costs about two products. Memory N (R + L). Example::
 

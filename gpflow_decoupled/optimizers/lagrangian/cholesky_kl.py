@@ -68,8 +68,6 @@ class CholeskyKL:
         The model gets the multipliers of the best mean and factor.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
-        :raises NumericalError: if K is not positive definite, or the bound at the start not finite;
-            unwhitened, for form="weight".
         """
         require_model("CholeskyKL.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)

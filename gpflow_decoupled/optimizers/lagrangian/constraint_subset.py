@@ -101,7 +101,6 @@ class ConstraintSubset:
         :param model: an `LCLGP`, or the result of `LCLGLM`.
         :raises DataError: for unfitting sizes or rows, likelihoods that are not log-concave, or
             Laplace priors of weights.
-        :raises NumericalError: if no start has a finite bound.
         """
         require_model("ConstraintSubset.run", model, LCLGP)
         rng = np.random.default_rng(self.seed)

@@ -143,7 +143,6 @@ class LinearlyConstrainedLagrangian:
         :param progress: show a progress bar.
         :raises DataError: for multipliers outside S, theta = 0 if the likelihood needs a penalty,
             and losses without a dual.
-        :raises NumericalError: if there is no posterior or finite bound at the start.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP, GMRF)
         record, again = LagrangianRecord(), prepared is not None

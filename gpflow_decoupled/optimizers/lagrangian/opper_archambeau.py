@@ -59,8 +59,6 @@ class OpperArchambeau:
         """Maximise the bound from the model's multipliers, or from a new start if all are zero.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`; left at the best multipliers.
-        :raises DataError: for multipliers out of range.
-        :raises NumericalError: if no start has a finite bound.
         """
         require_model("OpperArchambeau.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)

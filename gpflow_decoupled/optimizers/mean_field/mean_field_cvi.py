@@ -95,7 +95,6 @@ class MeanFieldCVI(tf.Module):
         :param step: number of the step, for step size and draws.
         :return: whether the step was taken, and its halvings; read `ok` in a `tf.function`, which
             cannot raise.
-        :raises NumericalError: if the step fails, naming factor and variable; nothing changes.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
         seed = tf.constant([self.seed, step], tf.int32)
@@ -129,8 +128,6 @@ class MeanFieldCVI(tf.Module):
         :param tolerance: stop when a full step, squared, is below this share of the messages,
             squared.
         :param batch_size: rows per minibatch, for all `steps`; None is all data.
-        :raises DataError: for a batch size that does not fit the data.
-        :raises NumericalError: if a step fails, naming factor and variable.
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)
         check_whole(1, steps=steps)

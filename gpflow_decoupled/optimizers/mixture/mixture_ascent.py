@@ -80,8 +80,6 @@ class MixtureAscent:
         """Find the mixture, the result's `posterior`; the model does not change.
 
         :param model: an `AffineIndependentGP`, or the result of `AffineIndependentGLM`.
-        :raises NumericalError: if the Gaussian bound is not finite at the start, with the
-            observation.
         """
         require_model("MixtureAscent", model, AffineIndependentGP)
         recorder, rng = Recorder("elbo", "evaluations", "stage"), np.random.default_rng(self.seed)

@@ -128,8 +128,6 @@ class NaturalGradient(tf.Module):
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped; read `ok` in a `tf.function`,
             which cannot raise.
-        :raises UnknownOptionError: for a `mean` that the basis does not support.
-        :raises NumericalError: if a factorisation or the bound fails; nothing changes.
         """
         model = as_basis_model(model, "NaturalGradient.minimize")
         data = model.checked(data)

@@ -67,6 +67,8 @@ class LabelRounds:
     :param model: whose trainable Parameters move.
     :param rows: B of the first climb; later ones draw twice as many, afresh.
     :param evaluations: in a climb.
+    :param seed: of the rows.
+    :param compile: False runs eagerly.
     :param group: the workers, which share the rows of climbs and judgements.
 
     Cost of a round: about E B (m^3 / 3 + m^2 D) for E evaluations, and a search. Example::
@@ -107,8 +109,6 @@ class LabelRounds:
         """Climb the exact evidence of least squares on a few hundred rows, and judge.
 
         Arguments as `run`.
-
-        :raises NumericalError: if the density is not finite at the start.
         """
         gaussian = self.model.gaussian
         rounds = NeighbourRounds(gaussian, seed=self.seed, compile=self.compile, group=self.group)
@@ -127,7 +127,6 @@ class LabelRounds:
         :param number: of the round, 0, 1, ..., from which the rows follow.
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.
         :return: the outcome. An interrupt ends the climb with its best point.
-        :raises NumericalError: if a density is not finite at the start.
         """
         before = self._coordinates.numbers()
         try:

@@ -82,6 +82,8 @@ class NeighbourRounds:
     :param model: whose trainable hyperparameters move.
     :param rows: B of the first round; later ones draw twice as many, afresh.
     :param evaluations: of value and gradient in a round.
+    :param seed: of the rows.
+    :param compile: False runs eagerly.
     :param group: the workers, which share the rows of climbs and judgements.
 
     Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round, shared by
@@ -129,7 +131,6 @@ class NeighbourRounds:
         better of it and a round from the given values is kept. Arguments as `run`.
 
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
-        :raises NumericalError: if the density is not finite at the start.
         """
         self.scores.assign(self.judge().scores)
         before = self._coordinates.numbers()
@@ -194,7 +195,6 @@ class NeighbourRounds:
         :param fine: take fewer rows and twice the neighbours.
         :param shift: nats by which shown values are less, for data in other units.
         :return: the outcome. An interrupt ends the climb with its best point.
-        :raises NumericalError: if the likelihood is not finite at the start.
         """
         count = self.rows if number == 0 else LATER * self.rows
         evaluations, neighbours = self.evaluations, self.model.num_neighbours

@@ -73,6 +73,8 @@ class SiteRounds:
     :param model: whose sites and trainable hyperparameters move.
     :param rows: B of a climb; by default 3,000, and fewer for more than eight latents.
     :param evaluations: in a climb; halved after an undone round.
+    :param seed: of the rows.
+    :param compile: False runs eagerly.
     :param group: the workers, which share the rows of climbs, passes and judgements.
 
     Cost of a round: about E B L (m^3 / 3 + m^2 D) for E evaluations, and a search and two passes
@@ -157,7 +159,6 @@ class SiteRounds:
         :param deadline: iterations end in time for one pass and the judgement; a second pass takes
             place if time is left.
         :return: the outcome.
-        :raises NumericalError: if a density or a site is not finite.
         """
         before = [variable.numpy() for variable in self.variables]
         try:

@@ -60,6 +60,7 @@ class SiteSweeps:
     :param step_size: rho in (0, 1], halved after a pass that changed more than the last.
     :param batch_size: rows whose sites move at once; by default a quarter of all, at most 1,000.
     :param seed: of their order.
+    :param compile: False runs eagerly.
     :param group: the workers, which share the rows of each batch; one message a batch.
 
     Cost of a pass: N L (m^3 / 3 + m^2 D); of a run also one search of neighbours. Example::
