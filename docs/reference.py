@@ -45,7 +45,6 @@ LISTS = (
     "changelog",
     "papers",
     "glossary",
-    "mathematics/notation",
 )
 """Pages that name nearly everything and show nothing at work."""
 HELPERS = (

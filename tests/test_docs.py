@@ -59,10 +59,9 @@ ELSEWHERE = (
     "changelog.md",
     "notebooks.md",
     "papers.md",
-    "mathematics/notation.md",
 )
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
-LONG = ("api/", "changelog.md", "mathematics/notation.md")
+LONG = ("api/", "changelog.md")
 """Pages that are looked up, and not read from top to bottom."""
 RIDDLES = (
     "not there;",
