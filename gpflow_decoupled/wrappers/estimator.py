@@ -17,6 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from ..building import build, can_initialize
+from ..building.likelihoods import own_number
+from ..building.rows import take_rows
 from ..errors import DataError
 from ..inputs import check_whole
 from ..models import FullGP
@@ -83,7 +85,7 @@ class DecoupledGP(BaseEstimator):
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         numbers = {name: numbers_of_rows(name, value, len(X)) for name, value in numbers.items()}
-        X, Y, evaluation = self._hold_out(X, Y, rng, numbers)
+        X, Y, evaluation = self._hold_out(X, Y, rng, numbers, likelihood)
         self.standardized_ = build(
             X,
             Y,
@@ -119,6 +121,7 @@ class DecoupledGP(BaseEstimator):
         Y: np.ndarray,
         rng: np.random.RandomState,
         numbers: dict[str, Any],
+        likelihood: Likelihood | str,
     ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
         if self.validation_fraction is None:
             return X, Y, None
@@ -130,12 +133,21 @@ class DecoupledGP(BaseEstimator):
         check_whole(1, n_iter_no_change=self.n_iter_no_change)
         groups = Y[:, 0] if isinstance(self, ClassifierMixin) else np.zeros(len(Y))
         out = held_out_rows(groups, self.validation_fraction, rng)
+        held = Y[out]
+        others = [numbers[name] for name in numbers if name != "sample_weight"]
+        if any(not (value is None or isinstance(value, str)) for value in others):
+            # a frame has its own; each row that is held out counts alike
+            alike = None if numbers["sample_weight"] is None else np.ones(len(Y))
+            given = numbers | {"sample_weight": alike}
+            of_rows = take_rows(X, given, Y, own_number(likelihood))[1]
+            assert of_rows is not None, "some numbers are given"
+            held = np.hstack([held, of_rows[out]])
         for name, value in numbers.items():
             numbers[name] = value if value is None or isinstance(value, str) else value[~out]
         return (
             X[~out],
             Y[~out],
-            Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change),
+            Evaluation((X[out], held), every=_EVERY, patience=self.n_iter_no_change),
         )
 
     def _inputs(self, X: npt.ArrayLike) -> Any:

@@ -294,6 +294,22 @@ def test_estimators_take_them() -> None:
     assert classifier.score(X, labels) > 0.7
 
 
+@pytest.mark.exhaustive
+def test_held_out_rows_have_their_numbers() -> None:
+    """With an exposure of 1 they had a log density of -482 nats a row."""
+    exposure = RNG.uniform(50.0, 200.0, 40)
+    counts = RNG.poisson(exposure)
+    frame = pd.DataFrame({"x": X[:, 0], "e": exposure})
+    options = {"steps": 2, "validation_fraction": 0.2, "fit_options": EAGER}
+    scores = [
+        DecoupledGPRegressor(likelihood="poisson", **options)
+        .fit(inputs, counts, exposure=given)
+        .result_.history["log_density"]
+        for inputs, given in ((frame, "e"), (X[:, :1], exposure))
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
 def test_left_out_rows_are_in_units_beside_numbers_of_rows() -> None:
     options = {"num_neighbours": 6, **QUIET}
     one = gd.build(X, GAPS, "student_t", sample_weight=np.ones(40), **options)
