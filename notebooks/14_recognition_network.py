@@ -219,7 +219,7 @@ figure.savefig(OUTPUT / "recognition_variances.png", dpi=120, bbox_inches="tight
 # $m(x)$ and $\log s(x)$ are the outputs of a network with one hidden layer and a linear path beside it. The marginal
 # likelihood is known, $x \sim \mathcal N(0, w^2 + \sigma^2)$, and no bound can be above it.
 
-# %%
+# %% tags=["remove-input"]
 generator = np.random.default_rng(1)
 train = W * generator.standard_normal((200, 1))
 train = train + SIGMA * generator.standard_normal((200, 1))
