@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
-from scipy.stats import beta, gamma, norm, poisson
+from scipy.stats import beta, gamma, laplace, nbinom, norm, poisson, t, weibull_min
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import likelihoods as own
@@ -150,14 +150,41 @@ def test_large_counts() -> None:
         observation_quantiles(own.LogNormal(1e3), X, MEAN, VARIANCE, 0.9)
 
 
+AT_HALF: dict[gl.Likelihood, Callable[[float], float]] = {
+    gl.Gaussian(0.25): lambda p: norm.ppf(p, 0.5, 0.5),
+    gl.StudentT(0.3, 3.0): lambda p: t.ppf(p, 3.0, 0.5, 0.3),
+    own.Laplace(0.3): lambda p: laplace.ppf(p, 0.5, 0.3),
+    # below 0.8 of the observations, so its tail below f has the rate (1 - 0.8) / scale
+    own.AsymmetricLaplace(0.8, 0.4): lambda p: 0.5 + 2.0 * np.log(p / 0.8),
+    own.CensoredNormal(0.6): lambda p: norm.ppf(p, 0.5, 0.6),
+    own.LogNormal(0.6): lambda p: np.exp(norm.ppf(p, 0.5, 0.6)),
+    own.Weibull(1.7): lambda p: weibull_min.ppf(p, 1.7, scale=np.exp(0.5)),
+    gl.Gamma(shape=2.5): lambda p: gamma.ppf(p, 2.5, scale=np.exp(0.5)),
+    gl.Exponential(): lambda p: gamma.ppf(p, 1.0, scale=np.exp(0.5)),
+    gl.Beta(scale=5.0): lambda p: beta.ppf(p, 5.0 * _probit(0.5), 5.0 * _probit(-0.5)),
+    gl.Poisson(binsize=30.0): lambda p: poisson.ppf(p, 30.0 * np.exp(0.5)),
+    own.NegativeBinomial(2.5): lambda p: nbinom.ppf(p, 2.5, 2.5 / (2.5 + np.exp(0.5))),
+    own.ZeroInflatedPoisson(0.3): lambda p: poisson.ppf((p - 0.3) / 0.7, np.exp(0.5)),
+}
+"""Quantiles of y where f is 0.5."""
+
+
+def test_where_f_is_known_they_are_those_of_the_noise() -> None:
+    half, none = np.full((1, 1), 0.5), np.zeros((1, 1))
+    for likelihood, expected in AT_HALF.items():
+        for level in (0.35, 0.6, 0.75):
+            found = observation_quantiles(likelihood, X[:1], half, none, level)
+            assert_allclose(found, expected(level), rtol=1e-6, err_msg=str(likelihood))
+
+
 SHARP: dict[str, tuple[gl.Likelihood, Callable[[float, np.ndarray], np.ndarray]]] = {
-    "poisson": (gl.Poisson(binsize=100.0), lambda t, f: poisson.cdf(t, 100.0 * np.exp(f))),
+    "poisson": (gl.Poisson(binsize=100.0), lambda y, f: poisson.cdf(y, 100.0 * np.exp(f))),
     "gamma": (
         gl.Gamma(invlink=gpflow.utilities.positive().forward, shape=5e3),
-        lambda t, f: gamma.cdf(t, 5e3, scale=np.logaddexp(0.0, f)),
+        lambda y, f: gamma.cdf(y, 5e3, scale=np.logaddexp(0.0, f)),
     ),
     "beta": (
-        gl.Beta(scale=2e3), lambda t, f: beta.cdf(t, 2e3 * _probit(f), 2e3 * _probit(-f)),
+        gl.Beta(scale=2e3), lambda y, f: beta.cdf(y, 2e3 * _probit(f), 2e3 * _probit(-f)),
     ),
 }  # fmt: skip
 
