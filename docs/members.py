@@ -65,9 +65,11 @@ def is_told(owner: type, name: str, pages: Collection[type]) -> bool:
     :param pages: the classes that have pages.
     """
     said = words_of(owner, name)
+    others = [base for base in owner.__mro__[1:] if base in pages]
     for base in owner.__mro__[1:]:
         if words := words_of(base, name):
-            return said in ("", words) and base in pages
+            has_page = any(issubclass(other, base) for other in others)
+            return said in ("", words) and has_page
     return False
 
 
@@ -79,8 +81,8 @@ def fields(owner: type) -> tuple[str, ...]:
 
 
 def shown(owner: type, pages: Collection[type], codes: str) -> list[str]:
-    """The members that the page of a class describes: its own ones, and those of bases without a
-    page, that users call.
+    """The members that the page of a class describes: its own ones, and methods of bases without
+    a page, that users call.
 
     :param pages: the classes that have pages.
     :param codes: all code of the pages; a method that is not in it is for the package.
@@ -98,8 +100,8 @@ def shown(owner: type, pages: Collection[type], codes: str) -> list[str]:
         name
         for base in bases
         if base.__module__.startswith(PACKAGE)
-        for name in [*vars(base), *attributes(base)]
-        if words_of(base, name)
+        for name, thing in vars(base).items()
+        if inspect.isroutine(thing) and words_of(base, name)
     )
     return [
         name
@@ -117,7 +119,8 @@ def is_wanted(owner: type, name: str, codes: str, is_own: bool) -> bool:
         return True
     if is_own and owner.__name__ in OPEN:
         abstract = getattr(thing, "__isabstractmethod__", False)
-        return abstract or bool(re.search(rf"[.`]{name}\b", codes))
+        written = rf"`{name}`|\bdef {name}\(|\bself\.{name}\b|\n +{name} = "
+        return abstract or bool(re.search(written, codes))
     if inspect.isroutine(thing):
         return bool(re.search(rf"\.{name}\(", codes))
     if f":param {name}:" in (inspect.getdoc(owner) or ""):
