@@ -121,13 +121,15 @@ def is_wanted(owner: type, name: str, codes: str, is_own: bool) -> bool:
         abstract = getattr(thing, "__isabstractmethod__", False)
         written = rf"`{name}`|\bdef {name}\(|\bself\.{name}\b|\n +{name} = "
         return abstract or bool(re.search(written, codes))
+    if name in NAMESAKES and name not in fields(owner):
+        return False
     if inspect.isroutine(thing):
         return bool(re.search(rf"\.{name}\(", codes))
     if f":param {name}:" in (inspect.getdoc(owner) or ""):
         return False
     if is_own and name in fields(owner):
         return True
-    return name not in NAMESAKES and bool(re.search(rf"\.{name}\b", codes))
+    return bool(re.search(rf"\.{name}\b", codes))
 
 
 def is_made_by_the_package(thing: object) -> bool:
