@@ -44,7 +44,7 @@ class InducingBasis(Basis):
     * streams: also `frame_points` and `moved_to`;
     * the best q in closed form for Gaussian noise: `optimal_parameters`.
 
-    See "A basis of your own" in the documentation. Example::
+    Example::
 
         class DiagonalBasis(InducingBasis):
             state_type = DiagonalState

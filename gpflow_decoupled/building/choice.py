@@ -83,8 +83,8 @@ def build(
     | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
     | any, `num_neighbours` given | `NNGP`, for labels and counts too |
 
-    The page "What to use when" has the rules. Predictions are in units of X and Y; `model.model` is
-    the model inside. Cost: N (M_beta + M_gamma)^2, once, for the points.
+    Predictions are in units of X and Y; `model.model` is the model inside. Cost: N (M_beta +
+    M_gamma)^2, once, for the points.
 
     :param X: inputs [N, D]; or a data frame or a column of it, encoded by `training.tables.Column`,
         printed, and remembered by name.

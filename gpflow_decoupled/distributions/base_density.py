@@ -114,10 +114,7 @@ class Base(ABC):
         return ""
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-        """Return theta [..., P] as a tensor.
-
-        :raises DataError: for a wrong shape, non-finite entries, or an infinite variance.
-        """
+        """Return theta [..., P] as a tensor."""
         theta = tf.convert_to_tensor(theta)
         P = self.num_shapes
         if theta.shape.rank is not None and (
@@ -172,10 +169,7 @@ class Base(ABC):
         return tf.complex(cos * real + sin * imaginary, cos * imaginary - sin * real)
 
     def cdf(self, v: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf at finite v, of the broadcast shape of v and theta [..., P].
-
-        :raises DataError: if no cdf is known.
-        """
+        """The cdf at finite v, of the broadcast shape of v and theta [..., P]."""
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         r = mean + scale * v

@@ -21,7 +21,7 @@ _DROP = 34.0
 class StudentTBase(Base):
     """Student's t density with theta [..., 1] degrees of freedom, above 2.
 
-    Its tails are too long for the route "lattice". The characteristic function sums 96 normal ones.
+    Its tails are too long for the route "lattice".
 
     Example::
 

@@ -25,8 +25,7 @@ _PADDING = 16
 class TabulatedBase(Base):
     """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    For smooth densities. The characteristic function has an error of 1e-8 and costs an FFT of 16
-    times `points`. There is no cdf.
+    For smooth densities; there is no cdf.
 
     :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
     :param default: the shapes [P] to start from; empty if there is nothing to learn.

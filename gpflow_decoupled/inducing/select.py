@@ -59,7 +59,7 @@ def select(
       10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.
 
-    Beyond the numerical rank of the kernel matrix random rows follow, with a warning.
+    Beyond the rank of the kernel matrix random rows follow, with a warning.
 
     :param X: the finite inputs [N, D].
     :param M: the number of points.

@@ -19,11 +19,9 @@ class CategoricalLogit(Likelihood):
     """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), C latents.
 
     Deterministic, unlike GPflow's `Softmax`: natural gradients, sites and L-BFGS apply. Expected
-    log densities are a closed-form lower bound (Knowles & Minka, NIPS 2011), concave in the means:
-    E log sum_k exp(f_k) <= 1/2 sum_k a_k^2 v_k + log sum_k exp(m_k + (1 - 2 a_k) v_k / 2). Exact at
-    variance 0; for equal means 0.04 nats low at variance 1, 0.26 at 3, 1.3 at 10. Predictive
-    probabilities are exact to 1e-8 for variances up to 300, at 2 N C T^2, T about 200 at variance
-    1, 700 at 100.
+    log densities are a closed-form lower bound (Knowles & Minka, NIPS 2011), for equal means 0.04
+    nats low at variance 1, 0.26 at 3, 1.3 at 10. Predictive probabilities are exact to 1e-8 for
+    variances up to 300.
 
     :param num_classes: C, at least 2; labels are 0 to C - 1.
     :param kwargs: of `gpflow.likelihoods.Likelihood`.

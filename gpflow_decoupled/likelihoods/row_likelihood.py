@@ -43,8 +43,7 @@ class RowLikelihood(Likelihood):
         w sum_p E log p(y_p | f_p + o)
 
     over the observed entries. s2 is added to the variance of a `Gaussian`; labels y count successes
-    in t trials. A `NumberedLikelihood`'s number is one of them. Predictions are for weight 1,
-    offset 0 and one trial.
+    in t trials. Predictions are for weight 1, offset 0 and one trial.
 
     :param likelihood: of each column of y; with weights alone also of several latents, such as
         `CategoricalLogit`.

@@ -29,9 +29,8 @@ _HALF, _REACH = 64, 9.0
 class Tweedie(ScalarLikelihood):
     """y >= 0 of mean m = e^f and variance phi m^p, 1 < p < 2: a Poisson number of gamma amounts.
 
-    p(0) = exp(-m^(2 - p) / (phi (2 - p))). Log-concave; expected log densities and moments are
-    closed forms but for the normaliser: a series (Dunn & Smyth, 2005) of 129 terms, accurate to
-    1e-8 nats for y^(2 - p) / phi up to 1e5.
+    Log-concave; the normaliser is a series (Dunn & Smyth, 2005), accurate to 1e-8 nats for y^(2 -
+    p) / phi up to 1e5.
 
     :param dispersion: phi, above 0.
     :param power: p, between 1.01 and 1.99.

@@ -1,21 +1,5 @@
 """GPflow models: a kernel, a likelihood, a mean function, and a basis for q(f).
 
-| class | q | trained by |
-|---|---|---|
-| `BasisGP` | any `bases.InducingBasis` | `fit`; `NaturalGradient` (q alone) |
-| `ODVGP`, `HDVGP`, `DVGP`, `SOLVEGP` | a `BasisGP` with that basis | as `BasisGP` |
-| `SparseCVIGP` | prior on inducing variables times one site | `fit`; `sweep` (q alone) |
-| `CVIGP` | prior times a site per observation | `fit`; `ConjugateComputation` (q alone) |
-| `StateSpaceGP` | the same on one input, at linear cost | as `CVIGP` |
-| `LCLGP` | the same, by multipliers | `fit`; `LinearlyConstrainedLagrangian` (q alone) |
-| `NNGP` | exact given the nearest neighbours (Gaussian noise) | `fit` |
-| | other likelihoods: sites, given the nearest neighbours | `fit`; `SiteSweeps` (q alone) |
-| `AffineIndependentGP` | affine map of independent variables | `fit`; `AffineIndependentAscent` |
-| `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | linear models, by functions | as the result |
-| `GMRF` | prior with a sparse precision times a site per observation | `ConjugateComputation` |
-| `FactorGraph` | independent exponential families | `fit`; `MeanFieldCVI` |
-| `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
-
 Models on inducing points take data in their methods, others own them. Read `basis_gp`, `full_gp`
 and `conjugate` first. Inducing points: `decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data:
 `state_space`, `lcl`, `affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`),

@@ -52,9 +52,7 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
     :param mean_function: m(x) [N, P], added to the outputs; zero if not given.
     :param num_data: N of the whole data set; `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :param bound: "classical", or "tight" (Titsias 2025), never lower, for log-concave likelihoods:
-        the variance d_n of f_n given u shrinks; for Gaussian noise -log(1 + d_n / s2) / 2 replaces
-        -d_n / (2 s2).
+    :param bound: "classical", or "tight" (Titsias 2025), never lower, for log-concave likelihoods.
 
     Example::
 

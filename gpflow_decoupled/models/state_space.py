@@ -29,10 +29,10 @@ _POOR = 1e-3
 class StateSpaceGP(CVIGP):
     """A `CVIGP` on one input, say time, at linear cost: any likelihood that has sites.
 
-    A Matern kernel is a linear stochastic differential equation (Hartikainen & Sarkka 2010), so
-    filter and smoother compute bound, marginals and forecasts exactly (Chang et al. 2020). Inputs
-    come in any order, with duplicates and gaps; leave missing observations out. Other arguments as
-    `CVIGP`. Cost of a pass for d states (1 to 3 for a Matern kernel): 6 N L d^3; memory 8 N L d^2.
+    Filter and smoother compute bound, marginals and forecasts exactly (Hartikainen & Sarkka 2010;
+    Chang et al. 2020). Inputs come in any order, with duplicates and gaps; leave missing
+    observations out. Other arguments as `CVIGP`. Cost of a pass for d states (1 to 3 for a Matern
+    kernel): 6 N L d^3; memory 8 N L d^2.
 
     :param data: X [N, 1], Y [N, P].
     :param kernel: Matern12, Matern32, Matern52, Exponential, Cosine, Constant, Periodic (of a

@@ -51,8 +51,6 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 
     :param model: a model on inducing points whose basis has a closed form, or `gpflow.models.SVGP`.
     :param data: the whole data set, X [N, D] and Y [N, L].
-    :raises ModelError: for other noise than Gaussian of one variance, mixed latents, or a basis
-        without a closed form.
 
     Example::
 

@@ -121,8 +121,8 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    F random frequencies approximate the prior, with covariances wrong by about variance / sqrt(F)
-    away from the data; `predict_f_samples` is exact, at N^3.
+    F random frequencies approximate the prior away from the data (Wilson et al. 2020; Lin et al.
+    2023); `predict_f_samples` is exact, at N^3.
 
     Without `data` draws are of q(f), too wide for a mean on all data. With `data` they are of f
     given all data, exact for Gaussian noise, else given q(f)'s sites of positive precision. For an
@@ -136,8 +136,6 @@ def pathwise_samples(
     :param seed: of frequencies and draws, or their source.
     :return: the functions. Cost: S (M F + M^2), of an `NNGP` S N F; with `data` N S F, N R^2 for R
         points of the preconditioner, N^2 (D + S L) per product; memory N (R + S L).
-
-    Sources: Wilson et al. 2020 (arXiv:2002.09309); Lin et al. 2023 (arXiv:2306.11589).
 
     Example::
 

@@ -36,7 +36,7 @@ LEARNING = ("none", "symmetric", "vector")
 class LatentDirichletAllocation(TopicModel):
     """Latent Dirichlet allocation as a scikit-learn estimator.
 
-    A pass costs the non-zero counts times K times the local steps; memory D K + K V.
+    Cost of a pass: the non-zero counts times K times the local steps.
 
     :param num_topics: K.
     :param doc_prior: alpha, a number or an array [K]; 1 / K if None.

@@ -123,8 +123,7 @@ class TopicModel(Estimator):
     def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
         """exp(-score per word), of the words of X or of held-out words of the same documents.
 
-        Without `held_out` the score is the bound given q(beta), for models of one kind. With it,
-        proportions come from X and a held-out word w scores log sum_k E theta_dk E beta_kw.
+        Without `held_out` by the bound, for models of one kind; with it proportions come from X.
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.

@@ -104,9 +104,9 @@ class Totals:
 class FitResult(RunResult):
     """The result of `fit`.
 
-    `elbo` is the bound in nats at the final Parameters; on minibatches the mean of the last 20
-    estimates. `seconds` excludes compilation and evaluations. `converged` means that patience or a
-    tolerance ended the run.
+    `elbo` is the bound in nats at the end; on minibatches the mean of the last 20 estimates.
+    `seconds` excludes compilation and evaluations. `converged`: patience or a tolerance ended the
+    run.
 
     `history` has arrays "step", "seconds" and "elbo", the bound in nats before each step, on
     inducing points and with sites, else after it. With `Evaluation` it has "evaluation_step",

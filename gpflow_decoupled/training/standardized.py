@@ -40,8 +40,7 @@ from .units.predictions import PredictionsInUnits
 class Standardized(PredictionsInUnits):
     """A model of standardised X and Y, with predictions in the units of the data.
 
-    Lengthscales and variances of one are then a good start. Y without a scale (counts, labels)
-    stays.
+    Y without a scale (counts, labels) stays.
 
     :param build: a function of the standardised X [N, D] and Y [N, P] that returns a model for
         `fit`.
@@ -157,7 +156,6 @@ class Standardized(PredictionsInUnits):
 
         :param data: X and Y in original units, for a model that does not own its data; by default
             the data it was built from.
-        :raises ModelError: for an `NNGP`, which has no bound.
         """
         if not hasattr(self.model, "elbo"):
             raise ModelError(
@@ -201,10 +199,7 @@ class Standardized(PredictionsInUnits):
 
     @property
     def inducing_variable(self) -> InducingVariables:
-        """Inducing points with Z [M, D] in units of X, a view of those that train.
-
-        :raises ModelError: for a model without them, and for ranks of X.
-        """
+        """Inducing points with Z [M, D] in units of X, a view of those that train."""
         points = getattr(self.model, "inducing_variable", None)
         if points is None:
             raise ModelError(
@@ -217,7 +212,6 @@ class Standardized(PredictionsInUnits):
         """An interval for the log evidence in units of Y, in nats, of the rows it was built from.
 
         :param options: of `evidence` of the model inside, such as `max_products`.
-        :raises ModelError: for likelihoods other than Gaussian noise.
         """
         if not hasattr(self.model, "evidence"):
             raise ModelError(
@@ -232,7 +226,6 @@ class Standardized(PredictionsInUnits):
         """Store what the data said that q was trained on, for `update`.
 
         :param data: X and Y in original units; by default the data it was built from.
-        :raises ModelError: for a model without inducing points.
         """
         if not hasattr(self.model, "remember"):
             raise ModelError(f"{type(self.model).__name__} has no memory, and needs none.")
@@ -256,7 +249,6 @@ class Standardized(PredictionsInUnits):
         """A copy with variances from neighbours, of a model with a mean on all data.
 
         :param options: of `models.with_neighbours`; data are the rows that it was built from.
-        :raises ModelError: for other models.
         """
         twin = deepcopy(self)
         twin.model = with_neighbours(self.model, (self._X, self._Y), **options)

@@ -99,8 +99,7 @@ def sobol_shares(
     """Shares of the variance of f over the rows of X that the parts of an additive kernel have.
 
     f is a sum of functions of different inputs, one for each part of a `Sum` kernel; parts of the
-    same input count as one. Over independent inputs variances add up (Sobol, 1993); joint draws
-    give intervals.
+    same input count as one. Joint draws give intervals (Sobol, 1993).
 
     :param model: from `build`, or a `Standardized` one, with an additive kernel.
     :param X: rows [N, D], or a data frame; 200 of them are drawn if there are more.

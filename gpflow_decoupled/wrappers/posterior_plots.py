@@ -52,7 +52,7 @@ def plot_posterior(
       distance.
 
     Unless observations are f plus noise, the curve is their mean, and the band is f's, mapped;
-    several latents per observation have none. Cost: predictions at 200 or 1600 inputs a panel.
+    several latents per observation have none.
 
     :param model: any GPflow model, or a `Standardized` one.
     :param data: X [N, D] and Y [N, P]; a data frame's columns are named. None: the model's data.

@@ -47,8 +47,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
 
     Attributes after `fit`: `model_`, the GPflow model of standardised data; `standardized_`, which
     predicts in the units of the data; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames. As in scikit-learn `set_output` is for transformers:
-    call it on a pipeline, and the names of its columns arrive here.
+    `feature_names_in_` for data frames.
 
     Example::
 
@@ -72,7 +71,6 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
         :param sample_weight: of each row, [N]; this and the next ones as in `build`.
-        :raises ValueError: for data that scikit-learn or the model refuses.
         """
         filled, missing = without_gaps(y)
         inputs, observed = self._learned(X, filled, y_numeric=True, multi_output=True)
@@ -214,8 +212,6 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
         """Learn from X [N, D] and labels y [N].
 
         :param sample_weight: of each row, [N], by which its log density counts; or a column of X.
-        :raises ValueError: for data that scikit-learn or the model refuses, and for one class
-            alone.
         """
         inputs, observed = self._learned(X, y)
         check_classification_targets(observed)

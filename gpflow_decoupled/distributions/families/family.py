@@ -58,10 +58,7 @@ class Family(ABC):
     def natural(
         self, *parameters: Any, **named: Any
     ) -> Natural:  # only with Any may subclasses name theirs
-        """Natural parameters from the usual parameters, arrays that each family names.
-
-        :raises DataError: for parameters outside of the domain.
-        """
+        """Natural parameters from the usual parameters, arrays that each family names."""
 
     @abstractmethod
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:

@@ -31,17 +31,11 @@ _DIGITS = 1e4
 class LogProbFamily(Family):
     """A family from `log_prob`, `sample`, `sufficient`, `statistics`, `ranks` of a subclass.
 
-    The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), without a factor of z alone. Then,
-    at any z of the support:
-
-    | quantity | by | cost |
-    |---|---|---|
-    | A(lambda) = <phi(z), lambda> - log q(z) | one density at `anchor` | one density |
-    | mu = grad A | automatic differentiation | about three densities |
-    | I(lambda)^-1 g | conjugate gradients, I u = grad <grad A, u> | four densities per iteration |
-
-    A symmetric matrix statistic also needs `tangent`. If `log_prob` cannot be differentiated
-    twice, the covariance of `draws` replaces the Fisher matrix, with error O(1 / sqrt(draws)).
+    The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), without a factor of z alone: A
+    follows from one density at `anchor`, its derivatives automatically, and the Fisher matrix is
+    solved by conjugate gradients. A symmetric matrix statistic also needs `tangent`. If `log_prob`
+    cannot be differentiated twice, the covariance of `draws` replaces the Fisher matrix, with error
+    O(1 / sqrt(draws)).
 
     :param draws: draws of a solve; None uses second derivatives of `log_prob`.
     :param iterations: limit per solve; members not solved to a thousandth become NaN.

@@ -62,8 +62,7 @@ class AffineIndependentGP(FullGP):
 
     Inducing values are u = L w, w ~ N(0, I) a priori and w = A v + b a posteriori, with independent
     v_d of a standardised base distribution. `optimizers.AffineIndependentAscent` finds A, b and the
-    shapes. A bound costs M^3 + N M^2 + N k T for T frequencies, without XLA; with its gradient 0.1
-    seconds for N = M = 100, or N = 500 and k = 20.
+    shapes. A bound costs M^3 + N M^2 + N k T for T frequencies.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -74,7 +73,7 @@ class AffineIndependentGP(FullGP):
     :param structure: of A: "full", "lower", "lu" or "low_rank".
     :param rank: of structure "low_rank".
     :param non_normal: k, the number of v_d that are not normal, for "full"; by default M up to 100,
-        and 20 of more, with most of the gain: of 500 labels 0.157 of 0.178 nats.
+        and 20 of more.
     :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
         likelihoods), "spectral" or "lattice"; "auto" takes the first possible.
     :param frequencies: their number T for "frequency_sum"; the default depends on the base.

@@ -51,14 +51,9 @@ AUTO = "auto"
 class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """A nearest-neighbour GP (Vecchia 1988) for any likelihood, which owns its data.
 
-    Every observation and every prediction is conditioned on its nearest neighbours. A call makes
-    one of three classes:
-
-    | likelihood | class | given the neighbours |
-    |---|---|---|
-    | Gaussian noise | `GaussianNNGP` | exact |
-    | classes, `CategoricalLogit` | `LabelNNGP` | least squares, and left-out labels |
-    | any other | `SiteNNGP` | sites, by conjugate computation (Khan & Lin 2017) |
+    Every observation and every prediction is conditioned on its nearest neighbours. A call makes a
+    `GaussianNNGP`, exact given the neighbours; for classes a `LabelNNGP`, by least squares and
+    left-out labels; else a `SiteNNGP`, by sites (Khan & Lin 2017).
 
     :param data: X [N, D], Y [N, P]; NaN in Y marks missing entries, which are left out, where each
         output has a latent of its own.

@@ -83,8 +83,6 @@ def update(
         function stay.
     :param keep: power of the old factor, in (0, 1]; below 1 old data fade.
     :param tolerance: stop at a smaller gain, in nats.
-    :raises DataError: for unusable data, points and settings, with nothing changed.
-    :raises NumericalError: if a factorisation fails or the bound is not finite; nothing changes.
     """
     check_whole(0, learn=learn)
     check_whole(1, steps=steps)

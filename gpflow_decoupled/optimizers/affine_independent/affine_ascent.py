@@ -61,7 +61,7 @@ class AffineIndependentAscent:
     1. The best Gaussian q, the special case of a normal base.
     2. Rotation of A and initial shapes, predicted by an Edgeworth expansion about the Gaussian.
     3. A, b and shapes jointly by L-BFGS, in coordinates that whiten step 1's Gaussian; or in turns
-       with `alternate`. Left out if step 2 reached its predicted gain to within the tolerance.
+       with `alternate`.
     4. The better of Gaussian and step 3.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
@@ -71,8 +71,8 @@ class AffineIndependentAscent:
     :param rotate: choose the rotation of A in step 2; False starts at the Gaussian's Cholesky
         factor.
     :param keep_better: return to a normal base if the Gaussian has the greater bound.
-    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns, with bounds in
-        `result.turns`; slower. Needs structure "lu".
+    :param alternate: in step 3 maximise over (b, L), (b, U) and shapes in turns; slower, and for
+        structure "lu".
 
     Example::
 

@@ -37,9 +37,8 @@ class StagedResult(RunResult):
 class AffineResult(StagedResult):
     """Result of `AffineIndependentAscent.run`.
 
-    `history` has arrays [steps], one entry per iteration and starting point: "step", "seconds",
-    "elbo" (the stage's best bound so far, in nats), "evaluations" (since the last entry) and
-    "stage" (0 Gaussian, 1 affine-independent). `gain` is negative only with `keep_better=False`.
+    `history` has arrays [steps]: "step", "seconds", "elbo" (the stage's best bound so far, in
+    nats), "evaluations" and "stage" (0 Gaussian, 1 affine-independent).
 
     Example::
 

@@ -109,8 +109,6 @@ class ExpectationPropagation:
         :param tolerance: stop when no site would move its marginal's mean by more standard
             deviations, nor its variance by a larger share.
         :param progress: show a progress bar.
-        :raises DataError: for numbers out of range, several latents per label, and kernels that mix
-            them.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)

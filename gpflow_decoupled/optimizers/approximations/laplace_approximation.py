@@ -38,8 +38,7 @@ class LaplaceApproximation:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
     Fast, but less exact: q(f) is centred at the mode (Rasmussen & Williams 2006, section 3.4).
-    Negative precisions without a posterior become zero. Steps that lower psi are halved. Cost per
-    step and latent: 4/3 N^3.
+    Negative precisions without a posterior become zero. Cost per step and latent: 4/3 N^3.
 
     With `CategoricalLogit` mode and evidence use the joint curvature (Rasmussen & Williams 2006,
     section 3.5; 4 N^3), sites its diagonal: variances are a little small.
@@ -68,8 +67,6 @@ class LaplaceApproximation:
         """Climb psi from the mean of the model's q(f), and leave the model with the mode's sites.
 
         :param progress: show a progress bar.
-        :raises DataError: for several or mixed latents per label, and log densities without
-            curvature.
         """
         require_model("LaplaceApproximation.run", model, CVIGP)
         if isinstance(model, StateSpaceGP):

@@ -67,9 +67,6 @@ def sweep(
     :param compile: False runs eagerly, faster for a few small blocks.
     :param strategy: a `tf.distribute` strategy whose replicas share the rows; build the model in
         its `scope()`. Workers pass equal arrays, or a function of `tf.distribute.InputContext`.
-    :raises WorkerError: if another worker fails or is gone.
-    :raises NumericalError: if the bound is not finite at the start, or no step is possible; the
-        last q(u) of known bound stays.
 
     Example::
 

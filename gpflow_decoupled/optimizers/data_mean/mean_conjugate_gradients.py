@@ -22,13 +22,10 @@ from .system import MeanSystem
 class ConjugateGradients(MeanOptimizer):
     """The mean on all data by preconditioned conjugate gradients, to a certified gap in nats.
 
-    The coefficients solve (K + W^-1) a = y~ at the sites of q(f), the data for Gaussian noise. K is
-    never stored. The gap bounds the distance to the maximum over the mean.
-
-    Gaussian noise of one variance takes one solve. For other likelihoods solves and updates of the
-    sites alternate until a step gains less than `tolerance`; the gap is the last solve's. Ctrl-C
-    ends a run with its result. Cost per product: N^2 D, shared by the replicas of a `strategy`;
-    memory N (R + L).
+    Gaussian noise of one variance takes one solve; for other likelihoods solves and updates of the
+    sites alternate until a step gains less than `tolerance`, and the gap is the last solve's. K is
+    never stored. Ctrl-C ends a run with its result. Cost per product: N^2 D, shared by the replicas
+    of a `strategy`; memory N (R + L).
 
     :param tolerance: largest gap, in nats.
     :param max_products: limit of a solve, reported if reached.

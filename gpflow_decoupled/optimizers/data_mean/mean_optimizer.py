@@ -54,11 +54,6 @@ class MeanOptimizer(MeanSettings):
             certificate.
         :param strategy: a `tf.distribute` strategy whose replicas share the products; build the
             model in `strategy.scope()`.
-        :raises DataError: for a `tf.data.Dataset`, and workers that differ.
-        :raises UnknownOptionError: for a strategy, if the method has no products to share.
-        :raises WorkerError: if another worker fails or is gone.
-        :raises NumericalError: if a factorisation fails or the bound is not finite; the model keeps
-            its q(f), with the data as mean points.
         """
         data_mean_of(model, type(self).__name__)
         refuse_streams(data)

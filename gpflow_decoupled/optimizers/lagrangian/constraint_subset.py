@@ -38,11 +38,8 @@ _LEAST = 1e-6
 class ConstraintSubset:
     """Find the best multipliers of M observations of an `LCLGP`, for log-concave likelihoods.
 
-    The bound keeps the losses of all data: it holds for every subset, and does not fall as rows are
-    added.
-
-    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
-    = N, in blocks. A start takes a dozen passes of N M^2.
+    The bound holds for every subset, and does not fall as rows are added. Cost of a step per
+    latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B = N.
 
     :param size: M; the random subset contains smaller ones of the same seed.
     :param batch_size: observations per step of Adam; None is all, by SciPy's L-BFGS-B.
@@ -99,8 +96,6 @@ class ConstraintSubset:
         Starts at the model's multipliers if the subset contains all that are not zero.
 
         :param model: an `LCLGP`, or the result of `LCLGLM`.
-        :raises DataError: for unfitting sizes or rows, likelihoods that are not log-concave, or
-            Laplace priors of weights.
         """
         require_model("ConstraintSubset.run", model, LCLGP)
         rng = np.random.default_rng(self.seed)

@@ -17,9 +17,8 @@ from ..results import Recorder, RunResult
 class LagrangianResult(RunResult):
     """Result of the optimizers of an `LCLGP`.
 
-    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1] that
-    begin with the start: "step", "seconds", "elbo" (nats), "inner_steps" (Newton steps or
-    evaluations since the entry before) and "gap" (duality gap in nats, or NaN).
+    `history` has arrays [steps + 1] that begin with the start: "step", "seconds", "elbo" (nats),
+    "inner_steps" (Newton steps or evaluations) and "gap" (duality gap in nats, or NaN).
 
     Example::
 

@@ -42,8 +42,7 @@ class LinearlyConstrainedLagrangian:
         to 3000 observations, and for form="weight".
     :param tolerance: the run ends when outer iterations change the bound by fewer nats.
     :param accelerate: near the solution, take Newton steps on the optimality conditions, and site
-        fixed points. No effect with `trust_region`, `augmented` or, for sites that are not
-        log-concave, without `curvature`.
+        fixed points.
     :param trust_region: largest move of a lambda in a subproblem, in units of 1 + |lambda|.
     :param augmented: add the paper's (19)-(20), a term in sigma that grows after a refused step.
     :param curvature: add concave terms for sites that are not log-concave.
@@ -141,8 +140,6 @@ class LinearlyConstrainedLagrangian:
         :param prepared: `prepare(model)`, so that nothing is compiled twice; multipliers outside
             the new S are moved back.
         :param progress: show a progress bar.
-        :raises DataError: for multipliers outside S, theta = 0 if the likelihood needs a penalty,
-            and losses without a dual.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP, GMRF)
         record, again = LagrangianRecord(), prepared is not None

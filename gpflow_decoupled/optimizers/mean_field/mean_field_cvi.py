@@ -26,10 +26,9 @@ from .messages import Moved, diagnose_messages, move_groups
 class MeanFieldCVI(tf.Module):
     """Mean-field conjugate-computation VI for `models.FactorGraph`.
 
-    Source: Khan & Lin 2017 (arXiv:1703.04265), section 5; rho = 1, variables in turn and conjugate
-    factors are variational message passing. A step out of a domain is halved. Cost of a step: each
-    factor's gradient for each of its variables, and a linear solve with each variable's Fisher
-    matrix.
+    Khan & Lin 2017, section 5; with rho = 1 and conjugate factors variational message passing. Cost
+    of a step: each factor's gradient for each of its variables, and a linear solve with each
+    variable's Fisher matrix.
 
     :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param schedule: "sequential" moves one variable after the other, in the graph's order;

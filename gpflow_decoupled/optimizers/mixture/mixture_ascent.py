@@ -31,10 +31,9 @@ _SCALES = 0.3
 class MixtureAscent:
     """Find a mixture of J Gaussians for an affine-independent model, at fixed hyperparameters.
 
-    L-BFGS climbs over weights, means and covariances: once from components of different widths near
-    the best Gaussian's mean, then from narrower ones at random places; the best is kept.
-    Expectations are exact (Bishop et al. 1998; Bouchard & Zoeter 2009). Cost per evaluation:
-    N J (D^2 + T) + J^2 D^3, for T nodes of an expectation.
+    L-BFGS climbs over weights, means and covariances from several starts; the best is kept (Bishop
+    et al. 1998; Bouchard & Zoeter 2009). Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes
+    of an expectation.
 
     :param components: J.
     :param entropy: its lower bound: "bhattacharyya", exact for J = 1 and components that do not

@@ -17,8 +17,7 @@ class MixtureResult(StagedResult):
     """Result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats.
 
     `history` has arrays [steps]: "step", "seconds", "elbo" (best so far in this stage),
-    "evaluations" (since the entry before) and "stage" (0 for the Gaussian, then 1, 2, ... per
-    start). `gain` is negative only for the entropy "jensen".
+    "evaluations" and "stage" (0 for the Gaussian, then 1, 2, ... per start).
 
     Example::
 

@@ -55,10 +55,9 @@ Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 class NaturalGradient(tf.Module):
     """Take natural-gradient steps of models on inducing points, and of `gpflow.models.SVGP`.
 
-    Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u); Salimbeni et al. 2018
-    (arXiv:1809.08820), equations (14)-(16), for mean coefficients. Steps equal
-    `gpflow.optimizers.NaturalGradient`'s unless shortened or clipped. The Gaussians of `SOLVEGP`
-    move in turn; `DVGP` needs covariance="coupled".
+    Steps equal `gpflow.optimizers.NaturalGradient`'s unless shortened or clipped (Salimbeni,
+    Eleftheriadis & Hensman 2018; Salimbeni et al. 2018 for mean coefficients). The Gaussians of
+    `SOLVEGP` move in turn; `DVGP` needs covariance="coupled".
 
     Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
 

@@ -77,7 +77,7 @@ class NeighbourRounds:
         log p(y) ~ sum_{i in C} l_i + (N - |C|) / (B - |C|) sum_{i of B - |C| random rows} l_i
         l_i = log N(y_i; b_i^T y_c(i), tau_i)
 
-    C are rows that contradict others: only they show the noise. The estimate is unbiased.
+    C are rows that contradict others.
 
     :param model: whose trainable hyperparameters move.
     :param rows: B of the first round; later ones draw twice as many, afresh.
@@ -127,8 +127,7 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
-        Undone unless its score is better than at the given values. With 100,000 rows or more the
-        better of it and a round from the given values is kept. Arguments as `run`.
+        Undone unless its score is better than at the given values. Arguments as `run`.
 
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
         """
@@ -186,8 +185,7 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Draw rows, find their neighbours at the present kernel, climb, and judge.
 
-        From the second round on the mean of start and end, in logarithms, is a candidate too. The
-        better one is kept, unless worse than the last round beyond chance.
+        A round that is worse than the last one beyond chance is undone.
 
         :param number: of the round, 0, 1, ...
         :param deadline: a value of `time.perf_counter`: iterations end in time for the judgement.

@@ -52,8 +52,7 @@ class SiteSweeps:
 
         lambda <- (1 - rho) lambda - 2 rho h,   nu <- (1 - rho) nu + rho (g - 2 h mean)     (C13)
 
-    Negative precisions, of likelihoods that are not log-concave, become zero, and are counted: the
-    policy "clip" of `ConjugateComputation`. Neighbours see a site as an observation with noise.
+    Negative precisions, of likelihoods that are not log-concave, become zero, and are counted.
 
     :param model: whose sites move. With `expectations` pass k has the step size rho / k, which
         averages the draws of all passes.
@@ -108,8 +107,7 @@ class SiteSweeps:
         :param sweeps: most passes.
         :param rows: row numbers [B] whose sites move, for instance new ones; all if not given.
         :param tolerance: of the last change, in deviations of q(f).
-        :param deadline: a value of `time.perf_counter`. After the first pass none begins that
-            would end later at the pace of the last one; a pass ends at the first batch that ends
+        :param deadline: a value of `time.perf_counter`. A pass ends at the first batch that ends
             later, with the remaining sites unchanged.
         :return: the changes. Warns if 30 passes or more, without draws, have not converged.
         :raises NumericalError: if the sites become infinite; the last pass is undone.

@@ -78,8 +78,6 @@ class PredictionsInUnits(DataInUnits):
         :param noise_variance: known noise of the new rows, in squared units of Y, which is added to
             the learned one: [..., N], [..., N, P], or a column of the frame Xnew. Without it only
             the learned noise is added, although rows of training had their own.
-        :raises DataError: for other shapes, and variances below 0 or not finite.
-        :raises ModelError: for noise other than Gaussian.
         """
         X, known, options = self.encoded(Xnew), None, {}
         if noise_variance is not None:
@@ -138,8 +136,6 @@ class PredictionsInUnits(DataInUnits):
 
         :param quantiles: levels [Q], above 0 and below 1.
         :param noise_variance: as in `predict_y`.
-        :raises DataError: for other levels, classes, and likelihoods without a known distribution.
-        :raises ModelError: for an `AffineIndependentGP`, whose f is not Gaussian.
 
         Example::
 
