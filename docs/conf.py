@@ -35,7 +35,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "papers.md"]  # CONTRIBUTING.md links to it
 intersphinx_mapping = {
     "gpflow": (inventory.ADDRESS, str(HERE / "_build" / "gpflow.inv"))
 }
