@@ -124,6 +124,11 @@ labels = (rng.uniform(size=(500, 1)) < probability_of_one(X[some])).astype(float
 classifier = gd.build(X[some], labels, "bernoulli")
 print(gd.fit(classifier).reason)
 
+
+# %% [markdown]
+# Predicted probabilities beside the true ones; ticks are the labels:
+
+
 # %% tags=["remove-input"]
 grid = np.linspace(0, 10, 300)[:, None]
 probability = np.asarray(classifier.predict_y(grid)[0])

@@ -85,6 +85,12 @@ for name, value in bounds.items():
 for name, model in models.items():  # the formula and the model are one
     assert abs(bounds[name] - float(model.elbo((X, Y)))) < 1e-3 * N, name
 
+
+# %% [markdown]
+# Means, with bands of two standard deviations, beside the exact mean, which is dotted. Ticks are points, beta below and
+# those of the mean alone above:
+
+
 # %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(
     2, 3, figsize=(12, 5.5), layout="constrained", sharex=True, sharey=True

@@ -217,6 +217,11 @@ model = robust()
 result = gd.fit(model, (X, outliers), steps=ROBUST_STEPS, negative_precision="clip")
 print(result)
 
+
+# %% [markdown]
+# The mean with a band of two standard deviations; the outliers are outside the picture:
+
+
 # %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
 gd.wrappers.plot_posterior_1d(model, (X, outliers), axis)

@@ -138,6 +138,11 @@ for policy in ("damp", "clip"):
     print(f"{policy}: {ended}")
     print(f"{negative} negative sites, {outliers.sum()} outliers")
 
+
+# %% [markdown]
+# The posterior with clipped sites, mean and two standard deviations:
+
+
 # %% tags=["remove-input"]
 mean, variance = (moment.numpy()[:, 0] for moment in robust.predict_f(grid))
 width = 2.0 * np.sqrt(variance)

@@ -68,6 +68,11 @@ sites = CVIGP((X, counts), model.kernel, gpflow.likelihoods.Poisson())
 conjugate = ConjugateComputation().run(sites)
 print(conjugate)
 
+
+# %% [markdown]
+# Expected counts with two standard deviations of a count, beside the true rate:
+
+
 # %% tags=["remove-input"]
 mean, variance = model.predict_y(grid)
 figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")
@@ -116,6 +121,11 @@ for name, method in methods.items():
     traces[name] = method.run(classifier)
     print(f"{name:20s} {traces[name]}")
 
+
+# %% [markdown]
+# How far each method is below the best bound, against its work:
+
+
 # %% tags=["thumbnail", "remove-input"]
 best = max(trace.elbo for trace in traces.values())
 figure, axis = plt.subplots(figsize=(9, 3.6), layout="constrained")
@@ -145,6 +155,11 @@ for likelihood in (Laplace(0.2), gpflow.likelihoods.StudentT(0.2)):
     ends[name] = LinearlyConstrainedLagrangian().run(models[name])
     negative = int(np.sum(models[name].basis.lam.numpy() < 0))
     print(f"{name}: {ends[name]}; {negative} negative lambda")
+
+
+# %% [markdown]
+# Mean of $f$ and two standard deviations, under both likelihoods:
+
 
 # %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3), sharey=True, layout="constrained")

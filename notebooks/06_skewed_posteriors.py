@@ -180,6 +180,11 @@ for name in problems:
     low, high = distances[name]
     print(f"{'':14s} TV      {low:8.4f}  {high:18.4f}")
 
+
+# %% [markdown]
+# Contours of the three densities over the two weights:
+
+
 # %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(3, 3, figsize=(9.5, 8.5), layout="constrained")
 titles = "posterior", "Gaussian", "affine-independent"
@@ -253,6 +258,11 @@ for base, densities in marginals.items():
         gap = np.abs(np.interp(centres, values, densities[n]) - truth)
         site_distances[base].append(0.5 * bin_width * np.sum(gap))
     print(f"{base:11s} mean total variation {np.mean(site_distances[base]):.3f}")
+
+
+# %% [markdown]
+# The densities of $f$ at four of the inputs:
+
 
 # %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 4, figsize=(11, 3.2), sharey=True, layout="constrained")

@@ -270,6 +270,11 @@ for name, run in runs.items():
 means = np.sort(whole["means"].expectation[0][:, 0])
 print("means", np.round(means, 2), "of", true_means)
 
+
+# %% [markdown]
+# The bounds against passes over the data:
+
+
 # %% tags=["remove-input"]
 fig, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
 for name, run in runs.items():

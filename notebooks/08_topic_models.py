@@ -18,8 +18,9 @@
 # In the correlated topic model (Blei & Lafferty 2007) topics come together: proportions are a softmax of a Gaussian
 # ([the mathematics](../mathematics/topics.md)).
 #
-# The documents here are generated from six topics that come in pairs. (Run as a script, the notebook takes the Associated
-# Press articles in `text_ap.npz`, if the variable `GPFLOW_DECOUPLED_DATA` names a folder that has them.)
+# The `NUM` = 1,000 documents here are generated from six topics that come in pairs. (Run as a script, the notebook takes the
+# Associated Press articles in `text_ap.npz`, if the variable `GPFLOW_DECOUPLED_DATA` names a folder that has them; `REAL`
+# is true then.)
 
 # %%
 import matplotlib.pyplot as plt
@@ -96,6 +97,11 @@ stochastic = LatentDirichletAllocation(
 gap = 1.0 - batch.score(train) / stochastic.score(train)
 print(f"batch: {len(batch.history_['bound'])} passes")
 print(f"stochastic: 5 passes, {100 * gap:.2f} % short of its bound")
+
+
+# %% [markdown]
+# Both bounds against passes:
+
 
 # %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(8, 3.2), layout="constrained")

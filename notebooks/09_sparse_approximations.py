@@ -147,6 +147,11 @@ for name, model_type in TYPES.items():
             f"  {distance(model):9.1e}  {clumped(model):4d}"
         )
 
+
+# %% [markdown]
+# The table as a picture:
+
+
 # %% tags=["remove-input"]
 figure, axes = plt.subplots(2, 2, figsize=(9, 5.6), layout="constrained")
 drawn = {

@@ -40,8 +40,8 @@ if FAST:
 # %% [markdown]
 # ## The file
 #
-# Each row is three inputs and an output, written block by block. In your case this would be an export of a database; any
-# `tf.data.Dataset` of pairs will do.
+# Each row is three inputs and an output, written block by block to the folder `OUTPUT`. In your case this would be an export
+# of a database; any `tf.data.Dataset` of pairs will do.
 
 # %%
 FILE = OUTPUT / "10_rows.bin"
@@ -163,6 +163,11 @@ print(
     f"log density a row: {before['log_density']:.4f} before, "
     f"{after['log_density']:.4f} after"
 )
+
+
+# %% [markdown]
+# The history of the run, and what was learned along the first input, with two standard deviations:
+
 
 # %% tags=["thumbnail", "remove-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")

@@ -83,6 +83,11 @@ for noise in (0.0, 0.25):
     for name, curve in curves[noise].items():
         print(f"    {name:11s}{curve[-1]:.4f}")
 
+
+# %% [markdown]
+# The bounds against the size of the sample:
+
+
 # %% tags=["thumbnail", "remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), sharey=True, layout="constrained")
 for axis, noise in zip(axes, curves):
@@ -143,6 +148,11 @@ for n in sizes:
     )
 error, kl, by_seeger, by_mcallester, held_out = np.array(rows).T
 print(found)
+
+
+# %% [markdown]
+# Bounds and error rates against the size of the sample:
+
 
 # %% tags=["remove-input"]
 figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")

@@ -338,6 +338,11 @@ source_distance = 0.5 * cell * np.abs(found - exact).sum(1)
 print(f"means of sources: largest error {error.max():.4f}")
 print(f"marginals: mean total variation {source_distance.mean():.4f}")
 
+
+# %% [markdown]
+# Evidence and bounds against the angle, the true one dotted, and the source whose marginal is least Gaussian:
+
+
 # %% tags=["remove-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.4), layout="constrained")
 axes[0].plot(angles, log_z, "k.-", label="log Z")
