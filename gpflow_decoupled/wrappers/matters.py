@@ -33,6 +33,7 @@ class Comparison(NamedTuple):
     """Of the difference, from the rows' own differences; rows that follow each other in time are
     worth less than their number."""
     rows: int
+    """How many rows were compared."""
 
     def __str__(self) -> str:
         return f"{self.difference:.4f} +- {self.standard_error:.4f} nats per row, {self.rows} rows"

@@ -144,6 +144,7 @@ class Belief(NamedTuple):
     """
 
     family: Family
+    """The family that it belongs to."""
     natural: Natural
     """Natural parameters lambda, one tensor per statistic."""
     expectation: Natural
