@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.models.neighbours.spread import LocalSpread, local_spread
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
 from tests.models.serving import loaded, module_of
 from tests.reference import neighbours as ref
@@ -58,6 +59,13 @@ def test_variances_are_scaled_by_the_errors_nearby():
     spread = [[expected_spread(X[n], p, np.delete(every, n), 1.7) for p in range(2)] for n in some]
     assert_allclose(left.variance, before.variance * spread, rtol=1e-6)
     assert_allclose(ours.training_loss(), plain.training_loss())
+
+
+def test_rows_that_do_not_exist_are_the_farthest():
+    """(N11): three of five neighbours exist, and all are among the nearest three."""
+    there = tf.constant([[True, True, True, False, False]])
+    found = local_spread(LocalSpread(3, 1.7, PRIOR), tf.constant([[5.0]]), there)
+    assert_allclose(found, [[1.7 * (PRIOR + 5.0) / (PRIOR + 3.0)]], rtol=1e-6)
 
 
 def test_held_out_scores_are_of_the_same_variances():
