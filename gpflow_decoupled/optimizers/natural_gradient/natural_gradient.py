@@ -72,8 +72,9 @@ class NaturalGradient(tf.Module):
     :param rank: of the pivoted Cholesky.
     :param cg_iterations: limit of conjugate-gradient iterations.
     :param cg_tolerance: relative residual at which they end.
-    :param negative_precision: where h > 0: "damp" halves the step until the covariance is positive
-        definite, and once more; "clip" replaces h by min(h, 0); "raise" refuses the step.
+    :param negative_precision: where observations have one, as outliers under a Student-t: "damp"
+        halves the step until the covariance is positive definite, and once more; "clip" makes
+        these precisions zero; "raise" refuses the step.
 
     Example::
 
