@@ -72,7 +72,8 @@ def fit(
         some 2 to 15 seconds more.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 from four latents on; None is all
         rows.
-    :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, less on small batches.
+    :param natural_gradient: step size of q in (0, 1]; "auto" is at most 0.5, or 0.2 for
+        log rates, and less on small batches.
         None leaves q(u) to `optimizer`, and sites and multipliers unchanged.
     :param hold: fixed part of q while kernel and inducing points move: "sites" or "whitened" (mean
         and root, as in GPflow); "auto" is sites if batches are large. "sites" or "moments" for a

@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
+import gpflow_decoupled.likelihoods as gl
 from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
@@ -417,6 +418,25 @@ def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
     assert plan.rates.natural_gradient == (rho if rho is None else pytest.approx(rho))
     rule = stage.natural
     assert rule is None if rho is None else float(rule.gamma) == pytest.approx(rho)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "rho"),
+    [
+        (gpflow.likelihoods.Poisson, 0.2),
+        (gl.HurdlePoisson, 0.2),
+        (lambda: gl.RowLikelihood(gpflow.likelihoods.Poisson(), ("offset",)), 0.2),
+        (gl.NegativeBinomial, 0.5),
+        (lambda: gpflow.likelihoods.Poisson(invlink=tf.nn.softplus), 0.5),
+    ],
+)
+def test_steps_of_q_are_smaller_for_rates(likelihood, rho):
+    """The curvature of e^f has no bound: with 1/2 large counts went further off with each batch."""
+    made, route = likelihood(), InducingRoute()
+    model = ODVGP(_kernel(), made, GAMMA, BETA, num_data=40)
+    Y = np.repeat(np.arange(40.0)[:, None], 1 + len(getattr(made, "numbers", ())), axis=1)
+    plan = route.plan(model, (sine(40)[0], Y), route.options(model, {"steps": 1}))
+    assert plan.rates.natural_gradient == rho
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ __all__ = ["plan_on_minibatches"]
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
+from gpflow.likelihoods import Likelihood
 
 from ...errors import UnknownOptionError
 from ...inducing.variables import count_points
+from ...likelihoods import HurdlePoisson, ZeroInflatedPoisson
 from ...models import BasisGP
 from ...replicas import dataset_of
 from ..batches import DEFAULT_BATCH, Batches, Data, make_batches
@@ -78,7 +80,15 @@ def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float |
     if rho != "auto":
         return None if rho is None else float(rho)
     rows = batches.batch_size or DEFAULT_BATCH
-    return natural_step(rows, count_points(model.basis.beta), batches.num_data)
+    points, rates = count_points(model.basis.beta), _are_rates(model.likelihood)
+    return natural_step(rows, points, batches.num_data, rates=rates)
+
+
+def _are_rates(likelihood: Likelihood) -> bool:
+    """True if f is the logarithm of a rate, whose curvature has no bound."""
+    own = getattr(likelihood, "likelihood", likelihood)  # of rows with numbers of their own
+    counts = isinstance(own, HurdlePoisson | ZeroInflatedPoisson)
+    return counts or getattr(own, "invlink", None) is tf.exp
 
 
 def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
