@@ -47,7 +47,9 @@ _LARGEST_STEP, _AVERAGED_ROWS, _ROWS_PER_POINT = 0.5, 3000, 10
 """Of q on minibatches; measured with 90 to 1,000 points and batches of 256 and 1,024 rows."""
 _LARGEST_STEP_OF_RATES = 0.2
 """Of q where f is a log rate: the curvature e^f of large counts has no bound, and steps of 1/2 went
-further off with each batch on 5,000 counts of 190 on average. Rises as fast there.
+further off with each batch on 5,000 counts of 190 on average. After 400 steps on 6,000 counts of
+3 on average the held-out log density was -3.97 with 0.5, and -3.11, -3.15, -3.16 with 0.2, 0.1,
+0.05.
 """
 _SMALL = 1e7
 """Operations of a step, up to which taking several in one call saves a tenth of its time or
