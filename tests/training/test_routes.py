@@ -427,6 +427,7 @@ def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
         (gl.HurdlePoisson, 0.2),
         (lambda: gl.RowLikelihood(gpflow.likelihoods.Poisson(), ("offset",)), 0.2),
         (gl.NegativeBinomial, 0.5),
+        (gl.HurdleNegativeBinomial, 0.5),
         (lambda: gpflow.likelihoods.Poisson(invlink=tf.nn.softplus), 0.5),
     ],
 )

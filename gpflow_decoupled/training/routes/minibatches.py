@@ -85,10 +85,12 @@ def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float |
 
 
 def _are_rates(likelihood: Likelihood) -> bool:
-    """True if f is the logarithm of a rate, whose curvature has no bound."""
+    """True if f is the logarithm of a rate whose curvature e^f has no bound, not so for a negative
+    binomial.
+    """
     own = getattr(likelihood, "likelihood", likelihood)  # of rows with numbers of their own
-    counts = isinstance(own, HurdlePoisson | ZeroInflatedPoisson)
-    return counts or getattr(own, "invlink", None) is tf.exp
+    exact = type(own) in (HurdlePoisson, ZeroInflatedPoisson)  # negative binomials derive from them
+    return exact or getattr(own, "invlink", None) is tf.exp
 
 
 def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:
