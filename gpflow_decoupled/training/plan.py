@@ -87,6 +87,11 @@ class Plan:
         left = (p for p in self.parts if share < p.until - 1e-9 and not p.stage.done)
         return next(left, self.parts[-1])
 
+    @property
+    def estimate(self) -> str:
+        """A name for the mean of the last values of `bound`, where none is of all data."""
+        return f"estimated {self.objective}" if self.objective == Plan.objective else self.objective
+
     def bound_on_all(self) -> float | None:
         """The bound on `whole` in nats, NaN if it fails; None where there are only estimates."""
         if self.whole is None:

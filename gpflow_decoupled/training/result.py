@@ -135,7 +135,8 @@ class FitResult(RunResult):
     patience ended it, to the last sound bound if the last step spoilt it. `history` keeps the steps
     after it; the model's scores are the entry with this "evaluation_step"."""
     objective: str = "ELBO"
-    """The meaning of `elbo`: for an `NNGP` an estimate of its log likelihood, which is no bound."""
+    """The meaning of `elbo`: on minibatches "estimated ELBO"; for an `NNGP` an estimate of its log
+    likelihood, which is no bound."""
     evidence: Evidence | None = None
     """An interval for the log evidence at the final kernel, noise and mean function; models of
     the same data compare by it. For Gaussian noise, outputs that are not mixed and arrays, where it

@@ -240,9 +240,12 @@ class Run:
         # the Parameters have changed since the bound was computed
         if last is not None or self._restored_step is not None:
             exact = self._exact_bound()
-        result.elbo = result.elbo if exact is None or not done else exact
+        if exact is None:
+            result.objective = self.plan.estimate
+        elif done:
+            result.elbo = exact
         if reason != INTERRUPTED and not spoilt:
-            names = ("elbo", "gap", "restored_step")
+            names = ("elbo", "objective", "gap", "restored_step")
             self.totals.ended = {name: getattr(result, name) for name in names}
             self._save(done, is_end=True)
         self._warn(self._with_evidence(result), exact is not None)

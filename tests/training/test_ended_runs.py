@@ -99,6 +99,7 @@ def test_a_run_without_a_step_left_is_read_back(
         found = _fit(read, few, tmp_path, options)
     assert found.steps == expected.steps and found.elbo == expected.elbo
     assert found.gap == expected.gap and found.seconds == expected.seconds
+    assert found.objective == expected.objective
     _equal(read, first)
 
 

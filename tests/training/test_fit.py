@@ -38,6 +38,7 @@ def test_bound_rises_and_the_result_says_how(name: str) -> None:
         path: p.trainable for path, p in gpflow.utilities.parameter_dict(model).items()
     } == flags
     assert str(result).startswith("60 steps in ") and "stopped: steps done" in str(result)
+    assert ", estimated ELBO " in str(result), "of minibatches"
 
 
 def _hyperparameters(model: gpflow.models.GPModel) -> list[tf.Variable]:

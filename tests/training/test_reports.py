@@ -30,6 +30,12 @@ def test_seconds_end_a_run() -> None:
     assert result.steps == len(result.history["elbo"]) >= 1
 
 
+@pytest.mark.parametrize(("batch_size", "label"), [(None, ", ELBO "), (20, ", estimated ELBO ")])
+def test_a_bound_of_minibatches_is_called_an_estimate(batch_size, label) -> None:
+    result = _fit(orthogonal(), steps=2, batch_size=batch_size)
+    assert label in str(result)
+
+
 @pytest.mark.exhaustive
 def test_the_first_limit_counts() -> None:
     assert _fit(steps=2, seconds=1e4).reason == "steps done"
