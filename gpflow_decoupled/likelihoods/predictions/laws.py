@@ -195,15 +195,18 @@ def _counts(
     return Law(below, bend, "count")
 
 
-def _poisson(likelihood: Any, X: np.ndarray) -> Law:
-    rate, size = _inverse_link(likelihood), _number(likelihood.binsize)
+def _poisson_of(rate: _Link, size: float, share: float, hurdle: bool) -> Law:
     bend = _bend_of_mean(rate)
     return _counts(
         lambda t, f: special.pdtrc(t, rate(f) * size),
-        0.0,
-        False,
+        share,
+        hurdle,
         lambda t: bend((t + 1.0) / size, 1.0 / np.sqrt(t + 1.0)),
     )
+
+
+def _poisson(likelihood: Any, X: np.ndarray) -> Law:
+    return _poisson_of(_inverse_link(likelihood), _number(likelihood.binsize), 0.0, False)
 
 
 def _negative_binomial(likelihood: Any, X: np.ndarray) -> Law:
@@ -218,12 +221,8 @@ def _negative_binomial(likelihood: Any, X: np.ndarray) -> Law:
 
 
 def _poisson_of_zeros(likelihood: Any, X: np.ndarray) -> Law:
-    share, hurdle = _number(likelihood.zero_share), isinstance(likelihood, HurdlePoisson)
-
-    def bend(t: np.ndarray) -> tuple[Numbers, Numbers]:
-        return _log(t + 1.0), 1.0 / np.sqrt(t + 1.0)
-
-    return _counts(lambda t, f: special.pdtrc(t, _exp(f)), share, hurdle, bend)
+    hurdle = isinstance(likelihood, HurdlePoisson)
+    return _poisson_of(_exp, 1.0, _number(likelihood.zero_share), hurdle)
 
 
 def _labels(likelihood: Any, X: np.ndarray) -> Law:
