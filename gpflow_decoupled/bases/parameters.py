@@ -106,7 +106,7 @@ class LegendrePair(NamedTuple):
 
         pair = legendre_pair(basis, kernel)
         natural = pair.natural(moment_parameters(basis, kernel))
-        assign_moments(basis, kernel, pair.moments_of_natural(natural))  # as it was
+        assign_moments(basis, kernel, pair.moments_of_natural(natural))  # the same q(f)
     """
 
     chol: tf.Tensor
