@@ -1,5 +1,7 @@
 """Start a script as several workers on this host: `python -m gpflow_decoupled.launch --workers 2
-script.py`.
+--open-to-network script.py`.
+
+TensorFlow's workers listen on every interface of the host and run the graphs that anybody sends.
 """
 
 # TF_CONFIG names the others, as `tf.distribute.MultiWorkerMirroredStrategy` needs.
@@ -12,6 +14,7 @@ import argparse
 import ctypes
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +23,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from .errors import DataError
+
 _POLL = 0.2
 """Seconds between two looks at the workers."""
 _INTERRUPTED = 5.0
@@ -27,7 +32,13 @@ _INTERRUPTED = 5.0
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
-def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
+def launch(
+    command: Sequence[str],
+    workers: int,
+    restarts: int = 0,
+    grace: float = 60.0,
+    open_to_network: bool = False,
+) -> int:
     """Run a Python script on several workers, prefixing their output by their numbers.
 
     When one fails, the others are ended after `grace`.
@@ -36,12 +47,16 @@ def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float
     :param workers: the number of processes; at least 1.
     :param restarts: of all workers after a failure, for a `fit` with a checkpoint.
     :param grace: seconds in which the others may end by themselves.
+    :param open_to_network: True says that whoever reaches a port of this host may run programs as
+        you; False refuses to start where the host has an interface beside the loopback.
     :return: 0 if all ended well, else the shell's exit code of the first failed worker.
 
     Example::
 
-        launch(["train.py", "--steps", "1000"], workers=2, restarts=3)
+        launch(["train.py", "--steps", "1000"], workers=2, restarts=3, open_to_network=True)
     """
+    if not open_to_network:
+        _check_loopback_alone(command, workers)
     code = _run(command, workers, grace)
     while code not in (0, 130) and restarts > 0:  # 130: Ctrl-C
         restarts -= 1
@@ -76,7 +91,7 @@ def worker_environment(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(
-        prog="python -m gpflow_decoupled.launch", description=(__doc__ or "").splitlines()[0]
+        prog="python -m gpflow_decoupled.launch", description=__doc__
     )
     parser.add_argument("--workers", type=int, required=True, help="how many processes")
     parser.add_argument(
@@ -85,6 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=0,
         help="how often to start all again when one fails (default 0)",
     )
+    parser.add_argument(
+        "--open-to-network",
+        action="store_true",
+        help="start although whoever reaches a port of this host may then run programs as you",
+    )
     parser.add_argument("script", help="a Python file, which all workers run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
     options = parser.parse_args(arguments)
@@ -92,7 +112,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--workers must be at least 1 and --restarts at least 0")
     if not os.path.isfile(options.script):
         parser.error(f"{options.script} is no file; name the script that all workers run")
-    return launch([options.script, *options.arguments], options.workers, options.restarts)
+    command = [options.script, *options.arguments]
+    open_to_network = options.open_to_network
+    try:
+        return launch(command, options.workers, options.restarts, open_to_network=open_to_network)
+    except DataError as error:
+        parser.error(str(error))
+
+
+def _check_loopback_alone(command: Sequence[str], workers: int) -> None:
+    # TensorFlow's server has no option for one interface
+    others = [name for _, name in socket.if_nameindex() if name not in ("lo", "lo0")]
+    if others:
+        again = f"python -m gpflow_decoupled.launch --workers {workers} {shlex.join(command)}"
+        raise DataError(
+            "TensorFlow's workers listen on every interface of this host"
+            f" ({', '.join(others)}), and run what anybody sends to their ports. On Linux start"
+            " them in a network name space of their own, as unshare --map-root-user --net sh -c"
+            f" {shlex.quote('ip link set lo up && ' + again)}; or, behind a firewall, pass"
+            " --open-to-network (launch: open_to_network=True)."
+        )
 
 
 def _run(command: Sequence[str], workers: int, grace: float) -> int:

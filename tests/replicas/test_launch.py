@@ -50,7 +50,7 @@ def test_output_is_forwarded_with_the_number(
     script = _script(
         tmp_path, "print('hello', sys.argv[1]); print('no end', end='', file=sys.stderr)"
     )
-    assert main(["--workers", "2", script, "--flag"]) == 0
+    assert main(["--workers", "2", "--open-to-network", script, "--flag"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert sorted(lines) == ["[0] hello --flag", "[0] no end", "[1] hello --flag", "[1] no end"]
 
@@ -58,10 +58,10 @@ def test_output_is_forwarded_with_the_number(
 def test_all_end_when_one_fails(tmp_path: Path) -> None:
     script = _script(tmp_path, "time.sleep(60) if number == 0 else sys.exit(3)")
     began = time.monotonic()
-    assert launch([script], 2, grace=0.5) == 3
+    assert launch([script], 2, open_to_network=True, grace=0.5) == 3
     assert time.monotonic() - began < 20
     killed = _script(tmp_path, "os.kill(os.getpid(), 9) if number == 1 else None")
-    assert launch([killed], 2, grace=0.5) == 137
+    assert launch([killed], 2, open_to_network=True, grace=0.5) == 137
 
 
 @pytest.mark.exhaustive
@@ -72,7 +72,8 @@ def test_workers_end_with_a_launcher_that_is_stopped(tmp_path: Path, stop: int) 
     script = _script(
         tmp_path, f"open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w'); time.sleep(60)"
     )
-    command = [sys.executable, "-m", "gpflow_decoupled.launch", "--workers", "2", script]
+    command = [sys.executable, "-m", "gpflow_decoupled.launch", "--workers", "2"]
+    command += ["--open-to-network", script]
     launcher = subprocess.Popen(command, start_new_session=True)
 
     def workers() -> list[int]:
@@ -105,10 +106,23 @@ def test_all_are_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         f"if number == 1 and not os.path.exists({str(marker)!r}): open({str(marker)!r}, 'w');"
         " sys.exit(1)",
     )
-    assert launch([script], 2, restarts=2, grace=0.5) == 0
+    assert launch([script], 2, open_to_network=True, restarts=2, grace=0.5) == 0
     assert capfd.readouterr().out.count("all workers are started again") == 1
     always = _script(tmp_path, "sys.exit(4)")
-    assert launch([always], 1, restarts=1, grace=0.5) == 4
+    assert launch([always], 1, open_to_network=True, restarts=1, grace=0.5) == 4
+
+
+def test_workers_that_the_network_reaches_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--workers", "1", _script(tmp_path, "print('ran')")]
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    out, err = capfd.readouterr()
+    assert "ran" not in out and "eth0" in err and "--open-to-network" in err
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo")])
+    assert main(arguments) == 0  # nobody else reaches a host that has its loopback alone
 
 
 @pytest.mark.parametrize(
