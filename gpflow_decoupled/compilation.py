@@ -35,8 +35,9 @@ class Compiled(Generic[Arguments, Result]):
         self._bound: tuple[list, tf.types.experimental.ConcreteFunction] | None = None
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if self._bound is not None and not kwargs and self._bound[0] == _kinds_of(args):
-            return self._bound[1](*args)
+        bound = self._bound
+        if bound is not None and not kwargs and bound[0] == _kinds_of(args):
+            return bound[1](*args)
         return self._use("__call__", *args, **kwargs)
 
     def get_concrete_function(self, *arguments: object) -> tf.types.experimental.ConcreteFunction:
@@ -58,6 +59,7 @@ class Compiled(Generic[Arguments, Result]):
     def _use(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the graph, after one retrace if that needs AutoGraph."""
         traces, last = self.traces, last_gradient()
+        may_need_autograph = self._may_need_autograph  # another thread may be at the same
         try:
             outcome = getattr(self._graph, method)(*args, **kwargs)
             if self.traces > traces:
@@ -66,10 +68,11 @@ class Compiled(Generic[Arguments, Result]):
         except (
             TypeError
         ):  # tf.errors.OperatorNotAllowedInGraphError is one; int(tensor) raises a plain one
-            if not self._may_need_autograph:
+            if not may_need_autograph:
                 raise
-        self._may_need_autograph = False
-        self._graph = tf.function(self._function, **self._options)
+        if self._may_need_autograph:
+            self._graph = tf.function(self._function, **self._options)
+            self._may_need_autograph = False
         outcome = getattr(self._graph, method)(*args, **kwargs)
         tidy(last)
         return outcome

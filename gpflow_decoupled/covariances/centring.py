@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
-__all__ = ["centred", "covariance", "is_centred", "middle_row", "within_reach"]
+__all__ = [
+    "ISOTROPIC", "centred", "covariance", "is_centred", "middle_row", "reads_scaled_inputs",
+    "within_reach",
+]  # fmt: skip
 
 import functools
 import operator
@@ -27,29 +30,36 @@ from gpflow.kernels import (
     Product,
     RationalQuadratic,
     SquaredExponential,
+    Stationary,
     Sum,
     White,
 )
 from gpflow.kernels.categorical import Categorical
 
-_STATIONARY = {
-    Constant,
-    Cosine,
-    Exponential,
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    RationalQuadratic,
-    SquaredExponential,
-    White,
-}
-"""Derived classes are not looked up, because they may read more than differences of inputs."""
 _DECAYING = {Exponential, Matern12, Matern32, Matern52, SquaredExponential}
 """Whose covariance is zero in floats beyond a thousand lengthscales."""
+ISOTROPIC = {*_DECAYING, RationalQuadratic}
+"""They fall with the distance of inputs divided by lengthscales. Here and below derived classes are
+not looked up: they may have another distance, or read more than differences of inputs."""
+_STATIONARY = {*ISOTROPIC, Constant, Cosine, Periodic, White}
 _REACH = {tf.float64: 1e77, tf.float32: 1e16}
 """Lengthscales, whose square and cube no arithmetic loses."""
 _COMBINED = {Sum: operator.add, Product: operator.mul}
+
+
+def reads_scaled_inputs(kernel: Kernel) -> bool:
+    """True for a stationary kernel of inputs divided by lengthscales, in the units of its columns.
+
+    False for a derived class with another distance, on a sphere say.
+    """
+    if not isinstance(kernel, Stationary):
+        return False
+    theirs = next(one for one in type(kernel).__mro__ if one.__module__.startswith("gpflow."))
+    distances = "scaled_squared_euclid_dist", "scaled_difference_matrix"
+    return all(
+        getattr(type(kernel), one, None) is getattr(theirs, one, None)
+        for one in ("__call__", "K", "scale", "slice", *distances)
+    )
 
 
 def is_centred(kernel: Kernel) -> bool:

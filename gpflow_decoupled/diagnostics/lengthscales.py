@@ -18,6 +18,8 @@ from gpflow.kernels import (
     Sum,
 )
 
+from ..covariances.centring import reads_scaled_inputs
+
 _FAR = 6.0
 """Lengthscales between neighbours at which they tell nothing about each other: their correlation is
 below 1e-3.
@@ -36,7 +38,8 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
     # Only isotropic stationary and constant kernels are judged; of several parts all must be at
     # fault. Cost: distances of at most 50 rows to at most 50,000, and the range of X.
     leaves = [leaf for leaf in _leaves(kernel) if not isinstance(leaf, Static)]
-    if not leaves or not all(isinstance(leaf, IsotropicStationary) for leaf in leaves):
+    isotropic = [isinstance(leaf, IsotropicStationary) for leaf in leaves]
+    if not leaves or not all(isotropic) or not all(map(reads_scaled_inputs, leaves)):
         return
     parts = [_scaled(leaf, X) for leaf in leaves]
     gaps = [_spacing(inputs / lengthscales, num_data) for _, inputs, lengthscales in parts]

@@ -27,6 +27,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, Stationary
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..bases.parts.atomic import all_or_nothing
+from ..covariances.centring import reads_scaled_inputs
 from ..covariances.residual import residual_diagonal
 from ..errors import DataError, ModelError, NumericalError
 from ..inducing.variables import as_inducing, input_dims
@@ -196,6 +197,9 @@ def _guess(model: CVIGP) -> None:
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))
     kernels = [one for one in parts if isinstance(one, Stationary)]
     for kernel in kernels:
+        _assign(kernel.variance, variance / len(kernels))
+        if not reads_scaled_inputs(kernel):  # its lengthscales may have other units
+            continue
         columns = np.asarray(kernel.slice(spread[None])[0])[0]
         lengths = np.sqrt(len(columns)) * np.where(columns > 0.0, columns, 1.0)
         shape = kernel.lengthscales.shape
@@ -203,7 +207,6 @@ def _guess(model: CVIGP) -> None:
             kernel.lengthscales,
             np.broadcast_to(lengths, shape) if shape.rank else np.sqrt(np.mean(lengths**2)),
         )
-        _assign(kernel.variance, variance / len(kernels))
     _assign(model.likelihood.variance, _NOISE * variance)
 
 

@@ -120,7 +120,7 @@ def draw_prior(
 
 
 def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generator) -> Features:
-    if isinstance(kernel, Sum):
+    if type(kernel) is Sum:
         parts = [_features(part, num_dims, count, rng) for part in kernel.kernels]
         return lambda X: tf.concat([phi(X) for phi in parts], axis=1)
     if type(kernel) is Constant:

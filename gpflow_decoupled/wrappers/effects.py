@@ -217,7 +217,7 @@ def _parts(kernel: Kernel, output: int, columns: int) -> list[list[int]]:
 
 
 def _summands(kernel: Kernel) -> Sequence[Kernel]:
-    return kernel.kernels if isinstance(kernel, Sum) else [kernel]
+    return kernel.kernels if type(kernel) is Sum else [kernel]
 
 
 def _columns(kernel: Kernel, columns: int) -> list[int]:

@@ -12,6 +12,8 @@ import tensorflow as tf
 from gpflow import kernels as gk
 from numpy.testing import assert_allclose
 
+import gpflow_decoupled.covariances.neighbours.index as index_module
+from gpflow_decoupled.covariances.centring import reads_scaled_inputs
 from gpflow_decoupled.covariances.neighbours import (
     earlier_neighbours,
     kept_index,
@@ -50,12 +52,35 @@ def _sum() -> gk.Kernel:
     return gk.Matern32() + gk.Matern12(lengthscales=0.3, active_dims=[0])
 
 
+class GreatCircle(gk.Matern12):
+    """Of the angle between places in degrees of latitude and longitude, the third column aside."""
+
+    def scaled_squared_euclid_dist(self, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+        places = []
+        for inputs in (X, X if X2 is None else X2):
+            phi, psi = tf.unstack(inputs[..., :2] * (np.pi / 180.0), axis=-1)
+            parts = tf.cos(phi) * tf.cos(psi), tf.cos(phi) * tf.sin(psi), tf.sin(phi)
+            places.append(tf.stack(parts, axis=-1))
+        cosine = tf.tensordot(places[0], places[1], [[-1], [-1]])
+        return tf.square(tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / self.lengthscales)
+
+
+def _angle(Q: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """By the half-angle formula."""
+    (phi, psi), (theta, chi) = np.deg2rad(Q[:, None, :2].T), np.deg2rad(P[None, :, :2].T)
+    phi, psi, theta, chi = phi.T, psi.T, theta.T, chi.T
+    chord = np.sin((phi - theta) / 2) ** 2
+    chord = chord + np.cos(phi) * np.cos(theta) * np.sin((psi - chi) / 2) ** 2
+    return 2.0 * np.arcsin(np.sqrt(chord))
+
+
 SEARCHES: dict[str, tuple[Callable[[], gk.Kernel], Callable, int]] = {
     "tree": (lambda: gk.Matern32(lengthscales=SCALES), _distance, N),
     "products": (lambda: gk.Matern32(lengthscales=SCALES), _distance, 200),
     "one column": (lambda: gk.RationalQuadratic(active_dims=[1]), _columns, N),
     "linear": (_linear, _correlation(_linear), 200),
     "sum": (_sum, _correlation(_sum), 200),
+    "great circle": (lambda: GreatCircle(lengthscales=0.3), _angle, N),
 }
 
 
@@ -69,11 +94,24 @@ def _same(found: np.ndarray, far: np.ndarray) -> None:
         assert np.sum(row >= 0) == len(there)
 
 
+def test_derived_kernels_read_scaled_inputs_unless_they_have_a_distance():
+    class Cauchy(gk.RationalQuadratic):
+        def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
+            return self.variance / (1.0 + r2)
+
+    others = GreatCircle(), gk.Linear(), gk.Matern12() + gk.Matern12(), *GreatCircle().submodules
+    assert all(map(reads_scaled_inputs, (gk.Matern12(), gk.Cosine(), Cauchy())))
+    assert not any(map(reads_scaled_inputs, others))
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", SEARCHES)
 def test_nearest_rows_are_the_first_of_all_sorted(name, compiled, rng):
     make, far, rows = SEARCHES[name]
     X, Q = rng.normal(size=(rows, 3)) + 50.0 * (name == "products"), rng.normal(size=(B, 3))
+    if name == "great circle":  # on both sides of the date line, near a pole
+        X, Q = (np.array([80.0, 180.0, 0.0]) + 5.0 * part for part in (X, Q))
+        X[:, 1] = (X[:, 1] + 180.0) % 360.0 - 180.0
     kernel = make()
 
     def search(Q: tf.Tensor) -> tf.Tensor:
@@ -110,15 +148,23 @@ def test_trees_are_for_data_that_few_columns_spread(rng):
         _same(index.nearest(tf.constant(X[:B]), M).numpy(), far)
 
 
-def test_trees_of_many_rows_miss_none(rng):
+def test_trees_of_many_rows_miss_none(rng, monkeypatch):
     """Whether many ask or few; compiled functions find the same."""
     X, Q = tf.constant(rng.normal(size=(110_000, 3))), tf.constant(rng.normal(size=(120, 3)))
     kernel = gk.Matern32()
     index = row_index(kernel, X)
-    few = index.nearest(Q[:5], 60).numpy()
-    assert not index._tree._is_moved
+    few, between, build = index.nearest(Q[:5], 60).numpy(), [], index_module._tree_of
+
+    def building(points: np.ndarray) -> object:
+        """Another thread asks while the tree of moved points is built."""
+        if len(points) == len(X):
+            between.append(index.nearest(Q[:5], 60).numpy())
+        return build(points)
+
+    monkeypatch.setattr(index_module, "_tree_of", building)
     found = index.nearest(Q, 60).numpy()
-    assert index._tree._is_moved and np.array_equal(few, found[:5])
+    assert len(between) == 1 and np.array_equal(few, between[0])
+    assert np.array_equal(few, found[:5])
     blocks = tf.function(lambda Q: row_index(kernel, X).nearest(Q, 60), autograph=False)
     assert np.array_equal(np.sort(blocks(Q), axis=1), np.sort(found, axis=1))
 

@@ -42,29 +42,29 @@ def state_space(kernel: Kernel, steps: tf.Tensor, harmonics: int) -> StateSpace:
 
         space = state_space(gpflow.kernels.Matern32(), tf.constant([0.1, 0.3]), 7)
     """
-    if isinstance(kernel, kernels.Combination):
-        parts = [state_space(part, steps, harmonics) for part in kernel.kernels]
-        return functools.reduce(added if isinstance(kernel, kernels.Sum) else multiplied, parts)
     refuse_kernel(kernel)
+    if type(kernel) in (kernels.Sum, kernels.Product):
+        parts = [state_space(part, steps, harmonics) for part in kernel.kernels]
+        return functools.reduce(added if type(kernel) is kernels.Sum else multiplied, parts)
     if type(kernel) in _ORDERS:
         p, rate = _ORDERS[type(kernel)]
         return matern(p, kernel.variance, rate / _scalar(kernel.lengthscales), steps)
-    if isinstance(kernel, kernels.Cosine):
+    if type(kernel) is kernels.Cosine:
         rate = 2.0 * math.pi / _scalar(kernel.lengthscales)
         return cosine(kernel.variance, rate, steps)
-    if isinstance(kernel, kernels.Periodic):
+    if type(kernel) is kernels.Periodic:
         return periodic(kernel, steps, harmonics)
     return constant(kernel.variance, steps)
 
 
 def refuse_kernel(kernel: Kernel) -> None:
     """Raise `DataError` for a kernel without a state space, naming the models that take it."""
-    if isinstance(kernel, (kernels.Sum, kernels.Product)):
+    if type(kernel) in (kernels.Sum, kernels.Product):
         for part in kernel.kernels:
             refuse_kernel(part)
         return
     kind = type(kernel)
-    periodic_of = isinstance(kernel, kernels.Periodic) and type(kernel.base_kernel)
+    periodic_of = kind is kernels.Periodic and type(kernel.base_kernel)
     if kind in _ORDERS or kind in (kernels.Cosine, kernels.Constant):
         return
     if periodic_of is kernels.SquaredExponential:
@@ -78,9 +78,9 @@ def refuse_kernel(kernel: Kernel) -> None:
 
 def series_error_of(kernel: Kernel, harmonics: int) -> float:
     """The largest `series_error` of the periodic kernels in a kernel; zero if there are none."""
-    if isinstance(kernel, kernels.Combination):
+    if type(kernel) in (kernels.Sum, kernels.Product):
         return max(series_error_of(part, harmonics) for part in kernel.kernels)
-    return float(series_error(kernel, harmonics)) if isinstance(kernel, kernels.Periodic) else 0.0
+    return float(series_error(kernel, harmonics)) if type(kernel) is kernels.Periodic else 0.0
 
 
 def _scalar(parameter: tf.Tensor) -> tf.Tensor:

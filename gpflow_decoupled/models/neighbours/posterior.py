@@ -278,11 +278,14 @@ class NeighboursPosterior(AbstractPosterior):
         if not tf.executing_eagerly():
             return row_index(group.kernel, X)
         key = id(group.kernel), group.columns if group.rows is not None else None
-        if key not in self._indexes and group.rows is None:
-            self._indexes[key] = kept_index(self._owner, group.kernel, self.X_data)
-        elif key not in self._indexes:
-            self._indexes[key] = row_index(group.kernel, X)
-        return self._indexes[key]
+        kept = self._indexes  # `update_cache` of another thread may replace them
+        if (index := kept.get(key)) is None:
+            if group.rows is None:
+                index = kept_index(self._owner, group.kernel, self.X_data)
+            else:
+                index = row_index(group.kernel, X)
+            kept[key] = index
+        return index
 
     @property
     def _at_fault(self) -> tf.Module:

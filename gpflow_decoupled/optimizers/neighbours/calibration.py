@@ -141,10 +141,10 @@ def scales_of(model: GaussianNNGP) -> list[gpflow.Parameter] | None:
 
 def _variances_of(kernel: Kernel) -> list[gpflow.Parameter] | None:
     """Variances whose multiplication scales the whole kernel; None if there are none."""
-    if isinstance(kernel, Sum):
+    if type(kernel) is Sum:
         parts = [_variances_of(one) for one in kernel.kernels]
         return None if None in parts else [one for part in parts for one in part or ()]
-    if isinstance(kernel, Product):
+    if type(kernel) is Product:
         parts = [_variances_of(one) for one in kernel.kernels]
         return next((part for part in parts if part is not None), None)
     # the variance of a Polynomial is inside of its power

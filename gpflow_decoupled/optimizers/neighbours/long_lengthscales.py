@@ -9,8 +9,9 @@ __all__ = ["most_rises", "shorten"]
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel, Stationary
+from gpflow.kernels import Kernel
 
+from ...covariances.centring import reads_scaled_inputs
 from ..log_coordinates import LogCoordinates
 
 _LONGEST = 2.0
@@ -23,7 +24,7 @@ kernel."""
 
 def most_rises(kernel: Kernel, coordinates: LogCoordinates) -> np.ndarray:
     """Return the most that each coordinate may grow in a round; infinite but for lengthscales."""
-    parts = [one for one in (kernel, *kernel.submodules) if isinstance(one, Stationary)]
+    parts = [one for one in (kernel, *kernel.submodules) if reads_scaled_inputs(one)]
     scales = {id(one.lengthscales.unconstrained_variable) for one in parts}
     each = [_LONGER if id(one) in scales else np.inf for one in coordinates.variables]
     return np.repeat(each, [int(tf.size(one)) for one in coordinates.variables])
@@ -33,7 +34,7 @@ def shorten(kernel: Kernel, X: tf.Tensor) -> None:
     """Bound the trainable lengthscales from above, in units of the spread of X [N, D]."""
     # the submodules of a kernel are its parts, without itself
     for one in (kernel, *kernel.submodules):
-        if not isinstance(one, Stationary) or not one.lengthscales.trainable:
+        if not reads_scaled_inputs(one) or not one.lengthscales.trainable:
             continue
         columns, _ = one.slice(X, None)
         spread = np.std(columns.numpy(), axis=0)

@@ -19,7 +19,6 @@ from gpflow.kernels import (
     SeparateIndependent,
     SharedIndependent,
     Static,
-    Stationary,
     Sum,
 )
 from gpflow.likelihoods import (
@@ -29,6 +28,7 @@ from gpflow.likelihoods import (
     StudentT,
 )
 
+from ...covariances.centring import reads_scaled_inputs
 from ...covariances.shared_and_own import SharedAndOwn
 from ...errors import ModelError
 from ...likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
@@ -101,17 +101,17 @@ def _of_outputs(kernel: MultioutputKernel, inputs: Standardization, scales: np.n
 
 
 def _converted(kernel: Kernel, inputs: Standardization, variance: float) -> Kernel:
-    if isinstance(kernel, Sum):
+    if type(kernel) is Sum:
         return Sum([_converted(part, inputs, variance) for part in kernel.kernels])
-    if isinstance(kernel, Product):
+    if type(kernel) is Product:
         first, *rest = kernel.kernels
         return Product(
             [_converted(first, inputs, variance), *(_converted(part, inputs, 1.0) for part in rest)]
         )
     scale, mean = (np.asarray(part)[_columns(kernel)] for part in (inputs.scale, inputs.mean))
-    if isinstance(kernel, (Stationary, Static)):
+    if isinstance(kernel, Static) or reads_scaled_inputs(kernel):
         parts = {"variance": ParameterView(kernel.variance, variance, "variance")}
-        if isinstance(kernel, Stationary):
+        if not isinstance(kernel, Static):
             parts["lengthscales"] = ParameterView(
                 kernel.lengthscales, _shared(scale), "lengthscales"
             )
