@@ -190,7 +190,15 @@ def _cut(pattern: str, folder: Path) -> None:
         file.write_bytes(file.read_bytes()[:20])
 
 
+def _flip_seed(folder: Path) -> None:
+    """One bit of the record: 0 becomes 2."""
+    record = folder / "run-5.json"
+    assert '"seed": 0' in record.read_text()
+    record.write_text(record.read_text().replace('"seed": 0', '"seed": 2'))
+
+
 DAMAGE = {
+    "a bit of the record": _flip_seed,
     "no record": lambda folder: _remove("run-5.json", folder),
     "record cut": lambda folder: _cut("run-5.json", folder),
     "no history": lambda folder: _remove("history-5.npz", folder),

@@ -7,6 +7,7 @@ __all__ = ["RunCheckpoint"]
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -101,6 +102,7 @@ class RunCheckpoint:
 
     def _write(self, step: int, history: History, totals: Totals, best: Best) -> None:
         folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
+        record["check_sum"] = _check_sum(record)  # NumPy and TensorFlow have their own
         kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
         states = [*self.sound, step][-KEPT:]
         with self._writing(step, states):
@@ -158,6 +160,8 @@ class RunCheckpoint:
         for place, step in reversed(list(enumerate(steps))):
             try:
                 record = json.loads((self.folder.path / f"run-{step}.json").read_text())
+                if dict(record).get("check_sum", _check_sum(record)) != _check_sum(record):
+                    raise ValueError(f"run-{step}.json differs from its check sum")
                 settings, totals = dict(record["settings"]), Totals.of(record["totals"])
                 with (
                     open(self.folder.path / f"history-{step}.npz", "rb") as file,
@@ -209,6 +213,10 @@ def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
     checkpoint = tf.train.Checkpoint(**objects)
     checkpoint.save_counter.assign(0)
     return checkpoint
+
+
+def _check_sum(record: Mapping[str, object]) -> int:
+    return zlib.crc32(json.dumps([record["settings"], record["totals"]]).encode())
 
 
 def _cause(error: BaseException) -> str:
