@@ -7,6 +7,7 @@ __all__ = [
     "check_strategy",
     "group_of",
     "named_variables",
+    "parameter_digests",
     "refuse_elsewhere",
     "refuse_other_workers",
 ]
@@ -121,13 +122,18 @@ def refuse_other_workers(
 
     Arrays X are [N, D], Y [N, P]; settings are JSON values by name.
     """
-    parameters = parameter_dict(model)
-    group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": settings})
-    digests = {
-        f"parameter {name}": zlib.crc32(one.numpy().tobytes()) for name, one in parameters.items()
-    }
+    digests = parameter_digests(model)
+    group.refuse_unlike({"the names of the Parameters": list(digests), "the settings": settings})
     data = [zlib.crc32(np.ascontiguousarray(array).tobytes()) for array in arrays]
     group.refuse_unlike({"the number of rows": len(arrays[0]), "the data": data, **digests})
+
+
+def parameter_digests(model: tf.Module) -> dict[str, int]:
+    """A check sum of the value of each Parameter, by name."""
+    return {
+        f"the value of parameter {name}": zlib.crc32(parameter.numpy().tobytes())
+        for name, parameter in parameter_dict(model).items()
+    }
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:

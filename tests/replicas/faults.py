@@ -100,7 +100,7 @@ def group(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 
 def other_data(strategy: tf.distribute.Strategy, path: str) -> Found:
-    """A worker with other data, or with other options, ends both before the first step."""
+    """A worker with other data, options or starting values ends both before the first step."""
     number, model = Group(strategy).number, _model(strategy)
     before, Y = values(model), observations("sine")
     data = _message(
@@ -114,7 +114,10 @@ def other_data(strategy: tf.distribute.Strategy, path: str) -> Found:
         lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **more, **QUICK)
     )
     same = all(np.array_equal(before[name], value) for name, value in values(model).items())
-    return {"data": data, "steps": steps, "options": options, "unchanged": np.array(same)}
+    model.kernel.lengthscales.assign(0.3 + 0.1 * number)
+    start = _message(lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **QUICK))
+    found = {"data": data, "steps": steps, "options": options, "start": start}
+    return {**found, "unchanged": np.array(same)}
 
 
 def clock(strategy: tf.distribute.Strategy, path: str) -> Found:

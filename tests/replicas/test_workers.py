@@ -74,6 +74,9 @@ def test_workers_with_other_data_or_options_are_refused(workers: Both, probe: st
         assert str(found["options"]).startswith(
             f"{start} the names of the settings than the first one"
         )
+        assert str(found["start"]).startswith(
+            f"{start} the value of parameter .kernel.lengthscales than the first one"
+        )
         assert found["unchanged"]
 
 

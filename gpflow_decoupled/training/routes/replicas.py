@@ -11,7 +11,7 @@ from gpflow.models import GPModel
 
 from ...errors import DataError, UnknownOptionError
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
-from ...replicas import Group, named_variables, refuse_elsewhere
+from ...replicas import Group, named_variables, parameter_digests, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
 from ..schedules import MeanSolver
 from ..workers import refuse_other_run, run_settings
@@ -62,7 +62,9 @@ def check_workers(
             f"{type(solver).__name__}, {solver.settings}"
         )
     group = Group(strategy)
-    refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
+    refuse_other_run(
+        group, lambda: {**run_settings(model, parts, 0, group), **parameter_digests(model)}
+    )
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
