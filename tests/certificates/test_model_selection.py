@@ -59,6 +59,8 @@ def test_models_that_own_no_data_and_integer_labels() -> None:
         return SparseCVIGP(gpflow.kernels.Matern52(variance), BernoulliLogit(), X[:5], num_data=300)
 
     selection = select_by_certificate(build, (1.0, 4.0), DATA)
+    alone = pac_bayes_certificate(build(1.0), DATA, 0.05 / 2, hyperparameters="fixed")
+    assert selection.certificates[0].bound == alone.bound, "each at delta / J"
     assert (
         selection.test_errors == ()
         and np.all(np.isfinite(selection.log_evidence))

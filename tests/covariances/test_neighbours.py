@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled.covariances.neighbours.index as index_module
 from gpflow_decoupled.covariances.centring import reads_scaled_inputs
 from gpflow_decoupled.covariances.neighbours import (
+    conditional_variances,
     earlier_neighbours,
     kept_index,
     neighbourhood_grams,
@@ -218,6 +219,14 @@ def test_covariances_and_gradients_are_those_of_the_kernel(make, fused, rng):
     assert_allclose(values[0], values[1], rtol=1e-7, atol=1e-12)
     for ours, theirs in zip(*gradients):
         assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+def test_copies_without_noise_have_variances_above_zero():
+    """The least noise is 1e-10 of the prior variance: of a copy, and of the row itself."""
+    X, kernel = tf.zeros([3, 2], tf.float64), gk.Matern32(variance=2.0)
+    neighbours = tf.constant([[-1, -1], [0, -1], [0, 1]])
+    found = conditional_variances(kernel, X, tf.zeros([3], tf.float64), tf.range(3), neighbours)
+    assert_allclose(found, 2.0 * np.array([1.0, 2e-10, 1.5e-10]), rtol=1e-3)
 
 
 def test_neighbourhoods_far_from_the_origin_lose_no_digits(rng):

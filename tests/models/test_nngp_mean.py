@@ -169,6 +169,15 @@ def test_a_solution_continues_where_it_was_cut_short(weak):
     assert not late.mean_is_solved
 
 
+def test_the_gap_is_a_sum_over_systems(weak):
+    kernels = separate()
+    parts = [model(k, Y=Y[:, [p]], m=FEW, mean="data") for p, k in enumerate(kernels.kernels)]
+    with pytest.warns(UserWarning, match="cut short"):
+        both = model(kernels, m=FEW, mean="data").solve_mean(tolerance=1e-9, max_products=3)
+        alone = [part.solve_mean(tolerance=1e-9, max_products=3) for part in parts]
+    assert_allclose(both.gap, sum(one.gap for one in alone), rtol=1e-6)
+
+
 def test_outputs_that_are_the_prior_mean_take_no_product():
     line = gpflow.functions.Linear(A=[[1.0], [0.0]], b=[0.0])
     ours = model(Y=X[:, :1], m=FEW, mean="data", mean_function=line)

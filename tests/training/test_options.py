@@ -201,12 +201,14 @@ def test_hybrid_basis_leaves_its_coefficients_to_adam(solver, reason) -> None:
     assert unchanged(before, model)
 
 
-def test_optimizers_without_a_rate_that_climbs_are_refused() -> None:
+def test_optimizers_that_do_not_climb_or_are_used_are_refused() -> None:
     keras = tf.keras.optimizers
-    wrapped = keras.LossScaleOptimizer(keras.Adam(0.01))
+    wrapped, used = keras.LossScaleOptimizer(keras.Adam(0.01)), keras.Adam(0.01)
+    used.iterations.assign(1)
     for optimizer, message in (
         (keras.Adam(-0.01), "The learning rate of this Adam is -0.0.* at least 0"),
         (wrapped, "pass the optimizer inside"),
+        (used, "was used before and has the state of other variables; pass a new instance"),
     ):
         with pytest.raises(DataError, match=message):
             _fit(orthogonal(), (X, Y), optimizer=optimizer)

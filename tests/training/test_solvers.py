@@ -161,12 +161,6 @@ def test_interrupted_step_of_keras_3_is_undone() -> None:
     assert all(np.all(np.isfinite(value)) for value in values(model).values())
 
 
-def _used():
-    optimizer = tf_keras.optimizers.Adam(0.03)
-    _fit(orthogonal(), optimizer=optimizer, steps=1)
-    return optimizer
-
-
 UNUSABLE = {
     "legacy": (
         tf_keras.optimizers.legacy.Adam,
@@ -187,7 +181,6 @@ UNUSABLE = {
         ),
         "is a schedule, and fit anneals it by itself; pass a number",
     ),
-    "used": (_used, "was used before and has the state of other variables; pass a new instance"),
 }
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
+from gpflow_decoupled.training.snapshots import Best
 from tests.training.problems import BETA, GAMMA, grouped, sine, values
 
 OPTIONS = {"learning_rate": 0.02, "anneal": 0.0, "progress": False, "compile": False}
@@ -121,3 +122,12 @@ def test_the_look_at_the_last_state_draws_nothing(tmp_path: Path) -> None:
             result = gd.fit(model, sine(), steps=limit, **grouped(**options))
         traces.append(result.history["elbo"])
     np.testing.assert_array_equal(*traces)
+
+
+def test_the_best_values_go_back_to_their_own_variables_alone() -> None:
+    best, pair = Best(), [tf.Variable(1.0), tf.Variable(2.0)]
+    assert not best.put_back(pair), "nothing was taken"
+    best.take(pair)
+    pair[0].assign(3.0)
+    assert not best.put_back(pair[:1]) and float(pair[0]) == 3.0
+    assert best.put_back(pair) and [float(one) for one in pair] == [1.0, 2.0]

@@ -18,6 +18,7 @@ from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, MeanOnDataBasis
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.inducing import LinearWeights, Weights
 from gpflow_decoupled.models import BasisGP, MonteCarlo, SparseCVIGP
+from gpflow_decoupled.models.streams import site_climb
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters, sweep
 from tests.bounds.registry import matern, numpy_kernel, variational
 from tests.models.streams.problems import (
@@ -288,3 +289,19 @@ def test_what_cannot_stream_says_why():
     with pytest.raises(ModelError, match="kernel that moves"):
         weights.update(data, learn=1)
     assert tf.reduce_all(tf.math.is_finite(weights.basis.q_mu))
+
+
+def test_a_shortened_step_must_gain_less_to_be_the_last(monkeypatch):
+    """Of a quadratic whose target overshoots, so that half a step leaves 0.95 of the distance."""
+
+    def point(model, frame, batch, old, sites):
+        target = site_climb.Sites(-2.9 * sites.nu, sites.tau)
+        return site_climb._Point(-(float(sites.nu[0, 0]) ** 2), None, sites, target, True)
+
+    monkeypatch.setattr(site_climb, "_point", point)
+    one, tolerance = tf.ones([1, 1], tf.float64), 0.01
+    batch, old = site_climb.Batch(one, one, one), site_climb.Quadratic(one, one, one)
+    end = site_climb.climb(None, None, batch, old, site_climb.Sites(one, one), 200, tolerance)
+    assert end.converged and end.shortened > 0
+    last_gain = -end.bound * (0.95**-2 - 1.0)
+    assert last_gain <= 0.5 * tolerance
