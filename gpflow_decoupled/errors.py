@@ -13,7 +13,8 @@ __all__ = [
     "UnknownOptionError", "WorkerError", "check_option", "check_parameters", "not_a_number",
 ]  # fmt: skip
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
@@ -142,12 +143,15 @@ class WorkerError(_AsRaised, RuntimeError):
     result: RunRecord | None = None
 
 
-def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not one of `allowed`.
+def check_option(
+    name: str, value: object, allowed: Iterable[object], usual: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a value that is not one of `allowed`, and name the nearest.
 
     :param name: of the option, for the message.
     :param value: the caller's value.
     :param allowed: the known values.
+    :param usual: other names of them, elsewhere.
     :raises UnknownOptionError: unless `value` is one of them.
 
     Example::
@@ -156,8 +160,13 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """
     allowed = tuple(allowed)
     if getattr(value, "shape", ()) != () or value not in allowed:
+        word = value.lower() if isinstance(value, str) else ""
+        words = [one for one in allowed if isinstance(one, str)]
+        near = [(usual or {}).get(word)] + get_close_matches(word, words, 1)
+        hint = next((f" Did you mean {one!r}?" for one in near if one), "")
+        known = ", ".join(map(repr, allowed))
         raise UnknownOptionError(
-            f"{name}={short_repr(value)} is not known; use one of {', '.join(map(repr, allowed))}."
+            f"{name}={short_repr(value)} is not known; use one of {known}.{hint}"
         )
 
 

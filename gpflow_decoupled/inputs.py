@@ -6,8 +6,8 @@ from __future__ import annotations
 
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
-    "check_type", "check_whole", "float_type", "is_number", "is_whole", "of_known_rank",
-    "stacked", "stays_on_disk", "use_column",
+    "check_same_rows", "check_type", "check_whole", "float_type", "is_number", "is_whole",
+    "of_known_rank", "stacked", "stays_on_disk", "use_column",
 ]  # fmt: skip
 
 import math
@@ -192,6 +192,17 @@ def as_pair(data: object) -> tuple[object, object]:
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
     return data[0], data[1]
+
+
+def check_same_rows(X: Array | tf.TensorSpec, Y: Array | tf.TensorSpec) -> None:
+    """Refuse X [N, D] and Y [N, P] of different numbers of rows, as far as these are known."""
+    rows, others = X.shape[0], Y.shape[0]
+    if rows is None or others is None or rows == others:
+        return
+    turned = " Y has them as columns: use Y.T." if others == 1 and Y.shape[-1] == rows else ""
+    raise DataError(
+        f"X has {rows} rows and Y has {others}; they must be the same observations.{turned}"
+    )
 
 
 def float_type(module: tf.Module | None) -> tf.DType:

@@ -203,6 +203,7 @@ def test_what_is_included_has_its_markers() -> None:
 
 # a run of one step has learned nothing, and says so
 @pytest.mark.filterwarnings("ignore:The mean squared standardised leave-one-out error")
+@pytest.mark.filterwarnings("ignore:column 'city' has words that training did not have")
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

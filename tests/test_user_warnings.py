@@ -18,6 +18,7 @@ from typing import Any
 import gpflow
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -36,6 +37,7 @@ from gpflow_decoupled.training import Checkpoints, Evaluation, Schedule, Standar
 from gpflow_decoupled.training.checkpoints import lock
 from gpflow_decoupled.training.scores import Scores
 from gpflow_decoupled.training.stages import neighbour_sites
+from gpflow_decoupled.training.tables import Table
 from gpflow_decoupled.training.turns import Turns
 from gpflow_decoupled.training.workers import repair_drift
 from gpflow_decoupled.user_warnings import warn_user
@@ -246,12 +248,23 @@ def spoilt_end(patch: Patch) -> None:
     fit(classifier(), steps=2, batch_size=None)
 
 
+def new_word(_: Patch) -> object:
+    table, _, _ = Table.learn(pd.DataFrame({"word": ["a", "b"]}), [1.0, 2.0])
+    return table.inputs(pd.DataFrame({"word": ["A", "b"]}))
+
+
+def new_gap(_: Patch) -> object:
+    table, _, _ = Table.learn(pd.DataFrame({"number": [1.0, 2.0]}), [1.0, 2.0])
+    return table.inputs(pd.DataFrame({"number": [np.nan, 2.0]}))
+
+
 PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     "certificates/conditions.py": [
         lambda _: pac_bayes_certificate(classifier(), LABELS),
         lambda _: pac_bayes_certificate(classifier(), LABELS, hyperparameters="same-data"),
         lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
     ],
+    "building/choice.py": [lambda _: gd.build(X, X[:, 0] > 0.0, verbose=False)],
     "diagnostics/accuracy.py": [narrow_noise],
     "diagnostics/trend.py": [
         lambda _: warn_of_fall([0.0], -1e3, 12, True),
@@ -328,6 +341,7 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),
         built_by_joblib,
     ],
+    "training/tables/column.py": [new_word, new_gap],
     "training/units/data.py": [rows_without_weights],
     "training/workers.py": [drifted_replicas],
     "wrappers/estimator.py": [short_run],

@@ -19,14 +19,15 @@ from gpflow.likelihoods import (
 )
 
 from ..errors import DataError, check_option
-from ..inputs import check_whole
+from ..inputs import as_array, check_same_rows, check_whole
 from ..models.checks import check_mean_function
 from ..training import Standardized
 from ..training.scaled_build import scaling_of_outputs
 from ..training.stages.sites_climb import has_best_sites
-from ..training.tables import Table, periods
+from ..training.tables import Table, is_truth, periods
+from ..user_warnings import warn_user
 from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
-from .kernels import KernelChoice, choose_kernel, choose_label_kernel
+from .kernels import AUTO, CANDIDATES, KernelChoice, choose_kernel, choose_label_kernel
 from .likelihoods import (
     has_scale_by_name,
     own_number,
@@ -147,6 +148,7 @@ def build(
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
     of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
+    _check_rows(data, Y, likelihood)
     _check_mean(mean_function, kernel)
     scaling = _scaling(scale, kernel, likelihood, mean_function)
     units = scaling_of_outputs(data[1], numbers, True) if scaling["scale_outputs"] else None
@@ -204,8 +206,23 @@ def _in_units(kernel: object, likelihood: object) -> bool:
     return isinstance(kernel, Kernel) or callable(kernel) or reads
 
 
+def _check_rows(data: list[Any], Y: Any, likelihood: str | Likelihood) -> None:
+    check_same_rows(as_array(data[0], "X"), data[1])
+    if has_scale_by_name(likelihood) and is_truth(Y):
+        warn_user(
+            "Y is true or false, and this likelihood takes it for any number near 0 and 1: pass"
+            ' likelihood="bernoulli" for probabilities, or Y.astype(float).'
+        )
+
+
 def _check_mean(mean_function: MeanFunction | None, kernel: object) -> None:
     check_mean_function(mean_function, None, 1)
+    if isinstance(kernel, str) and kernel != AUTO:
+        kinds = ", ".join(f"gpflow.kernels.{kind.__name__}()" for kind in CANDIDATES.values())
+        raise DataError(
+            f'kernel={kernel!r} is no name of a kernel: pass "{AUTO}", which compares four, or one'
+            f" of {kinds}, or any other; SquaredExponential is also called RBF."
+        )
     if mean_function is not None and isinstance(kernel, str):
         raise DataError(
             f"kernel={kernel!r} compares kernels without a mean function: pass a kernel beside"

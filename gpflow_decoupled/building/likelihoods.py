@@ -81,6 +81,13 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
 }
 """Likelihoods without arguments, for standardised Y if it has a scale; see also "multiclass"."""
 
+_ELSEWHERE = {
+    "binary": "bernoulli", "logistic": "bernoulli", "logit": "bernoulli", "normal": "gaussian",
+    "regression": "gaussian", "classification": "multiclass", "categorical": "multiclass",
+    "softmax": "multiclass", "t": "student_t", "count": "poisson", "counts": "poisson",
+    "lognormal": "log_normal", "censored": "tobit",
+}  # fmt: skip
+"""Names in other libraries."""
 _OF_CLASSES = (
     BernoulliLogit, BernoulliProbit, CategoricalLogit, gpflow.likelihoods.Bernoulli,
     gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax,
@@ -97,7 +104,7 @@ _LOG_LINKS = (
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
     """True if Y may be shifted and scaled, see `diagnostics.has_scale`."""
     if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"))
+        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
         return likelihood in NAMES and has_scale(NAMES[likelihood]())
     check_likelihood(likelihood)
     return has_scale(likelihood)
@@ -122,7 +129,7 @@ def takes_gaps(likelihood: str | Likelihood) -> bool:
 def own_number(likelihood: str | Likelihood) -> str | None:
     """The name of the number that a `NumberedLikelihood` has for each row, or None."""
     if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"))
+        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
         likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
     return likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
 
@@ -158,7 +165,7 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     elif likelihood == "gaussian" and Y.shape[1] > 1:
         made = gpflow.likelihoods.Gaussian(np.full(Y.shape[1], _NOISE))
     else:
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"))
+        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
         made = NAMES[likelihood]()
     if isinstance(made, HeteroskedasticTFPConditional) and Y.shape[1] > 1:
         raise DataError(

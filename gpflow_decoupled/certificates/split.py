@@ -8,7 +8,14 @@ import numpy as np
 from gpflow.base import RegressionData
 
 from ..errors import DataError
-from ..inputs import as_pair, as_values, check_finite_entries, check_whole, is_number
+from ..inputs import (
+    as_pair,
+    as_values,
+    check_finite_entries,
+    check_same_rows,
+    check_whole,
+    is_number,
+)
 from ..summaries import short_repr
 
 
@@ -45,10 +52,7 @@ def split_for_certificate(
             f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1]: pass one column, Y[:,"
             " :1]."
         )
-    if len(X) != len(Y):
-        raise DataError(
-            f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
-        )
+    check_same_rows(X, Y)
     generator = np.random.default_rng(seed)
     classes = (
         [np.flatnonzero(Y.reshape(-1) == label) for label in np.unique(Y)]

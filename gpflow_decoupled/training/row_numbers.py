@@ -40,9 +40,9 @@ def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.nda
     if block.ndim != 2 or len(block) != rows or block.shape[1] not in (1, width):
         raise DataError(f"{argument} has shape {values.shape}; pass a number per row, [{rows}].")
     block = np.repeat(block, width, axis=1) if block.shape[1] < width else block
-    if argument == "offset" and not np.all(np.isfinite(block)):
-        row = int(np.flatnonzero(~np.isfinite(block))[0])
-        raise DataError(f"offset of row {row} is {block[row, 0]}; pass a finite number.")
+    if not np.all(np.isfinite(block)):
+        row, column = np.argwhere(~np.isfinite(block))[0]
+        raise DataError(f"{argument} of row {row} is {block[row, column]}; pass a finite number.")
     if argument == "exposure":
         if not np.all(block > 0.0):
             raise DataError("exposure has entries that are not positive; leave these rows out.")

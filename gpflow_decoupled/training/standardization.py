@@ -131,8 +131,8 @@ def checked_columns(array: npt.ArrayLike, name: str, gaps: bool = False) -> np.n
         raise DataError(f"{name} holds {values.dtype} values; encode them as numbers.")
     if len(values) < 2:
         raise DataError(
-            f"{name} has {len(values)} row(s): no scale can be learned from that; use more rows, or"
-            " the model without Standardized."
+            f"{name} has {len(values)} row(s): no scale can be learned from that; pass two rows at"
+            " least."
         )
     values = values.astype(np.float64)
     bad = ~np.isfinite(values) & ~(gaps & np.isnan(values))

@@ -20,7 +20,7 @@ from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
 
 from ..errors import DataError, ModelError, check_option
-from ..inputs import as_pair, as_values
+from ..inputs import as_pair, as_values, check_same_rows
 from ..models import Evidence, with_neighbours
 from ..summaries import model_line
 from ..user_warnings import naming_columns
@@ -92,16 +92,13 @@ class Standardized(PredictionsInUnits):
             table, X, Y = Table.learn(X, Y)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
         self.table = table
+        check_same_rows(X, Y)
         with naming_columns(*self.column_names):
             scaled_inputs = scaled_columns(scale_inputs, table, X)
             scaling: type[Scaling] = NormalScores if normal_scores else Standardization
             self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
             self.numbers = numbers
             outputs = scaling_of_outputs(Y, numbers, gaps)  # in any case: it checks Y
-            if len(X) != len(Y):
-                raise DataError(
-                    f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
-                )
             scaled = self._transformed(Y, outputs).numpy()
             unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
             wanted = (scaled, scale_outputs is not False), (unscaled, not scale_outputs)

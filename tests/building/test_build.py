@@ -181,6 +181,7 @@ BINARY = np.array([[0.0], [1.0], [1.0], [0.0]])
             "likelihood is the class Bernoulli itself; pass an instance",
         ),
         (BINARY[:3], "gaussian", "X has 4 rows and Y has 3"),
+        (BINARY.T, "poisson", r"X has 4 rows and Y has 1; .*: use Y\.T\."),
     ],
 )
 def test_bad_data_are_refused(Y: np.ndarray, likelihood: object, message: str) -> None:
@@ -192,17 +193,26 @@ def test_bad_options_are_refused() -> None:
     X, Y = _waves(10)
     with pytest.raises(
         UnknownOptionError,
-        match="likelihood='normal' is not known; use one of 'gaussian', 'student_t'",
+        match="likelihood='normal' is not known; use one of 'gaussian', .* mean 'gaussian'?",
     ):
         gd.build(X, Y, "normal")
+    for name, near in {
+        "binary": "bernoulli",
+        "Poisson": "poisson",
+        "studentt": "student_t",
+    }.items():
+        with pytest.raises(UnknownOptionError, match=rf"Did you mean '{near}'\?"):
+            gd.build(X, Y, name)
     with pytest.raises(DataError, match="num_inducing=0 must be a whole number of at least 1"):
         gd.build(X, Y, num_inducing=0)
     with pytest.raises(DataError, match="num_mean_points=-1"):
         gd.build(X, Y, num_mean_points=-1)
     with pytest.raises(DataError, match="seed=-1"):
         gd.build(X, Y, seed=-1)
-    with pytest.raises(DataError, match="kernel is a str"):
+    with pytest.raises(DataError, match=r"'rbf' is no .*\"auto\".*SquaredExponential\(\).* RBF"):
         gd.build(X, Y, kernel="rbf")
+    with pytest.warns(UserWarning, match='Y is true or false, .*likelihood="bernoulli"'):
+        gd.build(X, Y[:, :1] > np.mean(Y), verbose=False)
     with pytest.raises(DataError, match="has 3 lengthscales and reads 2 columns"):
         gd.build(X, Y, kernel=gpflow.kernels.Matern52(lengthscales=[1.0, 1.0, 1.0]))
 

@@ -262,6 +262,8 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
         ({"noise_variance": "s"}, "noise_variance='s' is no column of X"),
         ({"outputs": "coregionalised"}, "pass two outputs or more"),
         ({"sample_weight": -np.ones(40)}, "weight of row 0 is -1"),
+        ({"sample_weight": np.full(40, np.inf)}, "sample_weight of row 0 is inf; pass a finite"),
+        ({"exposure": np.full(40, np.inf)}, "exposure of row 0 is inf; pass a finite number"),
     ],
 )
 def test_bad_numbers_are_refused(options: dict, message: str) -> None:

@@ -92,6 +92,41 @@ def test_other_seasons_are_refused(season: object, columns: list[str], message: 
         gd.build(frame, "sales", season=season, verbose=False)
 
 
+@pytest.mark.parametrize("kind", [lambda dates: dates, lambda dates: dates.astype(object)])
+def test_a_day_follows_the_clock(kind) -> None:
+    """Across the change of clocks on 2024-03-31, whatever the zone of new dates."""
+    dates = pd.Series(pd.date_range("2024-03-30", periods=72, freq="h", tz="Europe/Berlin"))
+    frame = pd.DataFrame({"time": kind(dates)})
+    table, X, _ = Table.learn(frame, np.arange(72.0), seasons=(1.0,))
+    angle = 2.0 * np.pi * dates.dt.hour / 24.0
+    np.testing.assert_allclose(X[:, 1:], np.c_[np.cos(angle), np.sin(angle)], atol=1e-9)
+    np.testing.assert_allclose(np.diff(X[:, 0]), 1.0 / 24.0)
+    utc = pd.DataFrame({"time": dates.dt.tz_convert("UTC")})
+    np.testing.assert_allclose(table.inputs(utc), X, atol=1e-9)
+    assert "its season of 1 days by the clock of Europe/Berlin" in str(table)
+
+
+def test_dates_with_and_without_a_zone_are_not_mixed() -> None:
+    aware = pd.Series(pd.date_range("2024-03-30", periods=6, freq="D", tz="Europe/Berlin"))
+    plain, y = aware.dt.tz_localize(None), np.arange(6.0)
+    both = aware.astype(object).where(np.arange(6) != 3, plain.astype(object))
+    tables = {}
+    for name, dates in (("aware", aware), ("plain", plain)):
+        tables[name] = Table.learn(dates.to_frame("time"), y)[0]
+    with pytest.raises(DataError, match="'time' has the time zone Europe/Berlin in .* none here"):
+        tables["aware"].inputs(plain.to_frame("time"))
+    fixed = pd.to_datetime(plain).dt.tz_localize("Europe/Berlin")  # as the message says
+    assert len(tables["aware"].inputs(fixed.to_frame("time"))) == 6
+    with pytest.raises(DataError, match="no time zone in training, and Europe/Berlin here"):
+        tables["plain"].inputs(aware.to_frame("time"))
+    for learn in (lambda frame: Table.learn(frame, y), tables["aware"].inputs):
+        with pytest.raises(DataError, match="'time' mixes dates with and without a time zone"):
+            learn(both.to_frame("time"))
+    offsets = pd.Series([date.tz_convert(f"UTC+0{i}:00") for i, date in enumerate(aware, 1)])
+    with pytest.raises(DataError, match="'time' has offsets of no common one: pandas"):
+        Table.learn(offsets.astype(object).to_frame("time"), y, seasons=(1.0,))
+
+
 @pytest.mark.exhaustive
 def test_carbon_dioxide_beats_the_seasonal_naive() -> None:
     """Mauna Loa's series, which statsmodels ships: 24 months after 41 years."""

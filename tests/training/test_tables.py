@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gpflow
 import numpy as np
 import pandas as pd
@@ -113,11 +115,93 @@ def test_numbers_are_scaled_and_columns_of_0_and_1_are_not(model) -> None:
     np.testing.assert_allclose(distances, np.sqrt(5.0))  # five columns of the frame
 
 
-def test_an_unknown_category_is_none_of_the_known(model) -> None:
-    strange = FRAME.assign(city="Leeds")
-    names = [name.startswith("city=") for name in model.table.names]
-    assert not np.any(model.table.inputs(strange)[:, names])
-    assert np.all(np.isfinite(model.predict_y(strange)[0]))
+def test_an_unknown_category_is_as_far_as_all_others() -> None:
+    """Beside the exact posterior of a fourth level, in NumPy; levels are 2^(1/2) apart."""
+    words = pd.DataFrame({"word": np.repeat(["a", "b", "c"], 4)})
+    y = np.repeat([0.0, 5.0, -5.0], 4)
+
+    def build(X: np.ndarray, Y: np.ndarray) -> gpflow.models.GPR:
+        return gpflow.models.GPR((X, Y), gpflow.kernels.Matern32(20.0, 0.8), noise_variance=0.5)
+
+    model = gd.Standardized(build, (words, y), scale_outputs=False)
+    new = pd.DataFrame({"word": ["new", "b"]})
+    with pytest.warns(UserWarning, match=r"column 'word' has words .* in 1 rows: 'new' \(1 row\)"):
+        mean, variance = (part.numpy()[:, 0] for part in model.predict_f(new))
+    distance = np.sqrt(3.0 * 2.0) / 0.8
+    levels = np.where(np.eye(4), 20.0, 20.0 * (1.0 + distance) * np.exp(-distance))
+    code, asked = np.repeat([0, 1, 2], 4), [3, 1]
+    cross = levels[np.ix_(asked, code)] @ np.linalg.inv(
+        levels[np.ix_(code, code)] + 0.5 * np.eye(12)
+    )
+    np.testing.assert_allclose(mean, cross @ y, rtol=1e-5, atol=1e-8)
+    left = 20.0 - np.sum(cross * levels[np.ix_(asked, code)], axis=1)
+    np.testing.assert_allclose(variance, left, rtol=1e-5)
+
+
+def test_what_training_did_not_have_is_counted() -> None:
+    frame = pd.DataFrame({"city": ["Bath", "York", "205", "York"], "area": np.arange(4.0)})
+    table, _, _ = Table.learn(frame, np.arange(4.0))
+    cities = ["BATH", "York ", "205.0", "York "]
+    said = "'York ' .2 rows; training has 'York'., 'BATH' .1 row; training has 'Bath'., '205.0' .1"
+    with pytest.warns(UserWarning, match=f"in 4 rows: {said} row; training has '205'."):
+        table.inputs(frame.assign(city=cities))
+    with pytest.warns(UserWarning, match="column 'city' .* in 1 rows: '.missing.' .1 row.. "):
+        table.inputs(frame.assign(city=["Bath", None, "York", "Bath"]))
+    with pytest.warns(UserWarning, match="column 'area' is missing in 2 rows, .* median, 1.5"):
+        X = table.inputs(frame.assign(area=[np.nan, 1.0, np.nan, 3.0]))
+    np.testing.assert_array_equal(X[:, 3], [1.5, 1.0, 1.5, 3.0])
+
+
+class _Column:
+    """A column as polars has it: `to_list` has its zones, and its pandas frame needs pyarrow."""
+
+    def __init__(self, name: str, entries: list, categories: pd.Index | None = None) -> None:
+        self.name, self.entries = name, entries
+        self.dtype = SimpleNamespace(categories=categories)
+
+    def to_list(self) -> list:
+        return self.entries
+
+    def to_frame(self) -> object:
+        return SimpleNamespace(columns=[self.name], schema={}, get_columns=lambda: [self])
+
+
+def test_frames_of_other_libraries_are_read_by_columns() -> None:
+    """As polars has them, without pyarrow."""
+    grades = pd.Index(["low", "high", "never"])
+    frame = FRAME.assign(grade=pd.Categorical(["low", "high"] * (ROWS // 2), grades))
+    columns = [
+        _Column(
+            name,
+            [None if missing else entry for entry, missing in zip(frame[name], frame[name].isna())],
+            grades if name == "grade" else None,
+        )
+        for name in frame
+    ]
+    other = SimpleNamespace(columns=[*frame], schema={}, get_columns=lambda: columns)
+    table, X, Y = Table.learn(*Table.split(frame, "price"))
+    theirs = Table.learn(*Table.split(other, "price"))
+    assert theirs[0] == table
+    np.testing.assert_array_equal(theirs[1], X)
+    np.testing.assert_array_equal(theirs[2], Y)
+    assert Table.learn(X[:, :1], columns[-1], labels=True)[0].classes == ("low", "high")
+    with pytest.raises(DataError, match=r"a SimpleNamespace has no rows yet: pass frame.collect"):
+        Table.split(SimpleNamespace(columns=[], collect_schema=None), "price")
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2], [("a", "x"), ("a", "y"), ("b", "z")]])
+def test_names_may_be_numbers_and_tuples(names: list) -> None:
+    frame = pd.DataFrame(np.arange(12.0).reshape(4, 3))
+    frame.columns = pd.MultiIndex.from_tuples(names) if names[0] else names
+    for target in (names[2], names[2:]):
+        table, X, Y = Table.learn(*Table.split(frame, target))
+        np.testing.assert_array_equal(X, frame.to_numpy()[:, :2])
+        np.testing.assert_array_equal(Y, frame.to_numpy()[:, 2:])
+        assert table.arrays(frame)[1].shape == (4, 1)
+    observed = [0, 1, 0, 1]
+    assert Table.split(frame, observed)[1] is observed
+    with pytest.raises(DataError, match="has no column 'b'; its columns are"):
+        Table.split(frame, "b")
 
 
 def test_it_is_saved_and_copied(model, tmp_path) -> None:
@@ -152,7 +236,8 @@ def test_durations_are_no_numbers() -> None:
         with pytest.raises(DataError, match="column 'took' holds duration values in training"):
             table.inputs(pd.DataFrame({"took": other}))
     for missing in ([np.nan] * 3, [None] * 3, [pd.NaT] * 3):
-        np.testing.assert_array_equal(table.inputs(pd.DataFrame({"took": missing})), 1.0)
+        with pytest.warns(UserWarning, match="column 'took' is missing in 3 rows"):
+            np.testing.assert_array_equal(table.inputs(pd.DataFrame({"took": missing})), 1.0)
 
 
 def test_a_whole_number_is_one_category_in_any_type() -> None:

@@ -16,7 +16,14 @@ from gpflow.likelihoods import Likelihood, Softmax
 
 from ...covariances.indices import check_indices
 from ...errors import DataError
-from ...inputs import check_finite_entries, check_type, check_whole, is_whole, use_column
+from ...inputs import (
+    check_finite_entries,
+    check_same_rows,
+    check_type,
+    check_whole,
+    is_whole,
+    use_column,
+)
 from ...likelihoods import RowLikelihood, check_labels, observation_columns
 from ...likelihoods.labels import index_columns
 from ...likelihoods.row_likelihood import with_gaps
@@ -85,10 +92,7 @@ def check_shapes_of_data(
             raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
         if rank == 2 and array.shape[1] == 0:
             raise DataError(f"{name} has no columns; pass a matrix with at least one.")
-    if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
-        raise DataError(
-            f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations."
-        )
+    check_same_rows(X, Y)
     check_type(Y, "Y", dtype, labels=True)
     check_type(X, "X", dtype)
     columns = observation_columns(likelihood, num_outputs)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["MISSING", "Column"]
+__all__ = ["MISSING", "NO_ZONE", "Column"]
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import DataError
+from ...user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +33,8 @@ _REPEATED = 0.5
 """Share of the rows above which different words are names of rows, of no use for new ones."""
 _FEW = 20
 """Categories that are never too many."""
+NO_ZONE = "several"
+"""The zone of dates whose offsets from UTC have no common name."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class Column:
     | category (words, categories) | one for each category: 1 in its rows, else 0 |
 
     Missing numbers, truths, dates and durations take the median, and where training had some,
-    another column is 1 in their rows. Missing words are a category. A new category is 0 in all
-    columns.
+    another column is 1 in their rows. Missing words are a category. A new category is as far from
+    all others as they are from each other, and warned of, as are gaps where training had none.
     """
 
     name: object
@@ -59,6 +64,8 @@ class Column:
     start: str = ""
     """The first day of a date, ISO 8601."""
     categories: tuple[str, ...] = ()
+    zone: str | None = None
+    """The time zone of a date, empty for dates without one; None in files of earlier versions."""
 
     @classmethod
     def learn(cls, series: pd.Series) -> Column:
@@ -84,8 +91,9 @@ class Column:
         if kind == "category":
             return cls(name, kind, gaps, categories=_categories(series))
         start = str(_dates(series).min().date()) if kind == "date" else ""
-        values = cls(name, kind, gaps, start=start).values(series)
-        return cls(name, kind, gaps, float(np.nanmedian(values)), start)
+        zone = _zone(series) if kind == "date" else None
+        rule = cls(name, kind, gaps, start=start, zone=zone)
+        return replace(rule, fill=float(np.nanmedian(rule.values(series))))
 
     def values(self, series: pd.Series) -> np.ndarray:
         """Entries [N] as numbers, NaN where they are missing; as words for a category."""
@@ -102,6 +110,7 @@ class Column:
             if _KINDS.get(found, "") != self.kind and _TIMES & {self.kind, _KINDS.get(found, "")}:
                 raise TypeError(f"{found} values")
             if self.kind == "date":
+                self._check_zone(series)
                 numbers = (_dates(series) - pd.Timestamp(self.start, tz="UTC")) / day
             elif self.kind == "duration":
                 numbers = pd.to_timedelta(series) / day
@@ -110,6 +119,8 @@ class Column:
             else:
                 numbers = pd.to_numeric(series)
             values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        except DataError:
+            raise
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"column {self.name!r} holds {self.kind} values in training and others here:"
@@ -122,6 +133,62 @@ class Column:
                 " missing by numpy.nan."
             )
         return values
+
+    def encode(self, series: pd.Series) -> np.ndarray:
+        """Its columns of X, [N, k]; warns of gaps and categories that training did not have."""
+        values = self.values(series)
+        if self.kind == "category":
+            return self._indicators(values)
+        missing = np.isnan(values)
+        filled = np.where(missing, self.fill, values)
+        if self.gaps:
+            return np.stack([filled, missing], axis=1)
+        if missing.any():
+            warn_user(
+                f"column {self.name!r} is missing in {int(missing.sum())} rows, and was in none in"
+                f" training: they take its median, {self.fill:.6g}."
+            )
+        return filled[:, None]
+
+    def _indicators(self, words: np.ndarray) -> np.ndarray:
+        K, codes = len(self.categories), {word: code for code, word in enumerate(self.categories)}
+        # rows of the identity, and for others the one more vertex that makes a regular simplex
+        vertices = np.vstack([np.eye(K), np.full(K, (1.0 - np.sqrt(1.0 + K)) / K)])
+        self._warn_of_new(words, codes)
+        return vertices[[codes.get(word, K) for word in words]]
+
+    def _warn_of_new(self, words: np.ndarray, codes: Mapping[str, int]) -> None:
+        new = Counter(word for word in words if word not in codes)
+        if not new:
+            return
+        alike = {_plain(word): word for word in self.categories}
+        shown = [
+            f"{word!r} ({count} row{'s' if count > 1 else ''}"
+            + (f"; training has {alike[_plain(word)]!r})" if _plain(word) in alike else ")")
+            for word, count in new.most_common(_SHOWN)
+        ]
+        more = ", ..." if len(new) > _SHOWN else ""
+        warn_user(
+            f"column {self.name!r} has words that training did not have, in {new.total()} rows:"
+            f" {', '.join(shown)}{more}. Predictions take each for a category as far from all"
+            " others as they are from each other; correct what is misspelt."
+        )
+
+    def _check_zone(self, series: pd.Series) -> None:
+        zone = _zone(series)
+        if self.zone is None or bool(zone) == bool(self.zone):
+            return
+        column = f"pandas.to_datetime(frame[{self.name!r}]).dt"
+        if self.zone:
+            raise DataError(
+                f"column {self.name!r} has the time zone {self.zone} in training and none here:"
+                f" give it by {column}.tz_localize({self.zone!r})."
+            )
+        raise DataError(
+            f"column {self.name!r} has no time zone in training, and {zone} here: make it the time"
+            f" of the training data's clock, by {column}.tz_convert(zone of that"
+            " clock).dt.tz_localize(None)."
+        )
 
     @property
     def names(self) -> list[str]:
@@ -159,6 +226,39 @@ def _dates(series: pd.Series) -> pd.Series:
     if isinstance(series.dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
     return pd.to_datetime(series, utc=True)
+
+
+def _zone(series: pd.Series) -> str:
+    """The name of the time zone of dates, empty where they have none."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        found = {str(series.dtype.tz)}
+    elif series.dtype == object:
+        zones = {getattr(entry, "tzinfo", None) for entry in series.dropna()}
+        found = {"" if zone is None else str(zone) for zone in zones}
+    else:
+        return ""
+    if len(found) > 1 and "" in found:
+        raise DataError(
+            f"column {series.name!r} mixes dates with and without a time zone, which may be hours"
+            " apart: give all of them one, by pandas.Timestamp(...).tz_localize(zone)."
+        )
+    try:
+        (zone,) = found
+        pd.Timestamp(0, tz=zone or None)
+    except (ValueError, KeyError, LookupError):
+        return NO_ZONE
+    return zone
+
+
+def _plain(word: str) -> str:
+    """The word without what is often written in several ways: capitals, blanks, 2.0 for 2."""
+    text = word.strip().casefold()
+    try:
+        return _word(float(text))
+    except ValueError:
+        return text
 
 
 def _words(series: pd.Series) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Table", "is_frame", "is_labelled"]
+__all__ = ["Table", "is_frame", "is_labelled", "is_truth"]
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from ...errors import DataError
 from ...inputs import as_array, of_known_rank
 from ...summaries import short_repr
 from .column import Column
-from .encoding import encode
 from .seasons import seasons_of
 
 if TYPE_CHECKING:
@@ -22,13 +21,29 @@ if TYPE_CHECKING:
 
 
 def is_frame(value: object) -> bool:
-    """True for a data frame of pandas, or of a library that can make one of it."""
-    return hasattr(value, "columns") and hasattr(value, "dtypes" if _of_pandas(value) else "schema")
+    """True for a data frame of pandas, or of a library whose columns or pandas frame can be had."""
+    if _of_pandas(value):
+        return hasattr(value, "columns")
+    return hasattr(value, "get_columns") or (
+        hasattr(value, "to_pandas") and hasattr(value, "schema")
+    )
 
 
 def is_labelled(value: object) -> bool:
     """True for a data frame, and a single column of one."""
-    return is_frame(value) or (_of_pandas(value) and getattr(value, "ndim", 0) == 1)
+    if _of_pandas(value):
+        return is_frame(value) or getattr(value, "ndim", 0) == 1
+    return is_frame(value) or _is_column(value)
+
+
+def is_truth(Y: object) -> bool:
+    """True for observations that are all true or false, but for gaps."""
+    kind = getattr(Y, "dtype", None)
+    if kind is None or getattr(kind, "kind", "") in "fiu":
+        return False
+    entries = np.asarray(Y, dtype=object).reshape(-1)
+    seen = [entry for entry in entries if not _is_missing(entry)]
+    return bool(seen) and all(isinstance(entry, (bool, np.bool_)) for entry in seen)
 
 
 def _of_pandas(value: object) -> bool:
@@ -105,16 +120,16 @@ class Table:
 
             X, y = Table.split(frame, "price")
         """
-        names = [target] if isinstance(target, str) else target
-        if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
-            return frame, target
-        if not is_frame(frame):
+        names = target if isinstance(target, list) else [target]
+        table = _of_frame(frame)
+        if not _are_names(names, table):
+            return table, target
+        if not is_frame(table):
             raise DataError(
                 f"Y={short_repr(target)} names columns, and X is a {type(frame).__name__}; pass a"
                 " data frame, or numbers as Y."
             )
-        table = _of_frame(frame)
-        if missing := [name for name in names if name not in table.columns]:
+        if missing := [name for name in names if name not in [*table.columns]]:
             raise DataError(
                 f"the data frame has no column {missing[0]!r}; its columns are"
                 f" {', '.join(map(repr, table.columns))}."
@@ -169,7 +184,7 @@ class Table:
             X = X.to_frame()
         if is_frame(X):
             self._check_names(X, [column.name for column in self.columns])
-            return encode(self.columns, X)
+            return np.hstack([column.encode(X[column.name]) for column in self.columns])
         if is_labelled(X):
             raise DataError(
                 "X is a single row or column; pass a frame, such as frame.iloc[:1], with"
@@ -207,10 +222,44 @@ class Table:
         return "\n".join(lines)
 
 
+def _are_names(names: list[Any], frame: Any) -> bool:
+    if not names or all(isinstance(name, str) for name in names):
+        return bool(names)
+    kinds = (str, int, np.integer, tuple)
+    if not is_frame(frame) or not all(isinstance(name, kinds) for name in names):
+        return False
+    # numbers may be observations too, as many as rows
+    return all(name in [*frame.columns] for name in names) and len(names) != len(frame)
+
+
+def _is_column(value: object) -> bool:
+    return all(hasattr(value, part) for part in ("name", "dtype", "to_list", "to_frame"))
+
+
 def _of_frame(value: Any) -> Any:
-    if is_frame(value) and not _of_pandas(value) and hasattr(value, "to_pandas"):
+    """The frame or column of pandas; of polars by its columns, since its own way needs pyarrow."""
+    if _of_pandas(value) or not is_labelled(value):
+        if hasattr(value, "collect_schema"):
+            raise DataError(
+                f"a {type(value).__name__} has no rows yet: pass frame.collect() in its place."
+            )
+        return value
+    if not is_frame(value):
+        return _of_column(value)
+    if not hasattr(value, "get_columns"):
         return value.to_pandas()
-    return value
+    import pandas as pd
+
+    return pd.DataFrame({column.name: _of_column(column) for column in value.get_columns()})
+
+
+def _of_column(column: Any) -> pd.Series:
+    import pandas as pd
+
+    # categories that are a list have their order
+    ordered: Any = getattr(column.dtype, "categories", None)
+    kind = pd.CategoricalDtype(ordered.to_list()) if hasattr(ordered, "to_list") else None
+    return pd.Series(column.to_list(), name=column.name, dtype=kind)
 
 
 def _names(Y: Any) -> tuple[Hashable, ...]:
