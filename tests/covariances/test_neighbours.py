@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow import kernels as gk
 from numpy.testing import assert_allclose
 
-import gpflow_decoupled.covariances.neighbours.index as index_module
+import gpflow_decoupled.covariances.neighbours.tree as tree_module
 from gpflow_decoupled.covariances.centring import reads_scaled_inputs
 from gpflow_decoupled.covariances.neighbours import (
     conditional_variances,
@@ -90,7 +90,7 @@ def _same(found: np.ndarray, far: np.ndarray) -> None:
     -1 for the rest.
     """
     for row, distance in zip(found, far):
-        there = np.argsort(distance)[: np.sum(np.isfinite(distance))][: len(row)]
+        there = np.argsort(distance, kind="stable")[: np.sum(np.isfinite(distance))][: len(row)]
         assert set(row) == set(there) | ({-1} if len(there) < len(row) else set())
         assert np.sum(row >= 0) == len(there)
 
@@ -154,7 +154,7 @@ def test_trees_of_many_rows_miss_none(rng, monkeypatch):
     X, Q = tf.constant(rng.normal(size=(110_000, 3))), tf.constant(rng.normal(size=(120, 3)))
     kernel = gk.Matern32()
     index = row_index(kernel, X)
-    few, between, build = index.nearest(Q[:5], 60).numpy(), [], index_module._tree_of
+    few, between, build = index.nearest(Q[:5], 60).numpy(), [], tree_module._tree_of
 
     def building(points: np.ndarray) -> object:
         """Another thread asks while the tree of moved points is built."""
@@ -162,7 +162,7 @@ def test_trees_of_many_rows_miss_none(rng, monkeypatch):
             between.append(index.nearest(Q[:5], 60).numpy())
         return build(points)
 
-    monkeypatch.setattr(index_module, "_tree_of", building)
+    monkeypatch.setattr(tree_module, "_tree_of", building)
     found = index.nearest(Q, 60).numpy()
     assert len(between) == 1 and np.array_equal(few, between[0])
     assert np.array_equal(few, found[:5])
@@ -189,6 +189,39 @@ def test_rows_that_single_precision_cannot_tell_apart_are_ranked(rng):
     X[:20] = 3e3 + 0.1 * rng.normal(size=(20, 3))  # squares of 1e7 are rounded by 0.5
     found = row_index(gk.Matern32(lengthscales=SCALES), tf.constant(X)).nearest(X[:5], M)
     _same(found.numpy(), _distance(X[:5], X))
+
+
+def _two_series(columns: int, rows: int) -> np.ndarray:
+    """Readings 16 s apart in two series a year apart, in a random order."""
+    times = 16.0 * np.arange(rows // 2)
+    times = np.concatenate([times, 2.0**25 + times])[np.random.default_rng(0).permutation(rows)]
+    return times[:, None] * np.eye(1, columns)
+
+
+def _lattice(columns: int, rows: int) -> np.ndarray:
+    """Whole numbers, with many rows as far as the others."""
+    return 8.0 * np.stack(np.unravel_index(np.arange(rows), [6] * columns), axis=1)
+
+
+@pytest.mark.parametrize("parts, columns, rows", [(1, 4, 300), (1, 4, N), (1, 9, N), (2, 4, 300)])
+@pytest.mark.parametrize("data", [_two_series, _lattice])
+def test_far_groups_and_ties_are_ranked_alike_in_every_search(parts, data, columns, rows):
+    """By differences of inputs, of rows that are as far the first: by trees, products, in graphs,
+    and among earlier rows.
+    """
+    X, places, length = data(columns, rows), np.arange(0, rows, 37), 64.0
+    kernel = gk.Matern52(lengthscales=length)
+    kernel = kernel if parts == 1 else kernel + gk.Matern12(lengthscales=length)
+    squares = np.sum(np.square((X[places][:, None] - X) / length), axis=-1)
+    queries = tf.constant(X[places])
+
+    def search(queries: tf.Tensor) -> tf.Tensor:
+        return row_index(kernel, tf.constant(X)).nearest(queries, M)
+
+    for found in (search(queries), tf.function(search, autograph=False)(queries)):
+        assert np.array_equal(found, np.argsort(squares, axis=1, kind="stable")[:, :M])
+    before = np.where(np.arange(rows) < places[:, None], squares, np.inf)
+    _same(earlier_neighbours(kernel, tf.constant(X), queries, places, M), before)
 
 
 def test_more_neighbours_than_rows_are_nobody(rng):

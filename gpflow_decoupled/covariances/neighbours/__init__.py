@@ -1,8 +1,9 @@
 """Nearest neighbours among the rows of data.
 
-Read `index` first: which rows are near. `earlier` searches only rows before a given one in an
-ordering. `grams` has the covariances of many neighbourhoods at once, `conditioned` the variances
-given earlier neighbours, `inverse_factor` a sparse factor of (K + D)^-1.
+Read `index` first: which rows are near, by `distances` or a `tree`. `earlier` searches only rows
+before a given one in an ordering. `grams` has the covariances of many neighbourhoods at once,
+`conditioned` the variances given earlier neighbours, `inverse_factor` a sparse factor of
+(K + D)^-1.
 """
 
 from .conditioned import Conditioning, conditional_variances, ordered_neighbours

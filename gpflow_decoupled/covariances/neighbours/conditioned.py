@@ -18,9 +18,9 @@ import tensorflow as tf
 from gpflow.kernels import Kernel
 
 from ...linalg.neighbours import conditional, vacuous_noise
+from .distances import NOBODY
 from .earlier import earlier_neighbours
 from .grams import neighbourhood_grams
-from .index import NOBODY
 
 _FLOOR = {tf.float64: 1e-10, tf.float32: 1e-4}
 """Least noise in units of the prior variance: below it the covariance of neighbours is singular to

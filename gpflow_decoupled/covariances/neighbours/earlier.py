@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from .index import NOBODY, row_index
+from .distances import NOBODY
+from .index import row_index
 
 
 def earlier_neighbours(

@@ -5,17 +5,19 @@ from __future__ import annotations
 __all__ = ["RowIndex", "kept_index", "row_index"]
 
 import abc
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import IsotropicStationary, Kernel
-from scipy.spatial import cKDTree
+from gpflow.kernels import IsotropicStationary, Kernel, Product, Sum
 
 from ...linalg.blocks import map_rows
-from ..blocks import number_of_threads
 from ..centring import ISOTROPIC, covariance, middle_row
+from .distances import NOBODY, SPARE, best, by_differences, slack, squares, within
+from .tree import Tree
 
 _TREE_COLUMNS = 8
 """Most columns for a k-d tree, see `_columns`. In 8 columns of independent normals it is as fast as
@@ -23,10 +25,6 @@ products at 36,000 rows, twice as fast at 200,000 and ten times at 10^6; in 20 o
 fast, but six times as fast where lengthscales leave the spread of four."""
 _SPREAD_ROWS = 10_000
 """Rows whose covariance is looked at."""
-_WORTH_MOVING = 1_000
-"""Rows that can be moved in the time that it saves a query."""
-_LEAF = 64
-"""Rows of a leaf. With SciPy's 16 exact queries take a fifth to a half longer, with 128 as long."""
 _TREE_ROWS = 1_000
 """Fewest rows for a k-d tree; below, a product takes no time."""
 _BLOCK = 64
@@ -34,12 +32,10 @@ _BLOCK = 64
 rounded in the same way whatever the other rows are."""
 _ENTRIES = 8_000_000
 """Most entries of a block of distances, 32 MB in single precision."""
-_SPARE = 8
-"""Rows that single precision finds beyond those asked for, from which double precision chooses."""
+_COARSE = 1e-9
+"""Error of a squared distance, in lengthscales, from which on differences are taken."""
 OfBlock = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(queries [B, D], limits [B]) -> row numbers [B, m]."""
-NOBODY = -1
-"""Stands for a neighbour that does not exist."""
 
 
 class RowIndex(abc.ABC):
@@ -87,8 +83,9 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
 
     GPflow's isotropic kernels: distance in inputs divided by lengthscales, by a k-d tree where at
     most eight columns have most of the spread, else, or inside a `tf.function`, by blocks of
-    products. Others, and classes derived from these: the squared prior correlation k(x, x')^2 /
-    (k(x, x) k(x', x')), by blocks of the kernel.
+    products, as far as those are certain. Others, and classes derived from these: the squared prior
+    correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel. Of rows that are as far,
+    the first.
     """
     if type(kernel) in ISOTROPIC:
         return _ScaledIndex(kernel, X)
@@ -129,38 +126,62 @@ def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
 
 
 class _ScaledIndex(RowIndex):
-    # Ranked in single precision by |b|^2 - 2 a^T b about a row; the best few are compared in
-    # full.
+    # Ranked by |b|^2 - 2 a^T b about a row, in single precision, less a bound of its round-off; the
+    # best few are compared by differences. Where another row may be nearer still, in double
+    # precision with more of them; and where even that is not certain, all rows by differences.
 
     def __init__(self, kernel: IsotropicStationary, X: tf.Tensor) -> None:
         scaled = _scaled(kernel, X)
         super().__init__(int(X.shape[0]))
         self._kernel, self._points = kernel, scaled
         self._centre = middle_row(scaled)[0]
-        self._tree: _Tree | None = None
+        self._tree: Tree | None = None
         if tf.executing_eagerly() and self.num_rows >= _TREE_ROWS:
             points = scaled.numpy()
             if _columns(points) <= _TREE_COLUMNS:
-                self._tree = _Tree(points)
+                self._tree = Tree(points)
 
     def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
         scaled = _scaled(self._kernel, queries)
         if self._tree is not None and tf.executing_eagerly():
             limits = None if first is None else np.asarray(first)
             return tf.constant(self._tree.nearest(scaled.numpy(), count, limits), tf.int32)
+        N, asked = self.num_rows, min(count + SPARE, self.num_rows)
         short = tf.cast(self._points - self._centre, tf.float32)
-        norms = tf.reduce_sum(tf.square(short), axis=1)
-        spare = min(count + _SPARE, self.num_rows)
 
         def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-            about = tf.cast(rows - self._centre, tf.float32)
-            closeness = 2.0 * tf.matmul(about, short, transpose_b=True) - norms
-            _, kept = tf.math.top_k(_within(closeness, limits), spare)
-            difference = tf.gather(self._points, kept) - rows[:, None]
-            squares = tf.reduce_sum(tf.square(difference), axis=-1)
-            return _best(-squares, kept, count, limits)
+            found, sure = self._by_products(short, rows, limits, count, asked)
+            return found if asked == N else tf.cond(sure, lambda: found, lambda: more(rows, limits))
 
-        return _by_blocks(of_block, scaled, first, self.num_rows)
+        def more(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+            full = tf.cast(self._points - self._centre, tf.float64)
+            found, sure = self._by_products(full, rows, limits, count, min(8 * asked, N))
+            return tf.cond(sure, lambda: found, lambda: in_full(rows, limits))
+
+        def in_full(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+            def of_rows(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+                kept = tf.tile(tf.range(N)[None], [tf.shape(rows)[0], 1])
+                return best(-squares(self._points, rows), kept, count, limits)[0]
+
+            size = max(1, _ENTRIES // max(1, N * int(rows.shape[1])))
+            return map_rows(of_rows, (rows, limits), size, tf.int32)
+
+        return _by_blocks(of_block, scaled, first, N)
+
+    def _by_products(
+        self, points: tf.Tensor, rows: tf.Tensor, limits: tf.Tensor, count: int, asked: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The nearest rows [B, m] among the best `asked`, and whether no other row is as near."""
+        about = tf.cast(rows - self._centre, points.dtype)
+        exact = 1.0 - slack(points.dtype, int(rows.shape[1]))
+        norms = exact * tf.reduce_sum(tf.square(points), axis=1)
+        closeness = 2.0 * tf.matmul(about, points, transpose_b=True) - norms
+        closeness, kept = tf.math.top_k(within(closeness, limits), asked)
+        found, farthest = by_differences(self._points, rows, kept, count, limits)
+        least = exact * tf.reduce_sum(tf.square(tf.cast(about, tf.float64)), axis=1)
+        least -= tf.cast(closeness[:, -1], tf.float64)
+        nearer = (tf.cast(farthest, tf.float64) < least) | tf.math.is_inf(least)
+        return found, tf.reduce_all(nearer) | (asked == self.num_rows)
 
 
 class _CorrelationIndex(RowIndex):
@@ -169,29 +190,46 @@ class _CorrelationIndex(RowIndex):
         self._kernel, self._X = kernel, X
 
     def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
-        variances = tf.stop_gradient(self._kernel(self._X, full_cov=False))
+        kernel, X = self._kernel, self._X
+        variances = tf.stop_gradient(kernel(X, full_cov=False))
+        size = max(1, _ENTRIES // max(1, self.num_rows * int(X.shape[1])))
+        coarse = tf.reduce_any(tf.stack([False, *_are_coarse(kernel, X, queries)]))
 
         def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
             # the variance of the query is the same for all rows, and does not change their order
-            K = tf.stop_gradient(covariance(self._kernel, self._X, rows))
-            closeness = tf.math.divide_no_nan(tf.square(tf.linalg.matrix_transpose(K)), variances)
-            closeness, kept = tf.math.top_k(_within(closeness, limits), count)
-            return _best(closeness, kept, count, limits)
+            K = tf.cond(
+                coarse,
+                lambda: map_rows(lambda some: _fine(kernel, X, some), (rows,), size, X.dtype),
+                lambda: tf.linalg.matrix_transpose(covariance(kernel, X, rows)),
+            )
+            closeness = tf.math.divide_no_nan(tf.square(tf.stop_gradient(K)), variances)
+            closeness, kept = tf.math.top_k(within(closeness, limits), count)
+            return best(closeness, kept, count, limits)[0]
 
         return _by_blocks(of_block, queries, first, 4 * self.num_rows)
 
 
-def _within(closeness: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-    columns = tf.range(tf.shape(closeness)[1])
-    least = tf.constant(-np.inf, closeness.dtype)
-    return tf.where(columns < limits[:, None], closeness, least)
+def _are_coarse(kernel: Kernel, X: tf.Tensor, queries: tf.Tensor) -> Iterator[tf.Tensor]:
+    """Whether products round squared distances too much, for each part that knows distances."""
+    if type(kernel) in (Sum, Product):
+        for part in kernel.kernels:
+            yield from _are_coarse(part, X, queries)
+    if type(kernel) in ISOTROPIC:
+        points, rows = _scaled(kernel, X), _scaled(kernel, queries)
+        centre = middle_row(points)
+        norms = [tf.reduce_sum(tf.square(part - centre), axis=1) for part in (points, rows)]
+        largest = tf.add_n([tf.reduce_max(part) for part in norms])
+        yield slack(points.dtype, int(points.shape[1])) * largest > _COARSE
 
 
-def _best(closeness: tf.Tensor, rows: tf.Tensor, count: int, limits: tf.Tensor) -> tf.Tensor:
-    there = rows < limits[:, None]
-    closeness = tf.where(there, closeness, tf.constant(-np.inf, closeness.dtype))
-    _, order = tf.math.top_k(closeness, count)
-    return tf.gather(tf.where(there, rows, NOBODY), order, batch_dims=1)
+def _fine(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """k(rows, X) [B, N] by differences of inputs, where the kernel has a distance."""
+    if type(kernel) in (Sum, Product):
+        parts = (_fine(part, X, rows) for part in kernel.kernels)
+        return functools.reduce(operator.add if type(kernel) is Sum else operator.mul, parts)
+    if type(kernel) in ISOTROPIC:
+        return kernel.K_r2(squares(_scaled(kernel, X), _scaled(kernel, rows)))
+    return tf.linalg.matrix_transpose(covariance(kernel, X, rows))
 
 
 def _by_blocks(
@@ -210,57 +248,6 @@ def _columns(points: np.ndarray) -> float:
     some = points[:: max(1, len(points) // _SPREAD_ROWS)]
     C = np.atleast_2d(np.cov(some, rowvar=False))
     return float(np.trace(C) ** 2 / max(np.sum(np.square(C)), np.finfo(float).tiny))
-
-
-class _Tree:
-    # With 10^6 rows in 8 columns of independent normals, queries for 256 rows take 1.5 ms, and 0.7
-    # once the points of a leaf lie together in memory; 0.55 and 0.23 ms where each column spreads
-    # 0.7 times as far as the last. Moving them costs a second tree, which few queries are not
-    # worth. Trees that are not balanced are faster to make and to search. Queries that may miss
-    # rows which are almost as far (eps=0.3) take 0.4 and 0.17 ms, but then blocks, which compiled
-    # functions search, find other rows.
-
-    def __init__(self, points: np.ndarray) -> None:
-        self._points = points
-        # one tuple, so that threads never see a tree with the rows of another
-        self._searched: tuple[cKDTree, np.ndarray | None] = _tree_of(points), None
-
-    def nearest(self, queries: np.ndarray, count: int, first: np.ndarray | None) -> np.ndarray:
-        tree, rows = self._searched
-        if rows is None and len(queries) * _WORTH_MOVING > tree.n:
-            rows = tree.indices
-            tree = _tree_of(self._points[rows])
-            self._searched = tree, rows
-        if first is None:
-            return _query(tree, rows, queries, count)
-        found = np.full((len(queries), count), NOBODY, np.int64)
-        left, asked = np.arange(len(queries)), 2 * count + _SPARE
-        while len(left):
-            asked = min(asked, tree.n)
-            near = _query(tree, rows, queries[left], asked)
-            there = near < first[left, None]
-            order = np.argsort(~there, axis=1, kind="stable")[:, :count]
-            kept = np.take_along_axis(np.where(there, near, NOBODY), order, axis=1)
-            found[left, : kept.shape[1]] = kept
-            done = (there.sum(axis=1) >= np.minimum(count, first[left])) | (asked == tree.n)
-            left, asked = left[~done], 2 * asked
-        return found
-
-
-def _query(tree: cKDTree, rows: np.ndarray | None, queries: np.ndarray, count: int) -> np.ndarray:
-    """[B, m]; SciPy drops the last axis for m = 1 unless given a list."""
-    # queries that lie together follow each other, and find their points in the processor's
-    # cache: 5,000 among 10^6 rows take two thirds of the time
-    order = cKDTree(queries, balanced_tree=False, compact_nodes=False).indices
-    asked, workers = range(1, count + 1), number_of_threads()
-    _, places = tree.query(queries[order], asked, workers=workers)
-    found = np.empty_like(places)
-    found[order] = places if rows is None else rows[places]
-    return found
-
-
-def _tree_of(points: np.ndarray) -> cKDTree:
-    return cKDTree(points, leafsize=_LEAF, balanced_tree=False)
 
 
 def _without(found: tf.Tensor, itself: tf.Tensor, count: int) -> tf.Tensor:
