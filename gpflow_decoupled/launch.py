@@ -90,9 +90,7 @@ def worker_environment(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; see the module."""
-    parser = argparse.ArgumentParser(
-        prog="python -m gpflow_decoupled.launch", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m gpflow_decoupled.launch", description=__doc__)
     parser.add_argument("--workers", type=int, required=True, help="how many processes")
     parser.add_argument(
         "--restarts",
