@@ -33,6 +33,7 @@ from .likelihoods import (
     own_number,
     takes_classes,
     takes_gaps,
+    takes_grades,
     with_level,
 )
 from .outputs import COREGIONALISED, coregionalised
@@ -90,14 +91,16 @@ def build(
     :param X: inputs [N, D]; or a data frame or a column of it, encoded by `training.tables.Column`,
         printed, and remembered by name.
     :param Y: observations [N, P] or [N], or names of columns of a data frame X. Labels are 0 and 1,
-        or 0, ..., C - 1 for "multiclass"; words are numbered in order, `model.table.classes`. Rows
-        of a frame without Y are left out; NaN among several outputs is in no sum.
+        or 0, ..., C - 1 for "multiclass" and "ordinal"; other labels of a frame are numbered in
+        order, `model.table.classes`. Rows of a frame without Y are left out; NaN among several
+        outputs is in no sum.
     :param likelihood: "gaussian", "student_t", "laplace", "heteroskedastic", "bernoulli"
-        (logistic), "probit", "multiclass", "poisson", "negative_binomial", "zero_inflated_poisson",
-        "hurdle_poisson", "zero_inflated_negative_binomial", "hurdle_negative_binomial", "binomial",
-        "beta_binomial", "tobit", "weibull", "log_normal", "quantile", "tweedie",
-        "gamma", "exponential", "beta", or a GPflow likelihood (copied): a scale of noise that does
-        not train is in units of Y, one that does starts in standard deviations of Y, printed.
+        (logistic), "probit", "multiclass", "ordinal" (grades), "poisson", "negative_binomial",
+        "zero_inflated_poisson", "hurdle_poisson", "zero_inflated_negative_binomial",
+        "hurdle_negative_binomial", "binomial", "beta_binomial", "tobit", "weibull", "log_normal",
+        "quantile", "tweedie", "gamma", "exponential", "beta", or a GPflow likelihood (copied): a
+        scale of noise that does not train is in units of Y, one that does starts in standard
+        deviations of Y, printed.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
         default Matern 5/2 with a lengthscale of sqrt(D) per column. "auto" compares four
         smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
@@ -146,7 +149,11 @@ def build(
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
-    of_likelihood = {"labels": takes_classes(likelihood), "gaps": takes_gaps(likelihood)}
+    of_likelihood = {
+        "labels": takes_classes(likelihood),
+        "grades": takes_grades(likelihood),
+        "gaps": takes_gaps(likelihood),
+    }
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
     _check_rows(data, Y, likelihood)
     _check_mean(mean_function, kernel)

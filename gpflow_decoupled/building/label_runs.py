@@ -17,6 +17,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from scipy.optimize import minimize
 
+from ..likelihoods import Ordinal
 from ..likelihoods.log_densities import observation_log_density
 from ..models.neighbours import GaussianNNGP, LabelNNGP
 from ..optimizers.neighbours import LabelRounds, NeighbourRounds
@@ -136,6 +137,8 @@ class LabelRuns:
 
 def _values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
     """Values [N, P] for least squares, and the usual slope of f over them."""
+    if isinstance(likelihood, Ordinal):
+        return np.asarray(likelihood.middles)[Y.astype(int)], 1.0
     if takes_classes(likelihood):
         return 2.0 * Y - 1.0, _STEEP
     if np.min(Y) < 0.0:

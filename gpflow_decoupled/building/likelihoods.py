@@ -12,6 +12,7 @@ __all__ = [
     "prior_mean",
     "takes_classes",
     "takes_gaps",
+    "takes_grades",
     "with_level",
 ]
 
@@ -26,7 +27,7 @@ from gpflow.likelihoods import (
     ScalarLikelihood,
     SwitchedLikelihood,
 )
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 
 from ..diagnostics import has_scale
 from ..errors import DataError, check_option
@@ -44,6 +45,7 @@ from ..likelihoods import (
     LogNormal,
     NegativeBinomial,
     NumberedLikelihood,
+    Ordinal,
     Tweedie,
     Weibull,
     ZeroInflatedNegativeBinomial,
@@ -79,17 +81,19 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "exponential": gpflow.likelihoods.Exponential,
     "beta": gpflow.likelihoods.Beta,
 }
-"""Likelihoods without arguments, for standardised Y if it has a scale; see also "multiclass"."""
+"""Likelihoods without arguments, for standardised Y if it has a scale."""
+_BY_CLASSES = ("multiclass", "ordinal")
+"""Names of likelihoods that are made from the number of classes."""
 
 _ELSEWHERE = {
     "binary": "bernoulli", "logistic": "bernoulli", "logit": "bernoulli", "normal": "gaussian",
     "regression": "gaussian", "classification": "multiclass", "categorical": "multiclass",
-    "softmax": "multiclass", "t": "student_t", "count": "poisson", "counts": "poisson",
+    "softmax": "multiclass", "ordered": "ordinal", "t": "student_t", "count": "poisson", "counts": "poisson",
     "lognormal": "log_normal", "censored": "tobit",
 }  # fmt: skip
 """Names in other libraries."""
 _OF_CLASSES = (
-    BernoulliLogit, BernoulliProbit, CategoricalLogit, gpflow.likelihoods.Bernoulli,
+    BernoulliLogit, BernoulliProbit, CategoricalLogit, Ordinal, gpflow.likelihoods.Bernoulli,
     gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax,
 )  # fmt: skip
 
@@ -104,7 +108,7 @@ _LOG_LINKS = (
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
     """True if Y may be shifted and scaled, see `diagnostics.has_scale`."""
     if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
+        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
         return likelihood in NAMES and has_scale(NAMES[likelihood]())
     check_likelihood(likelihood)
     return has_scale(likelihood)
@@ -113,8 +117,13 @@ def has_scale_by_name(likelihood: str | Likelihood) -> bool:
 def takes_classes(likelihood: str | Likelihood) -> bool:
     """True if Y may be words, which are numbered."""
     if isinstance(likelihood, str):
-        return likelihood in ("bernoulli", "probit", "multiclass")
+        return likelihood in ("bernoulli", "probit", *_BY_CLASSES)
     return isinstance(likelihood, _OF_CLASSES)
+
+
+def takes_grades(likelihood: str | Likelihood) -> bool:
+    """True if the classes of Y have an order."""
+    return likelihood == "ordinal" or isinstance(likelihood, Ordinal)
 
 
 def takes_gaps(likelihood: str | Likelihood) -> bool:
@@ -129,7 +138,7 @@ def takes_gaps(likelihood: str | Likelihood) -> bool:
 def own_number(likelihood: str | Likelihood) -> str | None:
     """The name of the number that a `NumberedLikelihood` has for each row, or None."""
     if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
+        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
         likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
     return likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
 
@@ -162,10 +171,13 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
         made = gpflow.utilities.deepcopy(likelihood)
     elif likelihood == "multiclass":
         made = class_likelihood(_count_classes(Y))
+    elif likelihood == "ordinal":
+        shares = np.bincount(Y[:, 0].astype(int), minlength=_count_classes(Y)) / len(Y)
+        made = Ordinal(np.sqrt(2.0) * ndtri(np.cumsum(shares)[:-1]))  # for f ~ N(0, 1)
     elif likelihood == "gaussian" and Y.shape[1] > 1:
         made = gpflow.likelihoods.Gaussian(np.full(Y.shape[1], _NOISE))
     else:
-        check_option("likelihood", likelihood, (*NAMES, "multiclass"), _ELSEWHERE)
+        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
         made = NAMES[likelihood]()
     if isinstance(made, HeteroskedasticTFPConditional) and Y.shape[1] > 1:
         raise DataError(
@@ -217,7 +229,8 @@ def _count_classes(Y: np.ndarray) -> int:
             f"Y has the labels {shown}; classes are 0, 1, 2, ... with none left out. Number them by"
             " np.unique(Y, return_inverse=True)[1].reshape(-1, 1); or, if some class has no row"
             " here, pass"
-            " likelihood=gpflow_decoupled.likelihoods.CategoricalLogit(number_of_classes)."
+            " likelihood=gpflow_decoupled.likelihoods.CategoricalLogit(number_of_classes), or for"
+            " grades Ordinal(edges)."
         )
     if len(found) < 2:
         raise DataError(

@@ -8,10 +8,12 @@ import gpflow.likelihoods as gl
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from gpflow import Parameter, set_trainable
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.quadrature import NDiagGHQuadrature
 
 from ..errors import DataError
+from ..probability import tfb
 from ..special.normal import log_normal_cdf, normal_cdf
 from ..summaries import short_repr
 from .parameters import positive_parameter
@@ -26,19 +28,24 @@ class Ordinal(gl.ScalarLikelihood):
     gives NaN. Predictions are closed forms; expected log densities take 40 Gauss-Hermite nodes,
     accurate to 1e-7 where the standard deviation of f is 2 sigma, 1e-4 at 4 sigma.
 
-    :param bin_edges: e [K], increasing: at f = e_k grades up to k have probability 1/2.
-    :param sigma: the standard deviation of the noise on f, above 0.
+    :param bin_edges: e [K], increasing: at f = e_k grades up to k have probability 1/2. They train;
+        `gpflow.set_trainable(likelihood.bin_edges, False)` keeps them.
+    :param sigma: the standard deviation of the noise on f, above 0; not trained, since the edges
+        and the variance of the kernel are learned in its units.
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 
     Example::
 
         # grades 0, 1, 2 and 3
         model = CVIGP((X, grades), gpflow.kernels.Matern52(), Ordinal([-1.0, 0.0, 1.0]))
-        ConjugateComputation().run(model)
+        fit(model)
         mean, variance = model.predict_y(Xnew)  # of the grade
+        shares = model.likelihood.probabilities(*model.predict_f(Xnew))  # [N, 4]
     """
 
-    def __init__(self, bin_edges: npt.ArrayLike, sigma: float = 1.0, **kwargs: object) -> None:
+    def __init__(
+        self, bin_edges: Parameter | npt.ArrayLike, sigma: float = 1.0, **kwargs: object
+    ) -> None:
         kwargs.setdefault("quadrature", NDiagGHQuadrature(1, _NODES))
         super().__init__(**kwargs)
         edges = np.asarray(bin_edges, float)
@@ -52,8 +59,50 @@ class Ordinal(gl.ScalarLikelihood):
                 f"bin_edges={short_repr(bin_edges)}: pass finite numbers in increasing order, one"
                 " fewer than grades."
             )
-        self.bin_edges, self.num_bins = edges, len(edges) + 1
+        given = isinstance(bin_edges, Parameter)
+        self.bin_edges = bin_edges if given else Parameter(edges, transform=tfb.Ascending())
+        self.num_bins = len(edges) + 1
         self.sigma = positive_parameter(sigma, "sigma")
+        if not isinstance(sigma, Parameter):
+            set_trainable(self.sigma, False)
+
+    @property
+    def middles(self) -> tf.Tensor:
+        """Of the grades, [K + 1]: of the outermost ones 1 beyond their edge."""
+        e = tf.convert_to_tensor(self.bin_edges)
+        return tf.concat([e[:1] - 1.0, 0.5 * (e[1:] + e[:-1]), e[-1:] + 1.0], axis=0)
+
+    def probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """The probabilities of the grades [..., K + 1] under f ~ N(Fmu, Fvar), [..., 1] each."""
+        grades = tf.range(self.num_bins) + tf.zeros_like(Fmu, tf.int32)
+        mean, spread = tf.convert_to_tensor(Fmu), self._total(Fvar)
+        return tf.exp(self._grade_log_prob(mean, spread, grades))
+
+    def edges_of(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Upper and lower edges of grades Y, of its shape; the only one twice where one is none."""
+        grades, edges = tf.cast(Y, tf.int32), tf.convert_to_tensor(self.bin_edges)
+        upper = tf.gather(edges, tf.minimum(grades, self.num_bins - 2))
+        return upper, tf.gather(edges, tf.maximum(grades - 1, 0))
+
+    def log_prob_between(
+        self, f: tf.Tensor, Y: TensorType, deviation: tf.Tensor, upper: tf.Tensor, lower: tf.Tensor
+    ) -> tf.Tensor:
+        """log p(y | f) in nats for noise of a deviation, and the edges of Y by `edges_of`."""
+        above, below = (upper - f) / deviation, (lower - f) / deviation
+        first, last = Y == 0, Y == self.num_bins - 1
+        # in the upper tail both cdfs round to 1: there the mirror image is used, Phi(b) - Phi(a) =
+        # Phi(-a) - Phi(-b)
+        mirrored = above + below > 0.0
+        high, low = tf.where(mirrored, -below, above), tf.where(mirrored, -above, below)
+        # the two outermost grades have one edge; any smaller number keeps the branch that they do
+        # not take finite
+        low = tf.where(first | last, high - 1.0, low)
+        width = tf.where(first | last, tf.ones_like(above), (upper - lower) / deviation)
+        # Phi(u) exp(u^2 / 2) grows with u: a ratio that rounds to 1 far from the edges is below it
+        most = 0.5 * width * (low + high)
+        ratio = tf.minimum(log_normal_cdf(low) - log_normal_cdf(high), most)
+        inner = log_normal_cdf(high) + tf.math.log(-tf.math.expm1(ratio))
+        return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._grade_log_prob(tf.convert_to_tensor(F), tf.convert_to_tensor(self.sigma), Y)
@@ -81,29 +130,11 @@ class Ordinal(gl.ScalarLikelihood):
         return tf.sqrt(tf.square(self.sigma) + Fvar)
 
     def _grade_log_prob(self, f: tf.Tensor, deviation: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        grades = tf.cast(Y, tf.int32)
-        edges = tf.constant(self.bin_edges, f.dtype)
-        upper = tf.gather(edges, tf.minimum(grades, self.num_bins - 2))
-        lower = tf.gather(edges, tf.maximum(grades - 1, 0))
-        above, below = (upper - f) / deviation, (lower - f) / deviation
-        first, last = grades == 0, grades == self.num_bins - 1
-        # in the upper tail both cdfs round to 1: there the mirror image is used, Phi(b) - Phi(a) =
-        # Phi(-a) - Phi(-b)
-        mirrored = above + below > 0.0
-        high, low = tf.where(mirrored, -below, above), tf.where(mirrored, -above, below)
-        # the two outermost grades have one edge; any smaller number keeps the branch that they do
-        # not take finite
-        low = tf.where(first | last, high - 1.0, low)
-        width = tf.where(first | last, tf.ones_like(above), (upper - lower) / deviation)
-        # Phi(u) exp(u^2 / 2) grows with u: a ratio that rounds to 1 far from the edges is below it
-        most = 0.5 * width * (low + high)
-        ratio = tf.minimum(log_normal_cdf(low) - log_normal_cdf(high), most)
-        inner = log_normal_cdf(high) + tf.math.log(-tf.math.expm1(ratio))
-        return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
+        return self.log_prob_between(f, Y, deviation, *self.edges_of(Y))
 
     def _moments(self, f: TensorType, deviation: TensorType) -> MeanAndVariance:
         f = tf.convert_to_tensor(f)
-        scores = (f[..., None] - tf.constant(self.bin_edges, f.dtype)) / tf.convert_to_tensor(
+        scores = (f[..., None] - tf.convert_to_tensor(self.bin_edges)) / tf.convert_to_tensor(
             deviation
         )[..., None]
         tails, heads = normal_cdf(scores), normal_cdf(-scores)

@@ -16,7 +16,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..building.likelihoods import takes_grades
 from ..errors import DataError
+from ..likelihoods import Ordinal
 from .classes import class_probabilities
 from .estimator import DecoupledGP, blocks_of
 from .validation import without_gaps
@@ -194,7 +196,8 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
     `CategoricalLogit` (softmax). Other arguments and attributes as `DecoupledGPRegressor`, and
     `classes_`.
 
-    :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`.
+    :param likelihood: "ordinal" for grades, or a GPflow likelihood of labels 0, 1, ... in the order
+        of `classes_`.
 
     Example::
 
@@ -222,12 +225,21 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
             )
         targets = labels.astype(gpflow.default_float())[:, None]
         likelihood = self.likelihood or "multiclass"
+        if takes_grades(likelihood) and self.classes_.dtype.kind in "OUS":
+            raise DataError(
+                f"y has words, such as {self.classes_[0]!r}, in no order: pass numbers of grades,"
+                " such as pandas.Categorical(y, categories=[lowest, ..., highest]).codes."
+            )
         self._train(inputs, targets, likelihood, {"sample_weight": sample_weight})
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
         """Class probabilities [N, C] at X [N, D], columns as `classes_`."""
-        return class_probabilities(self._moments(X)[0])
+        likelihood = self.standardized_.likelihood
+        likelihood = getattr(likelihood, "likelihood", likelihood)  # of rows with weights
+        if not isinstance(likelihood, Ordinal):
+            return class_probabilities(self._moments(X)[0])
+        return likelihood.probabilities(*self.standardized_.predict_f(self._inputs(X))).numpy()
 
     def predict(self, X: npt.ArrayLike) -> np.ndarray:
         """The most probable class at each row of X [N, D]."""

@@ -14,7 +14,7 @@ from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.building import FULL_ROWS
 from gpflow_decoupled.building.likelihoods import prior_mean
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit, Ordinal
 from gpflow_decoupled.training import Evaluation, Schedule
 
 EAGER = {"compile": False, "progress": False, "natural_gradient": 1.0, "learning_rate": 0.1}
@@ -92,6 +92,7 @@ def test_many_rows_have_two_sets_of_points(
         ("bernoulli", [0, 1, 1, 0], BernoulliLogit, False),
         ("multiclass", [0, 1, 1, 0], BernoulliLogit, False),
         ("multiclass", [0, 1, 2, 0], CategoricalLogit, False),
+        ("ordinal", [0, 2, 1, 0], Ordinal, False),
         ("poisson", [0, 500, 600, 800], gpflow.likelihoods.Poisson, False),
         ("student_t", [0.5, 1.5, 2.0, 1.0], gpflow.likelihoods.StudentT, True),
         ("gamma", [0.5, 1.5, 2.0, 1.0], gpflow.likelihoods.Gamma, False),

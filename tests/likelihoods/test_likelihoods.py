@@ -15,8 +15,9 @@ from scipy.special import expit
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import CVIGP
+from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, ODVGP, AffineIndependentGP, StateSpaceGP
 from gpflow_decoupled.optimizers import ConjugateComputation
+from gpflow_decoupled.training import fit
 from tests.reference import lcl_sites as ref
 
 EDGES = [-1.0, 0.2, 1.5]
@@ -197,6 +198,52 @@ def test_options_of_the_logit():
 def test_edges_of_grades_increase(edges):
     with pytest.raises(DataError, match="bin_edges=.*finite numbers in increasing order"):
         own.Ordinal(edges)
+
+
+OF_EDGES = {
+    "AffineIndependentGP": AffineIndependentGP,
+    "LCLGP": LCLGP,
+    "CVIGP": CVIGP,
+    "StateSpaceGP": StateSpaceGP,
+    "ODVGP": lambda data, kernel, likelihood: ODVGP(
+        kernel, likelihood, data[0][:1], data[0][1:3], num_data=5
+    ),
+}
+
+
+@pytest.mark.costly(keep=2)
+@pytest.mark.parametrize("name", OF_EDGES)
+def test_every_model_sees_the_gradient_of_the_edges(name):
+    likelihood = own.Ordinal(EDGES, 1.6)
+    data = np.linspace(0.0, 1.0, 5)[:, None], GRADES
+    model = OF_EDGES[name](data, gpflow.kernels.Matern32(), likelihood)
+    arguments = [data] if name == "ODVGP" else []
+    variable = likelihood.bin_edges.unconstrained_variable
+    with tf.GradientTape() as tape:
+        bound = model.elbo(*arguments)
+    found, at = tape.gradient(bound, variable).numpy(), variable.numpy()
+    assert likelihood.trainable_parameters == (likelihood.bin_edges,)
+    direction, values = np.array([1.0, 2.0, -1.0]), []
+    for step in (1e-4, -1e-4):
+        variable.assign(at + step * direction)
+        values.append(float(model.elbo(*arguments)))
+    assert_allclose(found @ direction, (values[0] - values[1]) / 2e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("neighbours", [None, pytest.param(3, marks=pytest.mark.exhaustive)])
+def test_edges_without_inputs_that_tell_are_the_shares_of_the_grades(neighbours):
+    """The best edges of f = 0 are quantiles of the noise, wherever they start."""
+    Y, likelihood = np.repeat(np.arange(4.0), [3, 9, 4, 4])[:, None], own.Ordinal([5.0, 5.1, 9.0])
+    data, kernel = (np.arange(20.0)[:, None], Y), gpflow.kernels.Matern12(variance=1e-6)
+    gpflow.set_trainable(kernel, False)
+    if neighbours is None:
+        model = CVIGP(data, kernel, likelihood)
+    else:
+        model = NNGP(data, kernel, likelihood, num_neighbours=neighbours)
+    fit(model, progress=False)
+    assert_allclose(likelihood.bin_edges, stats.norm.ppf([0.15, 0.6, 0.8]), atol=1e-3)
+    shares = likelihood.probabilities(np.zeros((1, 1)), np.zeros((1, 1)))
+    assert_allclose(shares[0], [0.15, 0.45, 0.2, 0.2], atol=1e-3)
 
 
 def test_grades_are_those_of_gpflow_where_its_edges_are_finite():

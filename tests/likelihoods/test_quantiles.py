@@ -80,6 +80,10 @@ CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
         * (rng.uniform(size=f.shape) > 0.2),
     ),
     "hurdle": (own.HurdlePoisson(0.3), _hurdle),
+    "ordinal": (
+        own.Ordinal([-1.0, 0.2, 1.5], 0.8),
+        lambda f, rng: np.digitize(f + 0.8 * rng.normal(size=f.shape), [-1.0, 0.2, 1.5]),
+    ),
     "bernoulli": (
         own.BernoulliLogit(), lambda f, rng: 1.0 * (rng.uniform(size=f.shape) < _logit(f)),
     ),

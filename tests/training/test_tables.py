@@ -284,6 +284,27 @@ def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> No
         model.predict_log_density((X, np.full(6, "never")))
 
 
+def test_grades_need_an_order() -> None:
+    """Words in alphabetical order would be silent nonsense."""
+    words = ["low", "high", "mid", "low", "high", "mid"]
+    order = pd.Categorical(words, categories=["low", "mid", "high", "best"], ordered=True)
+    frame = pd.DataFrame({"x": np.arange(6.0), "grade": order})
+    model = gd.build(frame, "grade", "ordinal", verbose=False)
+    assert model.table.classes == ("low", "mid", "high")
+    np.testing.assert_array_equal(model.model.data[1][:3, 0], [0.0, 2.0, 1.0])
+    stars = frame.assign(grade=pd.Categorical([9, 1, 2, 9, 1, 2], categories=[9, 2, 1]))
+    assert gd.build(stars, "grade", "ordinal", verbose=False).table.classes == (1, 2, 9)
+    moments = model.predict_f(frame[["x"]])
+    shares = model.likelihood.probabilities(*moments).numpy()
+    expected = [
+        model.predict_log_density((frame[["x"]], [word] * 6)) for word in order.categories[:3]
+    ]
+    np.testing.assert_allclose(shares, np.exp(expected).T, rtol=1e-9)
+    for Y in (frame.grade.astype(str), np.array(words), pd.Series(order.as_unordered())):
+        with pytest.raises(DataError, match="has words, such as 'low', in no order.*ordered=True"):
+            gd.build(frame[["x"]], Y, "ordinal", verbose=False)
+
+
 def test_a_vector_is_one_output_and_single_precision_is_taken() -> None:
     """`fit` takes what `build` took (labels in float32, too)."""
     X, y = np.arange(12.0)[:, None], np.sin(np.arange(12.0))

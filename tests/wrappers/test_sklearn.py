@@ -155,6 +155,17 @@ def test_counts_are_not_standardised(data) -> None:
     assert model.sample_y(data[0][:3], 2).shape == (3, 2)
 
 
+def test_grades_have_probabilities() -> None:
+    X, stars = np.arange(6.0)[:, None], np.array([1, 1, 2, 2, 5, 5])
+    options = {"likelihood": "ordinal", "steps": 2, **FAST}
+    model = DecoupledGPClassifier(**options).fit(X, stars, np.ones(6))
+    shares = model.predict_proba(X)
+    assert shares.shape == (6, 3) and np.all(np.abs(shares.sum(1) - 1.0) < 1e-12)
+    assert np.mean(model.predict(X) == stars) > 0.6
+    with pytest.raises(DataError, match="words, such as 'good', in no order"):
+        DecoupledGPClassifier(**options).fit(X, np.array(["good", "ill"])[(stars > 1).astype(int)])
+
+
 def test_few_rows_need_no_more_points_than_rows(data) -> None:
     X, y = data
     model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(

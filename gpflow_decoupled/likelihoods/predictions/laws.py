@@ -26,6 +26,7 @@ from ..counts import (
     ZeroInflatedPoisson,
 )
 from ..laplace import Laplace
+from ..ordinal import Ordinal
 from ..survival import CensoredNormal, LogNormal, Weibull
 
 Numbers: TypeAlias = "np.ndarray | float"
@@ -233,6 +234,19 @@ def _labels(likelihood: Any, X: np.ndarray) -> Law:
     return Law(below, lambda t: (0.0, 1.0), "label")
 
 
+def _grades(likelihood: Any, X: np.ndarray) -> Law:
+    edges, sigma = _value(likelihood.bin_edges), _value(likelihood.sigma)
+
+    def edge(t: np.ndarray) -> np.ndarray:
+        return edges[np.clip(t, 0, len(edges) - 1).astype(int)]
+
+    return Law(
+        lambda t, f: np.where(t < len(edges), special.ndtr((edge(t) - f) / sigma), 1.0),
+        lambda t: (edge(t), sigma),
+        "count",
+    )
+
+
 _LAWS: tuple[tuple[tuple[type, ...], Callable[[Any, np.ndarray], Law]], ...] = (
     ((gl.Gaussian,), _gaussian),
     ((gl.StudentT,), _student_t),
@@ -249,5 +263,6 @@ _LAWS: tuple[tuple[tuple[type, ...], Callable[[Any, np.ndarray], Law]], ...] = (
         (NegativeBinomial, ZeroInflatedNegativeBinomial, HurdleNegativeBinomial),
         _negative_binomial,
     ),
+    ((Ordinal,), _grades),
     ((gl.Bernoulli, BernoulliLogit, BernoulliProbit, Binomial, BetaBinomial), _labels),
 )

@@ -1,4 +1,4 @@
-"""Sites of grades, by quadrature."""
+"""Sites of grades."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ...expectations.projections import Site
 from ..ordinal import Ordinal
-from ..parameters import constant_parameter
+from ..parameters import constant_parameter, parameter_per_site
 from ..support import classes
 from .description import SiteDescription
 from .quadrature_loss import QuadratureLoss
@@ -22,13 +23,9 @@ def _ordinal_loss(likelihood: Ordinal, Y: TensorType) -> QuadratureLoss:
     constant_parameter(likelihood.sigma, "The noise sigma", positive=True)
     zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)
     first, last = y == 0.0, y == likelihood.num_bins - 1.0
-    edges = np.asarray(likelihood.bin_edges)
-    middles = tf.constant(
-        [edges[0] - 1.0, *(0.5 * (edges[1:] + edges[:-1])), edges[-1] + 1.0], y.dtype
-    )
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        return tf.gather(middles, tf.cast(y, tf.int32))
+        return tf.gather(likelihood.middles, tf.cast(y, tf.int32))
 
     return QuadratureLoss(
         likelihood,
@@ -39,6 +36,12 @@ def _ordinal_loss(likelihood: Ordinal, Y: TensorType) -> QuadratureLoss:
     )
 
 
+def _ordinal_density(likelihood: Ordinal, Y: tf.Tensor) -> Site:
+    """The log density with the deviation and both edges of each grade as its parameters."""
+    sigma = parameter_per_site(likelihood.sigma, "The noise sigma", Y)
+    return Site(likelihood.log_prob_between, (Y, sigma, *likelihood.edges_of(Y)))
+
+
 def ordinal_sites(likelihood: Ordinal) -> SiteDescription:
     """The sites of a likelihood with its number of grades."""
-    return SiteDescription(loss=_ordinal_loss, support=classes(likelihood.num_bins))
+    return SiteDescription(_ordinal_loss, _ordinal_density, classes(likelihood.num_bins))

@@ -80,6 +80,7 @@ class Table:
         Y: Any,
         *,
         labels: bool = False,
+        grades: bool = False,
         gaps: bool = False,
         numbers: np.ndarray | None = None,
         seasons: Sequence[float] = (),
@@ -91,6 +92,7 @@ class Table:
         :param X: a data frame, one column of it, or a matrix.
         :param Y: a data frame, a column, a matrix or a vector.
         :param labels: number words and other labels of Y.
+        :param grades: labels have an order, so that words without one are refused.
         :param gaps: keep rows that have one of several targets, with NaN for others.
         :param numbers: of each row, [N, k], which follow Y as further columns.
         :param seasons: days of periods, each of which gives every date a cosine and a sine.
@@ -103,7 +105,7 @@ class Table:
             columns = tuple(Column.learn(X[name]) for name in X.columns)
         columns += seasons_of(columns, seasons)
         left_out = 0 if isinstance(known, slice) else int(np.sum(~known))
-        table = cls(columns, _names(Y), _classes(Y) if labels else (), left_out)
+        table = cls(columns, _names(Y), _classes(Y, grades) if labels else (), left_out)
         outputs = table.outputs(Y)
         if numbers is not None:
             outputs = np.hstack([np.asarray(outputs, np.float64), numbers[known]])
@@ -320,12 +322,18 @@ def _is_missing(entry: object) -> bool:
     return entry is None or type(entry).__name__ == "NAType" or entry != entry
 
 
-def _classes(Y: Any) -> tuple[Any, ...]:
+def _classes(Y: Any, grades: bool) -> tuple[Any, ...]:
     if not _has_labels(Y):
         return ()
     labels = _labels(Y)
-    ordered = list(getattr(Y.dtype, "categories", ())) if hasattr(Y, "cat") else []
+    has_order = hasattr(Y, "cat") and (Y.cat.ordered or not grades)
+    ordered = list(Y.cat.categories) if has_order else []
     found = set(labels.tolist())
+    if grades and not has_order and any(isinstance(one, str) for one in found):
+        raise DataError(
+            f"the target has words, such as {labels[0]!r}, in no order: say it by"
+            " pandas.Categorical(words, categories=[lowest, ..., highest], ordered=True)."
+        )
     try:
         rest = sorted(found - set(ordered))
     except TypeError as error:
