@@ -84,12 +84,11 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
 """Likelihoods without arguments, for standardised Y if it has a scale."""
 _BY_CLASSES = ("multiclass", "ordinal")
 """Names of likelihoods that are made from the number of classes."""
-
 _ELSEWHERE = {
     "binary": "bernoulli", "logistic": "bernoulli", "logit": "bernoulli", "normal": "gaussian",
     "regression": "gaussian", "classification": "multiclass", "categorical": "multiclass",
-    "softmax": "multiclass", "ordered": "ordinal", "t": "student_t", "count": "poisson", "counts": "poisson",
-    "lognormal": "log_normal", "censored": "tobit",
+    "softmax": "multiclass", "ordered": "ordinal", "t": "student_t",
+    "count": "poisson", "counts": "poisson", "lognormal": "log_normal", "censored": "tobit",
 }  # fmt: skip
 """Names in other libraries."""
 _OF_CLASSES = (
@@ -162,7 +161,7 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     """Return a new likelihood by name, or a copy of the one passed; "gaussian" has a noise variance
     for each output.
 
-    :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
+    :param likelihood: a name of `NAMES`, "multiclass", "ordinal", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     """
