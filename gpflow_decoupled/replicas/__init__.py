@@ -20,6 +20,7 @@ from .sums import Message, agreed, count, counted, fold_in_rank, of_first, rank,
 
 __all__ = [
     "Group", "Message", "RowSums", "agreed", "apply_trainable", "check_strategy", "count",
-    "counted", "dataset_of", "fold_in_rank", "group_of", "named_variables", "of_first", "parameter_digests",
-    "rank", "refuse_elsewhere", "refuse_other_workers", "share", "starts_passes", "total",
+    "counted", "dataset_of", "fold_in_rank", "group_of", "named_variables", "of_first",
+    "parameter_digests", "rank", "refuse_elsewhere", "refuse_other_workers", "share",
+    "starts_passes", "total",
 ]  # fmt: skip
