@@ -146,9 +146,9 @@ def test_parts_that_are_shared_stay_shared(tmp_path: Path) -> None:
 Change = Callable[[dict[str, Any]], object]
 
 
-def _edited(path: Path, change: Change, **members: bytes) -> None:
+def _edited(path: Path, change: Change, name: str = "CVIGLM", **members: bytes) -> None:
     """A file of `save` with another description, and other members."""
-    gd.save(MODELS["CVIGLM"](), path)
+    gd.save(MODELS[name](), path)
     with zipfile.ZipFile(path) as archive:
         known = {name: archive.read(name) for name in archive.namelist()}
     tree = json.loads(known.pop("model.json"))
@@ -181,6 +181,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "an attribute of the language": (
         _made("gpflow.kernels.stationaries:Matern52", __class__=1),
         "sets __class__ of a Matern52",
+    ),
+    "a bijector that no model has": (
+        _made("tensorflow_probability.python.bijectors.glow:Glow", num_glow_blocks=10**9),
+        r"needs .*Glow.*classes=\[Glow\]",
+    ),
+    "an array twice": (
+        lambda tree: _attributes(tree).update(extra={"is": "array", "id": 9000, "array": 5}),
+        "damaged",
     ),
     "an enumeration": (
         lambda tree: _attributes(tree).update(extra={"is": "enum", "class": "a:B", "name": "C"}),
@@ -229,6 +237,56 @@ def test_arrays_are_plain_and_of_the_length_they_say(tmp_path: Path) -> None:
         archive.writestr("model.json", "[" * 10**6)
     with pytest.raises(DataError, match="members are compressed"):
         gd.load(file)
+
+
+def test_short_files_take_little_memory(tmp_path: Path) -> None:
+    """Columns that are stretched to each other would be a matrix."""
+    file, tensor = tmp_path / "model.zip", {"is": "tensor", "id": 9000, "array": 7}
+    of_tfp = {"is": "made", "id": 9002, "class": "tensorflow_probability.python."}
+    normal = {**of_tfp, "attributes": {"loc": tensor, "scale": {**tensor, "id": 9001, "array": 8}}}
+    normal["class"] += "distributions.normal:Normal"
+    shift = {**of_tfp, "attributes": {"shift": tensor}}
+    shift["class"] += "bijectors.shift:Shift"
+    stretched = {
+        "is": "parameter", "id": 9003, "array": 8, "transform": shift, "prior": None,
+        "prior_on": "CONSTRAINED", "trainable": True,
+    }  # fmt: skip
+    members = {"arrays/7.npy": _npy(np.ones((900, 1))), "arrays/8.npy": _npy(np.ones((1, 900)))}
+    for extra, message in ((normal, "of a Normal are stretched"), (stretched, "does not fit")):
+        _edited(file, lambda tree: _attributes(tree).update(extra=extra), **members)  # noqa: B023
+        with pytest.raises(DataError, match=message):
+            gd.load(file)
+
+
+@pytest.mark.parametrize("part", ["kernel", "lengthscales", "q_mu"])
+def test_parts_of_other_shapes_are_refused(part: str, tmp_path: Path) -> None:
+    """Their check sums are right, and the first prediction would fail in TensorFlow."""
+    members: dict[str, bytes] = {}
+
+    def change(tree: dict[str, Any]) -> None:
+        own = _attributes(tree)
+        matern = own["kernel"]["attributes"]["kernels"]["parts"][0]["attributes"]
+        places = {"lengthscales": matern, "q_mu": own["basis"]["attributes"]}
+        if part == "kernel":
+            own["kernel"] = 3
+        else:
+            node = places[part][part]
+            members[f"arrays/{node['array']}.npy"] = _npy(np.ones((4, 3)))
+
+    _edited(tmp_path / "model.zip", change, "softmax")
+    _edited(tmp_path / "model.zip", change, "softmax", **members)
+    with pytest.raises(DataError, match="is damaged, or was not written"):
+        gd.load(tmp_path / "model.zip")
+
+
+def test_lack_of_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: object) -> None:
+        raise MemoryError
+
+    gd.save(MODELS["CVIGLM"](), tmp_path / "model.zip")
+    monkeypatch.setattr("gpflow_decoupled.saving.model_file.read_archive", full)
+    with pytest.raises(CheckpointError, match="needs more memory than is free"):
+        gd.load(tmp_path / "model.zip")
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["load", "save"]
 
+import contextlib
 import os
 import platform
 from collections.abc import Callable, Iterable
@@ -11,9 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+from gpflow.config import default_float
 from gpflow.models import GPModel
 
-from ..errors import CheckpointError, DataError, ModelError
+from ..errors import CheckpointError, DataError, ModelError, NumericalError
 from ..models import FactorGraph
 from ..summaries import short_repr
 from ..training import Standardized
@@ -25,6 +28,7 @@ from .rebuild import rebuild
 from .replace import replaced
 
 _FORMAT = 2  # one more whenever older files cannot be read
+_TRACED = 2**30  # bytes of a file: a graph holds constants of up to 2 GB
 _LIBRARIES = ("gpflow_decoupled", "gpflow", "tensorflow", "tensorflow_probability", "numpy")
 
 
@@ -72,9 +76,9 @@ def load(
 
     :param path: of the file.
     :param classes: your own classes and functions in the model, such as a kernel. They are trusted.
-    :raises CheckpointError: if the file cannot be read.
+    :raises CheckpointError: if the file cannot be read, for lack of memory too.
     :raises DataError: if it is damaged, no file of `save`, or names a class that is not in
-        `classes`.
+        `classes`; without `classes` also if its parts do not fit together.
 
     Example::
 
@@ -101,7 +105,23 @@ def load(
     model = _guarded(source, lambda: rebuild(tree["model"], arrays, names))
     if not isinstance(model, (GPModel, FactorGraph, Standardized)):
         raise DataError(f"{source} has a {type(model).__name__} in it, which is no model.")
+    traceable = not isinstance(model, FactorGraph) and source.stat().st_size < _TRACED
+    if traceable and not classes:
+        _guarded(source, lambda: _check_parts(model))
     return model
+
+
+def _check_parts(model: GPModel | Standardized) -> None:
+    """Trace a prediction: without numbers, shapes and types of all parts must agree."""
+    inside = model.model if isinstance(model, Standardized) else model
+    X = getattr(inside, "data", getattr(inside, "inducing_variable", None))
+    X = X[0] if isinstance(X, tuple) else getattr(X, "Z", None)
+    columns = getattr(inside, "num_dims", None) if X is None else X.shape[1]
+    if columns is None or any(p.dtype != default_float() for p in inside.parameters):
+        return
+    at = tf.TensorSpec([2, columns], default_float())
+    with contextlib.suppress(DataError, ModelError, NumericalError, NotImplementedError):
+        tf.function(lambda X: model.predict_f(X), autograph=False).get_concrete_function(at)
 
 
 def _guarded(source: Path, read: Callable[[], Any]) -> Any:
@@ -109,6 +129,10 @@ def _guarded(source: Path, read: Callable[[], Any]) -> Any:
         return read()
     except DataError as error:
         raise DataError(f"{source} cannot be loaded: {error}.") from error
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise CheckpointError(
+            f"{source} needs more memory than is free here; it has {source.stat().st_size} bytes."
+        ) from error
     except Exception as error:  # a damaged file may raise anything in zipfile, json and TensorFlow
         raise DataError(
             f"{source} is damaged, or was not written by gpflow_decoupled.save: {error!r:.300}."

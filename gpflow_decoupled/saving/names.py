@@ -11,6 +11,7 @@ import gpflow.likelihoods.utils
 import tensorflow as tf
 
 from ..errors import DataError
+from ..probability import tfb, tfd
 
 _PACKAGES = (
     "gpflow.base", "gpflow.functions", "gpflow.inducing_variables", "gpflow.kernels",
@@ -22,10 +23,21 @@ _PACKAGES = (
     "gpflow_decoupled.training.row_numbers",
     "gpflow_decoupled.training.standardized", "gpflow_decoupled.training.tables",
     "gpflow_decoupled.training.units.own_parts",
-    "tensorflow_probability.python.bijectors",
-    "tensorflow_probability.python.distributions",
 )  # fmt: skip
 """Whose classes, defined there, may be made and filled with attributes."""
+_MADE: tuple[type, ...] = (
+    tfb.Ascending, tfb.Chain, tfb.Exp, tfb.FillTriangular, tfb.Identity, tfb.Invert, tfb.Log,
+    tfb.Reciprocal, tfb.Scale, tfb.Shift, tfb.Sigmoid, tfb.Softplus, tfb.Square, tfb.Tanh,
+    tfd.Bernoulli, tfd.Beta, tfd.Categorical, tfd.Cauchy, tfd.Exponential, tfd.Gamma,
+    tfd.GeneralizedNormal, tfd.Gumbel, tfd.HalfCauchy, tfd.HalfNormal, tfd.Independent,
+    tfd.InverseGamma, tfd.Laplace, tfd.LogNormal, tfd.Logistic, tfd.MixtureSameFamily,
+    tfd.MultivariateNormalDiag, tfd.MultivariateNormalDiagPlusLowRank,
+    tfd.MultivariateNormalFullCovariance, tfd.MultivariateNormalTriL, tfd.Normal, tfd.Poisson,
+    tfd.SinhArcsinh, tfd.StudentT, tfd.Uniform, tfd.VonMises,
+)  # fmt: skip
+"""Bijectors and distributions of models, whose constructors take no more memory than their
+arguments; of others a short file can ask for any.
+"""
 _FUNCTIONS: dict[str, Callable] = {
     "inv_probit": gpflow.likelihoods.utils.inv_probit,
     "exp": tf.exp,
@@ -59,7 +71,7 @@ class Names:
     # functions.
 
     def __init__(self, own: Iterable[type | Callable]) -> None:
-        self._own = {name_of(one): one for one in own}
+        self._own = {name_of(one): one for one in (*_MADE, *own)}
 
     def function(self, name: object) -> Callable:
         """The function of a name; raises `DataError` for an unknown one."""
@@ -87,7 +99,7 @@ class Names:
     def _unknown(name: object) -> DataError:
         short = str(name).partition(":")[2] or str(name)
         return DataError(
-            f"it needs {str(name).replace(':', '.')[:200]}, which is no part of GPflow's models or"
-            " of this package's: if it is a class of your own, import it and call load(path,"
-            f" classes=[{short[:100]}]). If you do not know it, do not trust the file"
+            f"it needs {str(name).replace(':', '.')[:200]}, which is no usual part of GPflow's"
+            " models or of this package's: if you use it or it is your own, import it and call"
+            f" load(path, classes=[{short[:100]}]). If you do not know it, do not trust the file"
         )

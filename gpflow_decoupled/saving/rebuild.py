@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["rebuild"]
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,13 +33,14 @@ def rebuild(tree: Any, arrays: list[np.ndarray], names: Names) -> object:
 
 class _Reader:
     def __init__(self, arrays: list[np.ndarray], names: Names) -> None:
-        self.arrays, self.names = arrays, names
+        self.arrays, self.names = dict(enumerate(arrays)), names
+        self.total = sum(array.size for array in arrays)
         self.made: dict[int, object] = {}
         self.kinds: dict[str, Callable[[dict], Any]] = {
             "again": lambda node: self.made[node["id"]],
             "float": lambda node: float(node["value"]),
             "enum": lambda node: self._enum(node),
-            "scalar": lambda node: self.arrays[node["array"]][()],
+            "scalar": lambda node: self._array(node)[()],
             "dtype": lambda node: tf.as_dtype(_text(node["name"])),
             "numpy dtype": lambda node: _plain_dtype(node["name"]),
             "shape": lambda node: tf.TensorShape(node["sizes"]),
@@ -51,8 +53,8 @@ class _Reader:
             "distribution class": lambda node: self.names.kind(
                 node["name"], tfp.distributions.Distribution
             ),
-            "array": lambda node: self._keep(node, self.arrays[node["array"]]),
-            "tensor": lambda node: self._keep(node, tf.constant(self.arrays[node["array"]])),
+            "array": lambda node: self._keep(node, self._array(node)),
+            "tensor": lambda node: self._keep(node, tf.constant(self._array(node))),
             "variable": self._variable,
             "parameter": self._parameter,
             "dict": self._dict,
@@ -71,6 +73,10 @@ class _Reader:
             raise DataError("it describes two objects as one")
         self.made[node["id"]] = value
         return value
+
+    def _array(self, node: dict) -> np.ndarray:
+        # once each, so that a short description cannot ask for many copies
+        return self.arrays.pop(node["array"])
 
     def _parts(self, node: dict) -> list:
         return [self.value(part) for part in node["parts"]]
@@ -91,15 +97,16 @@ class _Reader:
         return functools.partial(self.names.function(function["name"]), *arguments, **keywords)
 
     def _variable(self, node: dict) -> tf.Variable:
-        value = self.arrays[node["array"]]
+        value = self._array(node)
         return self._keep(node, tf.Variable(value, trainable=bool(node["trainable"])))
 
     def _parameter(self, node: dict) -> gpflow.Parameter:
         # A value at the edge of a transform's range has no inverse.
-        number = self.arrays[node["array"]]
+        transform = self.value(node["transform"])
+        number = self._array(node)
         if not np.all(np.isfinite(number)):
             raise DataError("a Parameter has entries that are NaN or infinite")
-        transform = self.value(node["transform"])
+        _check_stretch(transform, number.shape)
         start = tf.zeros_like(number)
         parameter = gpflow.Parameter(
             start if transform is None else transform.forward(start),
@@ -128,6 +135,9 @@ class _Reader:
         if not issubclass(kind, (*kinds, HeteroskedasticTFPConditional)):
             raise DataError(f"{kind.__name__} is no bijector and no distribution")
         given = {key: self.value(value) for key, value in node["attributes"].items()}
+        shapes = [np.shape(value) for value in given.values() if tf.is_tensor(value)]
+        if math.prod(np.broadcast_shapes(*shapes)) > self.total:
+            raise DataError(f"the arguments of a {kind.__name__} are stretched to each other")
         return self._keep(node, kind(**given))
 
     def _object(self, node: dict) -> Any:
@@ -146,6 +156,17 @@ class _Reader:
             set_one = setattr if isinstance(found, tf.Module) else object.__setattr__
             set_one(found, key, value)
         return found
+
+
+def _check_stretch(transform: tfp.bijectors.Bijector | None, shape: tuple[int, ...]) -> None:
+    """Refuse a transform whose arrays would make more numbers than it is given."""
+    try:
+        batch = tuple(() if transform is None else transform.experimental_batch_shape())
+    except NotImplementedError:  # of a class that does not say it, such as the caller's
+        return
+    lead = len(shape) - (transform.forward_min_event_ndims if batch else 0)
+    if batch and np.broadcast_shapes(batch, shape[:lead]) != shape[:lead]:
+        raise DataError(f"a transform of shape {batch} does not fit a Parameter of shape {shape}")
 
 
 def _text(value: object) -> str:
