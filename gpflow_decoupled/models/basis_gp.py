@@ -18,6 +18,7 @@ from gpflow.utilities import parameter_dict
 
 from .. import replicas
 from ..bases import InducingBasis
+from ..bases.parts.atomic import one_at_a_time
 from ..errors import DataError, ModelError
 from ..inducing.variables import check_indices_of, input_dims
 from ..inputs import as_array, as_pair, of_known_rank
@@ -104,6 +105,7 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
         check_mean_function(mean_function, self.num_dims, self.num_outputs)
         basis.refresh(kernel)
 
+    @one_at_a_time
     def update(
         self,
         data: RegressionData,

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 __all__ = ["CVIGP"]
 
+import copy
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.kernels import Kernel, LinearCoregionalization
+from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..bases import SiteBasis, StateSpaceBasis
+from ..bases.parts.atomic import all_or_nothing, one_at_a_time
+from ..likelihoods import RowLikelihood
+from .checks import check_new_sites, check_reach
 from .expectations import Moments, moments_of_sites
 from .full_gp import FullGP
 
@@ -96,21 +100,47 @@ class CVIGP(FullGP):
         sites = state.nu * state.mean - 0.5 * state.tau * (tf.square(state.mean) + state.variance)
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 
+    @one_at_a_time
     def update(self, new_data: RegressionData) -> None:
-        """Add observations, whose sites start at zero; old sites stay.
+        """Add observations X [N*, D] and Y [N*, P].
 
-        New data are X [N*, D] and Y [N*, P]. Functions compiled before must be compiled again.
+        For Gaussian noise q becomes the exact posterior at the present Parameters. For others the
+        new sites start at zero, and `fit` or `optimizers.ConjugateComputation` moves them.
+
+        Functions compiled before must be compiled again.
         """
         X, Y = self._checked(*self._as_arrays(new_data, self.float_type))
-        L = self.num_latent_gps
-        nu, tau = (
-            np.concatenate([site.numpy(), np.zeros((len(X), L))])
-            for site in (self.basis.nu, self.basis.tau)
-        )
-        X = np.concatenate([self.data[0].numpy(), X])
-        Y = np.concatenate([self.data[1].numpy(), Y])
-        self.basis = self._basis_at(X, nu=nu, tau=tau)
-        self.data = self._as_tensors(X, Y)
+        check_reach(self.kernel, X, self.data[0])
+        N, zeros = len(self.data[0]), np.zeros((len(X), self.num_latent_gps))
+        sites = [np.concatenate([site.numpy(), zeros]) for site in self.sites]
+        joined = [np.concatenate([old.numpy(), new]) for old, new in zip(self.data, (X, Y))]
+        # a copy, which nobody sees and which tracks nothing, so that the model changes in one step
+        twin = copy.copy(self)
+        vars(twin).update(data=self._as_tensors(*joined))
+        if self._is_of_gaussian_noise:
+            sites = twin._sites_of_gaussian_noise()
+            check_new_sites(Y, *(site[N:] for site in sites))
+        basis = self._basis_at(joined[0], nu=sites[0], tau=sites[1])
+        with all_or_nothing([], [self]):
+            self.basis, self.data = basis, twin.data
+
+    @property
+    def _is_of_gaussian_noise(self) -> bool:
+        likelihood = self.likelihood
+        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+        mixed = isinstance(self.kernel, LinearCoregionalization)
+        return isinstance(base, Gaussian) and not mixed
+
+    def _sites_of_gaussian_noise(self) -> list[np.ndarray]:
+        """The sites nu, tau [N, L] that are the likelihood's factors."""
+        # E is linear in mean squared and variance, so that a step from anywhere finds them
+        L, X = self.num_latent_gps, self.data[0]
+        mean, variance = tf.zeros([len(X), L], X.dtype), tf.ones([len(X), L], X.dtype)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([mean, variance])
+            expected = self.expected_of_sites(mean, variance)
+        g, h = tape.gradient(expected, [mean, variance])
+        return [g.numpy(), -2.0 * h.numpy()]  # (C13)
 
     def _basis_at(self, X: np.ndarray, **sites: np.ndarray) -> SiteBasis | StateSpaceBasis:
         return SiteBasis(X, self.num_latent_gps, **sites)

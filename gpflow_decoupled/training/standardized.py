@@ -19,6 +19,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
 
+from ..bases.parts.atomic import all_or_nothing, one_at_a_time
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values, check_same_rows
 from ..models import Evidence, with_neighbours
@@ -228,6 +229,7 @@ class Standardized(PredictionsInUnits):
             raise ModelError(f"{type(self.model).__name__} has no memory, and needs none.")
         return self.model.remember(self._data if data is None else self._to_train_on(data))
 
+    @one_at_a_time
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.
 
@@ -236,10 +238,12 @@ class Standardized(PredictionsInUnits):
         if not hasattr(self.model, "update"):
             raise ModelError(f"{type(self.model).__name__} has no update: build it of all data.")
         X, Y = self._to_train_on(data)
-        record = self.model.update((X, Y), **options)
-        if hasattr(self.model, "data"):
-            self._X = np.concatenate([self._X, np.asarray(X)])
-            self._Y = np.concatenate([self._Y, np.asarray(Y)])
+        if not hasattr(self.model, "data"):
+            return self.model.update((X, Y), **options)
+        joined = (np.concatenate([self._X, np.asarray(X)]), np.concatenate([self._Y, np.asarray(Y)]))
+        with all_or_nothing([], [self, self.model, *self.model.submodules]):
+            record = self.model.update((X, Y), **options)
+            self._X, self._Y = joined
         return record
 
     def with_neighbours(self, **options: Any) -> Standardized:

@@ -10,7 +10,8 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.models import CVIGP
+from gpflow_decoupled.likelihoods import RowLikelihood
+from gpflow_decoupled.models import CVIGP, StateSpaceGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from tests.bounds.registry import matern
 from tests.models.conjugate_problems import (
@@ -231,12 +232,34 @@ def test_new_data_join_with_sites_of_zero(rng):
     assert_allclose(model.elbo_of_sites(), model.elbo(), rtol=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["dense", "state space", "rows"])
+def test_new_data_of_gaussian_noise_need_no_training(kind, rng):
+    """The exact posterior of all rows, at any Parameters, whether q was trained or not."""
+    inputs, outputs = rng.normal(size=(12, 1)), rng.normal(size=(12, 2))
+    kernel, mean = gpflow.kernels.Matern32(lengthscales=0.7), gpflow.functions.Constant(0.4)
+    likelihood, noise = gl.Gaussian(0.2), np.full((12, 1), 0.2)
+    if kind == "rows":
+        likelihood = RowLikelihood(likelihood, ["weight"])
+        weights = rng.uniform(0.5, 2.0, size=(12, 1))
+        outputs, noise = np.hstack([outputs, weights]), noise / weights
+    make = StateSpaceGP if kind == "state space" else CVIGP
+    model = make((inputs[:7], outputs[:7]), kernel, likelihood, mean_function=mean)
+    model.update((inputs[7:], outputs[7:]))
+    K, k = kernel(inputs).numpy(), kernel(inputs, X[:, :1]).numpy()
+    solved = np.linalg.solve(K + np.diag(noise[:, 0]), np.hstack([outputs[:, :2] - 0.4, k]))
+    found = model.predict_f(X[:, :1])
+    assert_allclose(found[0], 0.4 + k.T @ solved[:, :2], rtol=1e-8, atol=1e-10)
+    expected = 1.0 - np.sum(k * solved[:, 2:], axis=0)
+    assert_allclose(found[1], np.repeat(expected[:, None], 2, axis=1), rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("new, message", [
     ((X[:2], np.full((2, 1), 7.0)), "Y\\[0, 0\\] = 7 is outside the support of Bernoulli"),
     ((X[:2, :1], np.ones((2, 1))), "X has 1 columns"),
     ((X[:2], np.ones((2, 2))), "Y has 2 columns"),
     ((X[:0], np.ones((0, 1))), "no rows"),
     ((X[:2], np.array([[1.0], [np.nan]])), "Y\\[1, 0\\] is nan"),
+    ((1e160 * X[:2], np.ones((2, 1))), "X\\[0\\] is .* covariance is not a number"),
 ])  # fmt: skip
 def test_new_data_that_are_unusable_change_nothing(new, message):
     model = problem("probit")

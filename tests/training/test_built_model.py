@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import gpflow
 import numpy as np
 import pandas as pd
@@ -12,6 +15,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.training import held_out_metrics
 from gpflow_decoupled.wrappers import plot_calibration, plot_posterior
+from tests.interrupts import interrupt_call
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform([100.0, -2.0], [300.0, 5.0], (30, 2))
@@ -265,6 +269,79 @@ def test_new_rows_are_taken_in_units(exact) -> None:
     np.testing.assert_allclose(model.training_data[0][-6:], NEW)
     gd.optimizers.ConjugateComputation(1.0).run(model.model)
     assert np.isfinite(float(model.elbo()))
+
+
+COUNTS = np.arange(30.0)[:, None] % 3
+UPDATED = {
+    "CVIGP": ({}, Y[:, :1]),
+    "GaussianNNGP": ({"num_neighbours": 4}, Y[:, :1]),
+    "SiteNNGP": ({"num_neighbours": 4, "likelihood": "poisson"}, COUNTS),
+    "LabelNNGP": ({"num_neighbours": 4, "likelihood": "multiclass"}, COUNTS),
+}
+
+
+def _updated(kind: str) -> gd.Standardized:
+    options, values = UPDATED[kind]
+    model = gd.build(X, values, verbose=False, **options)
+    assert type(model.model).__name__ == kind
+    return model
+
+
+@pytest.mark.parametrize("kind, name, at", [
+    ("CVIGP", "CVIGP._as_tensors", 1), ("CVIGP", "CVIGP.update", 0),
+    ("GaussianNNGP", "GaussianNNGP.update", 0),
+    ("SiteNNGP", "SiteNNGP.move_sites", 2), ("SiteNNGP", "SiteNNGP.update", 0),
+    ("LabelNNGP", "GaussianNNGP.update", 0), ("LabelNNGP", "LabelNNGP.update", 0),
+])  # fmt: skip
+def test_an_interrupted_update_changes_nothing(kind, name, at, monkeypatch) -> None:
+    """Neither the model nor its record of the data, so that a second call counts rows once."""
+    model, values = _updated(kind), UPDATED[kind][1]
+    new, before = (NEW, values[:6]), [part.numpy() for part in model.predict_f(NEW)]
+    kind_of, method = name.split(".")
+    owner = getattr(gd.models.neighbours, kind_of, gd.models.CVIGP)
+    function = getattr(owner, method)
+
+    def pressed(*arguments, **options):
+        function(*arguments, **options)  # after all, but before the caller goes on
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if at == 0:
+            patch.setattr(owner, method, pressed)
+        else:
+            interrupt_call(patch, owner, method, at)
+        with pytest.raises(KeyboardInterrupt):
+            model.update(new)
+    assert model.shape == (30, 2) and len(model.training_data[0]) == 30
+    for now, was in zip(model.predict_f(NEW), before):
+        np.testing.assert_array_equal(now, was)
+    model.update(new)
+    assert model.shape == (36, 2) and len(model.training_data[0]) == 36
+
+
+@pytest.mark.parametrize("kind", UPDATED)
+def test_threads_that_update_a_model_lose_no_rows(kind, monkeypatch) -> None:
+    """Each waits until the other is done."""
+    model, values = _updated(kind), UPDATED[kind][1]
+    for library, join in ((tf, tf.concat), (np, np.concatenate)):
+
+        def slow(*arguments, join=join, **options):
+            time.sleep(2e-3)  # the other thread's turn
+            return join(*arguments, **options)
+
+        monkeypatch.setattr(library, join.__name__, slow)
+    threads = [
+        threading.Thread(target=model.update, args=((NEW[rows], values[rows]),))
+        for rows in (slice(0, 2), slice(2, 4), slice(4, 6))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert model.shape == (36, 2) and len(model.model.data[0]) == 36
+    np.testing.assert_allclose(
+        np.sort(model.training_data[0][30:], axis=0), np.sort(NEW, axis=0), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("what", ["gaps", "censored"])

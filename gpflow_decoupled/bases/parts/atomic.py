@@ -1,22 +1,54 @@
-"""All-or-nothing changes of several variables."""
+"""Changes of a model all or nothing, and by one thread at a time."""
 
 from __future__ import annotations
 
-__all__ = ["all_or_nothing"]
+__all__ = ["all_or_nothing", "one_at_a_time"]
 
-from collections.abc import Iterator, Sequence
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_LOCKS: WeakKeyDictionary[object, Any] = WeakKeyDictionary()
+"""Of the objects whose methods run; not attributes, which copies and files would meet."""
+_OF_LOCKS = threading.Lock()
+
 
 @contextmanager
-def all_or_nothing(variables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Restore the variables if the block raises anything."""
+def all_or_nothing(
+    variables: Sequence[tf.Variable], owners: Sequence[object] = ()
+) -> Iterator[None]:
+    """Restore the variables, and the attributes of the owners, if the block raises anything."""
     before = [(variable, variable.read_value()) for variable in variables]
+    parts = [(owner, dict(vars(owner))) for owner in owners]
     try:
         yield
     except BaseException:  # an interrupt, too
         for variable, value in before:
             variable.assign(value)
+        for owner, attributes in parts:
+            for name in set(vars(owner)) - set(attributes):
+                if not name.startswith("_self_"):  # what TensorFlow tracks
+                    delattr(owner, name)
+            for name, part in attributes.items():
+                if vars(owner).get(name) is not part:
+                    setattr(owner, name, part)
         raise
+
+
+def one_at_a_time(method: _Method) -> _Method:
+    """Make threads that call a method of one object wait for each other."""
+
+    @functools.wraps(method)
+    def alone(self: object, *arguments: Any, **options: Any) -> Any:
+        with _OF_LOCKS:
+            lock = _LOCKS.setdefault(self, threading.RLock())
+        with lock:
+            return method(self, *arguments, **options)
+
+    return cast(_Method, alone)

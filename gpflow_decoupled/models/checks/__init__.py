@@ -2,8 +2,9 @@
 
 __all__ = [
     "CheckedPredictions", "as_observations", "check_densities", "check_kernel", "check_likelihood",
-    "check_mean_function", "check_num_data", "check_parts", "check_shapes_of_data", "check_values",
-    "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
+    "check_mean_function", "check_new_sites", "check_num_data", "check_parts", "check_reach",
+    "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_replicas",
+    "warn_of_values",
 ]  # fmt: skip
 
 from .construction import (
@@ -15,7 +16,9 @@ from .construction import (
 )
 from .data import (
     as_observations,
+    check_new_sites,
     check_num_data,
+    check_reach,
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,

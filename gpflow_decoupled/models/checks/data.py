@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "as_observations", "check_num_data", "check_shapes_of_data", "check_values",
-    "infer_num_latent_gps", "warn_of_values",
+    "as_observations", "check_new_sites", "check_num_data", "check_reach", "check_shapes_of_data",
+    "check_values", "infer_num_latent_gps", "warn_of_values",
 ]  # fmt: skip
 
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +15,9 @@ from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, Softmax
 
+from ...covariances.centring import covariance
 from ...covariances.indices import check_indices
+from ...covariances.latents import split_latents
 from ...errors import DataError
 from ...inputs import (
     check_finite_entries,
@@ -143,6 +146,32 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
     check_labels(likelihood, Y)
     check_densities(X, Y, likelihood)
     check_indices(X, "X", likelihood, *readers)
+
+
+def check_reach(kernel: Kernel, X: np.ndarray, data: tf.Tensor) -> None:
+    """Refuse new rows X [N*, D] with a variance, or a covariance with the data, that is no number."""
+    found = [
+        part
+        for (one,) in split_latents(kernel)
+        for part in (one(X, full_cov=False), covariance(one, tf.constant(X), data[:1]))
+    ]
+    _check_found("X", X, found, "its covariance")
+
+
+def check_new_sites(Y: np.ndarray, nu: TensorType, precision: TensorType) -> None:
+    """Refuse new rows Y [N*, P] with sites [N*, L] that are no numbers."""
+    _check_found("Y", Y, (nu, precision), "its site")
+
+
+def _check_found(name: str, array: np.ndarray, found: Sequence[TensorType], what: str) -> None:
+    fine = [np.isfinite(np.asarray(part)).reshape(len(array), -1).all(axis=1) for part in found]
+    bad = np.flatnonzero(~np.all(fine, axis=0))
+    if len(bad):
+        raise DataError(
+            f"{name}[{bad[0]}] is {short_repr(array[bad[0]].tolist())}, and {what} is not a number:"
+            " nothing was changed. Scale the columns before the model is made, or drop such rows:"
+            f" keep = np.nanmax(np.abs({name}), axis=1) < 1e100; X, Y = X[keep], Y[keep]."
+        )
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:

@@ -15,6 +15,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
+from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
@@ -286,6 +287,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
             spread=self._spread,
         )
 
+    @one_at_a_time
     def update(self, new_data: RegressionData, *, noise_variance: TensorType | None = None) -> None:
         """Add observations, last in the order: the old ones keep their neighbours.
 
@@ -299,11 +301,12 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         """
         X, Y = arrays_of(new_data, self.float_type)
         self.check_rows(X, Y, self.num_dims)
-        add_noise_rows(self.likelihood, noise_variance, len(X))
         parts = (X, tf.cast(Y, self.float_type))
-        self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
-        order = appended_order(self._order.numpy(), len(X))
-        self._order = tf.Variable(order, trainable=False)
+        data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, parts))
+        order = tf.Variable(appended_order(self._order.numpy(), len(X)), trainable=False)
+        with all_or_nothing([], [self.likelihood, self]):
+            add_noise_rows(self.likelihood, noise_variance, len(X))
+            self.data, self._order = data, order
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Held-out data for scores, which need the noise of new inputs; see `checked`."""

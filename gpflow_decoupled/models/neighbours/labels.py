@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import positive
 
+from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...likelihoods import CategoricalLogit
 from ..checks import as_observations
 from .factors import Factors, scaled
@@ -117,6 +118,7 @@ class LabelNNGP(LatentNNGP):
             around = self.neighbours_of(numbers)
         return tf.reduce_sum(self.log_likelihood(tf.constant(numbers, tf.int32), around))
 
+    @one_at_a_time
     def update(self, new_data: RegressionData) -> None:
         """Add observations X [N*, D] and Y [N*, 1]; the Parameters stay.
 
@@ -127,8 +129,10 @@ class LabelNNGP(LatentNNGP):
         X, Y = arrays_of(new_data, self.float_type)
         self.check_rows(X, Y, self.num_dims)
         new = tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
-        self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
-        self.gaussian.update((X, self._targets(new[1])))
+        data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
+        with all_or_nothing([], [self, self.gaussian]):
+            self.gaussian.update((X, self._targets(new[1])))
+            self.data = data
 
     def _targets(self, Y: tf.Tensor) -> tf.Tensor:
         """t [N, C] of labels [N, 1], of variance one where classes are as frequent."""

@@ -23,7 +23,7 @@ from ...covariances.indices import check_indices
 from ...errors import DataError
 from ...inputs import as_pair, as_values, check_finite_entries, float_type
 from ...user_warnings import warn_user
-from ..checks import check_densities, check_shapes_of_data
+from ..checks import check_densities, check_reach, check_shapes_of_data
 from .groups import noise_rows, noise_variances
 
 
@@ -74,6 +74,8 @@ def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) ->
     seen = ~np.isnan(np.asarray(Y, float)).any(axis=1)
     check_densities(X[seen], Y[seen], model.likelihood)
     check_indices(X, "X", model.kernel, model.mean_function)
+    if dims is not None:
+        check_reach(model.kernel, X, model.data[0])
 
 
 def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SiteNNGP", "SiteUpdate"]
 
+import copy
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,11 +13,12 @@ from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
+from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...covariances.latents import prior_variance
 from ...errors import ModelError
 from ...inputs import check_whole
 from ...likelihoods import RowLikelihood
-from ..checks import as_observations
+from ..checks import as_observations, check_new_sites
 from ..expectations import Moments, Resolution, check_draws, sampled_expectations
 from .factors import Factors
 from .gaussian import GaussianNNGP
@@ -233,6 +235,7 @@ class SiteNNGP(LatentNNGP):
         expected = self.expected_log_densities(q)
         return tf.reduce_sum(self.log_partition(rows, earlier) + expected) - tf.reduce_sum(sites)
 
+    @one_at_a_time
     def update(self, new_data: RegressionData, *, passes: int = _PASSES) -> SiteUpdate:
         """Add observations, and find their sites; the sites of old rows and Parameters stay.
 
@@ -248,10 +251,20 @@ class SiteNNGP(LatentNNGP):
         self.check_rows(X, Y, self.num_dims)
         new = tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
         old, first = self.sites, int(self.data[0].shape[0])
-        self.data = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
-        self.gaussian = self._without_sites()
-        self.assign_sites(tf.range(first), *old)
-        return self._find_sites(np.arange(first, first + len(X)), passes)
+        # the sites are found on a copy, which nobody sees, so that the model changes in one step;
+        # nor does the copy's tracking change the model's
+        twin = copy.copy(self)
+        joined = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
+        vars(twin).update(data=joined)
+        vars(twin).update(gaussian=twin._without_sites())
+        twin.assign_sites(tf.range(first), *old)
+        gap = np.isnan(twin.gaussian.data[1][first:])
+        record = twin._find_sites(np.arange(first, first + len(X)), passes)
+        values, variances = twin.gaussian.data[1], twin.gaussian.likelihood.variance
+        check_new_sites(Y, np.where(gap, 0.0, values[first:]), variances[first:])
+        with all_or_nothing([], [self]):
+            self.data, self.gaussian = twin.data, twin.gaussian
+        return record
 
     def _find_sites(self, rows: np.ndarray, passes: int) -> SiteUpdate:
         """Move the sites of rows [B] by steps of one, in batches: each sees the last one moved."""

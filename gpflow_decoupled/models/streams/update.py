@@ -101,14 +101,15 @@ def update(
     batch = Batch(X, Y, features_in(frame, model.kernel, X))
     rows = no_sites(int(X.shape[0]), model.num_latent_gps, X.dtype)
     end = climb(model, frame, batch, old, rows, steps, tolerance)
-    with all_or_nothing([*model.kernel.variables, *model.likelihood.variables, *basis.variables]):
+    variables = [*model.kernel.variables, *model.likelihood.variables, *basis.variables]
+    with all_or_nothing(variables, [model]):
         if learn:
             frame, batch, old, end = learned(
                 model, basis, memory, links, keep, (frame, batch, old, end), learn, steps, tolerance
             )
         write(basis, model.kernel, frame, end.belief)
         said = StreamMemory(frame, _consolidated(frame, batch, old, end))
-    model.basis, model.memory = basis, said
+        model.basis, model.memory = basis, said
     return StreamUpdate(end.bound, end.steps, end.converged, end.shortened, forgotten)
 
 
