@@ -10,10 +10,12 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord",
-    "UnknownOptionError", "WorkerError", "check_option", "check_parameters", "not_a_number",
+    "UnknownOptionError", "WorkerError", "check_option", "check_parameters", "naming_memory",
+    "not_a_number",
 ]  # fmt: skip
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -201,6 +203,24 @@ def check_parameters(module: tf.Module, result: str) -> None:
     """
     if tf.executing_eagerly() and _not_finite(module):
         raise not_a_number(module, result)
+
+
+@contextmanager
+def naming_memory(asked: Callable[[], str]) -> Iterator[None]:
+    """Make errors of TensorFlow and NumPy for a lack of memory say what was asked, and a fix.
+
+    :param asked: returns both, in words.
+    :raises MemoryError: in the place of theirs.
+
+    Example::
+
+        with naming_memory(lambda: f"predictions at {len(Xnew)} rows: pass fewer"):
+            moments = model.predict_f(Xnew)
+    """
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise MemoryError(f"There is not enough memory for {asked()}.") from error
 
 
 def _not_finite(module: tf.Module) -> list[str]:

@@ -27,8 +27,9 @@ class BasisPredictions(CheckedPredictions, abc.ABC):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D] in GPflow's shapes: mean and variances [..., N, P]."""
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
+        with self.enough_memory(Xnew, full_cov):
+            posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+            moments = posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
         if tf.executing_eagerly() and any(np.any(np.isnan(part)) for part in moments):
             raise not_a_number(self, "posterior of f at Xnew")
         return moments

@@ -153,7 +153,8 @@ def test_quasi_periodic():
 def test_log_evidence():
     ours, dense = model(Gaussian(0.1), Y), CVIGP((X, Y), kernel(), Gaussian(0.1))
     found = ours.evidence()
-    assert found.lower == found.upper == pytest.approx(dense.evidence().lower, abs=1e-6)
+    assert found.upper - found.lower < 1e-9
+    assert found.lower == pytest.approx(dense.evidence().lower, abs=1e-6)
     values = []
     for one, density in ((ours, ours.log_evidence), (dense, log_evidence_of(dense, dense.data))):
         with tf.GradientTape() as tape:

@@ -5,13 +5,15 @@ from __future__ import annotations
 __all__ = ["CheckedPredictions"]
 
 import abc
+from contextlib import AbstractContextManager
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
 
 from ...covariances.indices import check_indices
-from ...errors import DataError
+from ...errors import DataError, naming_memory
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type, of_known_rank
 from ...likelihoods import observation_moments
 from ...likelihoods.log_densities import observation_log_density
@@ -58,6 +60,18 @@ class CheckedPredictions(GPModel, abc.ABC):
         X = as_inputs(Xnew, name, self.num_dims, self.float_type)
         check_indices(X, name, self.kernel, self.mean_function, self.likelihood)
         return X
+
+    def enough_memory(self, Xnew: InputData, full_cov: bool) -> AbstractContextManager[None]:
+        """Within it, a lack of memory for predictions is an error that says what to do."""
+        fix = (
+            "leave out full_cov, or pass fewer rows at once"
+            if full_cov
+            else "pass fewer rows at once, or take a model that needs less for so many data, as"
+            " gpflow_decoupled.build(X, Y) does"
+        )
+        return naming_memory(
+            lambda: f"predictions of {self!r} at Xnew of shape {np.shape(Xnew)}: {fix}"
+        )
 
     def predict_f_samples(
         self,

@@ -5,9 +5,12 @@ neighbours (N4) and an upper bound, certain or estimated. `quadratic` bounds y^T
 conjugate gradients, `determinant` estimates log|K + D| by Lanczos quadrature.
 """
 
-from .bounds import evidence_interval
+from .bounds import EXACT_ROWS, evidence_interval, indefinite
 from .interval import Evidence, EvidenceSettings
 from .observed import Observed
 from .quadratic import Nystrom
 
-__all__ = ["Evidence", "EvidenceSettings", "Nystrom", "Observed", "evidence_interval"]
+__all__ = [
+    "EXACT_ROWS", "Evidence", "EvidenceSettings", "Nystrom", "Observed", "evidence_interval",
+    "indefinite",
+]  # fmt: skip

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["EXACT_ROWS", "evidence_interval"]
+__all__ = ["EXACT_ROWS", "evidence_interval", "indefinite", "quantile"]
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
 from ...covariances.neighbours import InverseFactor, inverse_factor, ordered_neighbours
 from ...covariances.products import kernel_product
 from ...errors import NumericalError
 from .determinant import lanczos_log_determinant
-from .interval import Evidence, EvidenceSettings
+from .interval import LEVEL, Evidence, EvidenceSettings
 from .observed import Observed
 from .quadratic import Nystrom, Product, bound_quadratic
 
@@ -41,15 +43,15 @@ def evidence_interval(parts: Sequence[Observed], settings: EvidenceSettings) -> 
     :param parts: at least one.
     :param settings: neighbours, tolerance and probes.
     """
-    N = max(int(part.X.shape[0]) for part in parts)
+    N, parts = max(int(part.X.shape[0]) for part in parts), [part.in_double() for part in parts]
     if N <= EXACT_ROWS:
-        exact = sum(float(part.log_density(tf.float64)) for part in parts)
-        if not math.isfinite(exact):
-            raise _indefinite("K + D")
-        return Evidence(exact, exact, "exact", "exact", N, 0)
+        found = [_exact(part) for part in parts]
+        exact, error = (sum(one) for one in zip(*found))
+        return Evidence(exact - error, exact + error, "exact", "exact", N, 0)
     share = settings.tolerance / len(parts)
     ends = [_ends(part, settings, share) for part in parts]
-    upper = sum(one.upper for one in ends) + 2.0 * math.hypot(*(one.error for one in ends))
+    above = quantile(settings.probes) if settings.probes else 0.0
+    upper = sum(one.upper for one in ends) + above * math.hypot(*(one.error for one in ends))
     return Evidence(
         sum(one.lower for one in ends),
         upper,
@@ -60,12 +62,32 @@ def evidence_interval(parts: Sequence[Observed], settings: EvidenceSettings) -> 
     )
 
 
-def _indefinite(matrix: str) -> NumericalError:
+def indefinite(matrix: str) -> NumericalError:
+    """The error for a covariance without a Cholesky factor."""
     return NumericalError(
         f"The covariance {matrix} could not be factorised: the noise variance is far below the"
         " prior variance's round-off; use a larger one, or double precision.",
         matrix,
     )
+
+
+def quantile(probes: int) -> float:
+    """Standard errors above a mean of random vectors that hold at the `LEVEL`: Student's t."""
+    return float(stats.t.ppf(LEVEL, probes - 1))
+
+
+def _exact(part: Observed) -> tuple[float, float]:
+    """The log density, and what round-off may have changed."""
+    chol, fine = part.factor()
+    if not bool(fine):
+        raise indefinite("K + D")
+    half = tf.linalg.triangular_solve(chol, tf.cast(part.y, chol.dtype))
+    quadratic = float(tf.reduce_sum(tf.square(half)))
+    log_det = 2.0 * float(tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol))))
+    value = _log_density(part, log_det, quadratic)
+    if not math.isfinite(value):
+        raise indefinite("K + D")
+    return value, part.round_off(quadratic, int(part.X.shape[0]))
 
 
 def _log_density(part: Observed, log_det: float, quadratic: float) -> float:
@@ -76,13 +98,14 @@ def _log_density(part: Observed, log_det: float, quadratic: float) -> float:
 def _ends(part: Observed, settings: EvidenceSettings, tolerance: float) -> _Ends:
     """(N4), and the upper bound with log|Q + D|, or the estimate of log|K + D|."""
     kernel, X, y, noise = part
+    lost = partial(part.round_off, width=settings.num_neighbours + 1)
     probes, seed = settings.probes, settings.seed
     N = int(X.shape[0])
     order = np.random.default_rng(seed).permutation(N)
     neighbours = ordered_neighbours(kernel, X, order, settings.num_neighbours)
     U = inverse_factor(kernel, X, noise, neighbours)
     if not np.isfinite(U.log_determinant):
-        raise _indefinite("k(neighbours, neighbours)")
+        raise indefinite("k(neighbours, neighbours)")
     Z = tf.gather(X, order[: min(_POINTS, N // 4)])
     nystrom = Nystrom(kernel, Z, X, noise)
 
@@ -92,12 +115,13 @@ def _ends(part: Observed, settings: EvidenceSettings, tolerance: float) -> _Ends
     squares = bound_quadratic(
         product, lambda r: U.transposed(U.times(r)), nystrom, y, tolerance, _MAX_PRODUCTS
     )
-    lower = _log_density(part, U.log_determinant, squares.upper)
+    lower = _log_density(part, U.log_determinant, squares.upper) - lost(squares.upper)
     if not probes:
         upper = _log_density(part, nystrom.log_determinant(), squares.lower)
+        upper += part.round_off(squares.lower, int(Z.shape[0]))
         return _Ends(lower, upper, 0.0, squares.products)
     rest, error, products = _estimate(product, U, X, probes, seed)
-    upper = _log_density(part, U.log_determinant + rest, squares.lower)
+    upper = _log_density(part, U.log_determinant + rest, squares.lower) + lost(squares.lower)
     columns = int(y.shape[1])
     return _Ends(lower, upper, 0.5 * columns * error, squares.products + products)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["Evidence", "EvidenceSettings"]
+__all__ = ["LEVEL", "Evidence", "EvidenceSettings"]
 
 from dataclasses import dataclass, replace
 
 from ...errors import DataError
 from ...inputs import check_rate, check_whole
+
+LEVEL = 0.975
+"""Of an estimated upper end: its chance to be above the evidence."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,9 @@ class Evidence:
     """
 
     lower: float
-    """A certified lower bound, up to round-off."""
+    """A certified lower bound; round-off is taken off, to first order."""
     upper: float
-    """An upper bound: certified, or an estimate plus two standard errors if not `certain`."""
+    """An upper bound: certified, or estimated at the level of 97.5 % if not `certain`."""
     lower_by: str
     """"exact", or "neighbours" for (N4)."""
     upper_by: str
@@ -46,8 +49,11 @@ class Evidence:
     def __str__(self) -> str:
         """One line: the number if it is exact, else both ends, and how they were had."""
         if self.lower_by == "exact":
-            return f"log evidence {self.lower:.6g} nats (exact)"
-        upper = self.upper_by if self.certain else "an estimate, Lanczos"
+            low, high = (f"{end:.6g}" for end in (self.lower, self.upper))
+            if low == high:
+                return f"log evidence {low} nats (exact)"
+            return f"log evidence between {low} and {high} nats (exact but for round-off)"
+        upper = self.upper_by if self.certain else f"an estimate at {LEVEL:.1%}, Lanczos"
         width = (self.upper - self.lower) / self.num_data
         return (
             f"log evidence between {self.lower:.6g} (certified, {self.lower_by}) and"
