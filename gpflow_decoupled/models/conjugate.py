@@ -116,7 +116,7 @@ class CVIGP(FullGP):
         joined = [np.concatenate([old.numpy(), new]) for old, new in zip(self.data, (X, Y))]
         # a copy, which nobody sees and which tracks nothing, so that the model changes in one step
         twin = copy.copy(self)
-        vars(twin).update(data=self._as_tensors(*joined))
+        twin.__dict__.update(data=self._as_tensors(*joined))
         if self._is_of_gaussian_noise:
             sites = twin._sites_of_gaussian_noise()
             check_new_sites(Y, *(site[N:] for site in sites))

@@ -240,7 +240,10 @@ class Standardized(PredictionsInUnits):
         X, Y = self._to_train_on(data)
         if not hasattr(self.model, "data"):
             return self.model.update((X, Y), **options)
-        joined = (np.concatenate([self._X, np.asarray(X)]), np.concatenate([self._Y, np.asarray(Y)]))
+        joined = (
+            np.concatenate([self._X, np.asarray(X)]),
+            np.concatenate([self._Y, np.asarray(Y)]),
+        )
         with all_or_nothing([], [self, self.model, *self.model.submodules]):
             record = self.model.update((X, Y), **options)
             self._X, self._Y = joined

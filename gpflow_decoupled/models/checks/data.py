@@ -149,7 +149,7 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers:
 
 
 def check_reach(kernel: Kernel, X: np.ndarray, data: tf.Tensor) -> None:
-    """Refuse new rows X [N*, D] with a variance, or a covariance with the data, that is no number."""
+    """Refuse new rows X [N*, D] with variances, or covariances with data, that are no numbers."""
     found = [
         part
         for (one,) in split_latents(kernel)

@@ -1,4 +1,4 @@
-"""Conjugate gradients for the mean of all rows."""
+"""The linear systems of all rows: exact for few, else by conjugate gradients."""
 
 # Which preconditioner is better depends on the noise. With much of it the mean is smooth, and a
 # thousand points say nearly all; with little, each row depends on its neighbours. On 4,000 rows of
@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RowsSettings", "RowsSolution", "solve_rows"]
+__all__ = ["RowsSettings", "RowsSolution", "precisions_of_rows", "solve_rows"]
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from ...covariances.neighbours import inverse_factor, ordered_neighbours
 from ...covariances.products import kernel_product
 from ...errors import NumericalError
 from ...linalg.conjugate_gradients import Blocks, advance, begin
-from ..evidence import Nystrom, Observed
+from ..evidence import EXACT_ROWS, Nystrom, Observed, indefinite
 
 _NEIGHBOURS, _POINTS = 60, 1000
 """Of the preconditioners. Points are at most a quarter of the rows, and fewer for several parts, of
@@ -30,6 +30,8 @@ with points grow with its root, to some thirty here, and with neighbours hardly 
 _ROUNDED_ROWS, _ROUNDING = 2048, 0.2
 """Rows on which products in single precision are compared with full ones, and the largest error
 that is worth it, in units of the noise."""
+_ENTRIES = 4_000_000
+"""Most entries of the columns [N, B] that are solved for at once, 32 MB."""
 _SHARE = 0.5
 """Of the tolerance, that the recursion's residual must reach: round-off takes some of the rest."""
 
@@ -59,7 +61,8 @@ class RowsSolution(NamedTuple):
 
 
 def solve_rows(parts: Sequence[Observed], start: tf.Tensor, settings: RowsSettings) -> RowsSolution:
-    """Solve (K + D) a = y by conjugate gradients, preconditioned by points or neighbours (N8).
+    """Solve (K + D) a = y by Cholesky factors for up to 2,000 rows, in double precision; beyond by
+    conjugate gradients, preconditioned by points or neighbours (N8).
 
     :param parts: observations with the same kernel and inputs [N, D]; a product serves all R
         columns.
@@ -69,6 +72,14 @@ def solve_rows(parts: Sequence[Observed], start: tf.Tensor, settings: RowsSettin
     Cost: N^2 (D + R) a product, some ten to thirty of them; N M^2 for M = 1,000 points, or a search
     for m = 60 neighbours and N (m^3 / 3 + m^2 D) for each part. Memory: N M.
     """
+    if int(parts[0].X.shape[0]) <= EXACT_ROWS:
+        factors = [part.factor() for part in parts]
+        if all(bool(one.ok) for one in factors):
+            columns = [
+                tf.linalg.cholesky_solve(one.chol, tf.cast(part.y, tf.float64))
+                for one, part in zip(factors, parts)
+            ]
+            return RowsSolution(tf.cast(tf.concat(columns, axis=1), start.dtype), 0.0, 0)
     system = _System(parts, settings)
     y = system.y
     nothing = RowsSolution(tf.zeros_like(y), system.gap(y), 0)
@@ -87,6 +98,40 @@ def solve_rows(parts: Sequence[Observed], start: tf.Tensor, settings: RowsSettin
         if then.gap < best.gap:
             best, residual = then, left
     return best._replace(products=system.products)
+
+
+def precisions_of_rows(part: Observed, places: np.ndarray, settings: RowsSettings) -> np.ndarray:
+    """The diagonal of (K + D)^-1 at some rows [B].
+
+    Cost: N^3 / 3 + N^2 B up to 2,000 rows; beyond, some thirty products, N^2 (D + B) each, with an
+    error of twice the tolerance, as a share.
+    """
+    N, dtype = int(part.X.shape[0]), part.X.dtype
+    if N <= EXACT_ROWS:
+        chol, fine = part.factor()
+        if not bool(fine):
+            raise indefinite("K + D")
+        right = tf.transpose(tf.one_hot(places, N, dtype=chol.dtype))
+        return np.sum(np.square(tf.linalg.triangular_solve(chol, right)), axis=0)
+    # y = c e_i with c^2 the prior variance and noise, so that y^T (K + D)^-1 y is one at least
+    scales = np.sqrt(part.kernel(part.X, full_cov=False) + part.noise)[places]
+    found, size = [], max(1, _ENTRIES // N)
+    for first in range(0, len(places), size):
+        some, scale = places[first : first + size], scales[first : first + size]
+        y = np.zeros((N, len(some)), dtype.as_numpy_dtype)
+        y[some, np.arange(len(some))] = scale
+        solved = solve_rows([part._replace(y=tf.constant(y))], tf.zeros_like(y), settings)
+        if not solved.gap <= settings.tolerance:
+            raise NumericalError(
+                "The rows that are left out could not be told from the mean of all rows:"
+                f" {solved.products} products with the kernel matrix were not enough. Use a larger"
+                ' noise variance, or mean="neighbours".'
+            )
+        a = solved.coefficients
+        product = kernel_product(part.kernel, part.X, None, a) + part.noise[:, None] * a
+        # a lower bound, whose error is of second order
+        found.append(np.sum(a * (2.0 * y - product), axis=0) / np.square(scale))
+    return np.concatenate(found) if found else np.zeros(0)
 
 
 class _System:

@@ -215,12 +215,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         found = left_out(self.groups, self.data, parts, rows, neighbours, self._spread)
         if mean == "neighbours":
             return found
-        X = tf.gather(self.data[0], rows)
-        noise = noise_variances(self.likelihood, X, tf.constant(rows))
-        noise += jitter_variances(self.groups, X)
-        # the variance of f without the spread: the mean without a row follows from it
-        plain = left_out(self.groups, self.data, parts, rows, neighbours).variance
-        means = self.mean_without(tf.constant(rows), plain - noise).numpy()
+        means = self.mean_without(tf.constant(rows)).numpy()
         Y = tf.gather(self.data[1], rows).numpy()
         terms = np.where(np.isnan(Y), 0.0, log_densities(Y, means, found.variance))
         return LeaveOneOut(means, found.variance, np.sum(terms, axis=1), found.spread)
@@ -251,7 +246,9 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
             return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
         noise = noise_of_new(self.likelihood, X, noise_variance)
         noise += jitter_variances(self.groups, X)
-        mean, variance, spread = self.posterior(PrecomputeCacheType.NOCACHE).fused_with_spread(X)
+        with self.enough_memory(X, full_cov):
+            posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+            mean, variance, spread = posterior.fused_with_spread(X)
         return mean, variance + noise * spread
 
     def predict_log_density(

@@ -139,18 +139,25 @@ class LatentNNGP(MeanOfRows, NNGP):
         return log_densities_of_labels(self.likelihood, data, *moments).numpy()
 
     def left_out(
-        self, rows: np.ndarray, num_neighbours: int | None = None, mean: str = "neighbours"
+        self,
+        rows: np.ndarray,
+        num_neighbours: int | None = None,
+        mean: str = "neighbours",
+        *,
+        exact: bool = True,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance [B, L] of f at observed rows given the others, without `factors`.
 
         Parameters and cost as in `leave_one_out`.
+
+        :param exact: False for a mean of all other rows by variances given neighbours.
         """
         check_option("mean", mean, MEANS)
         count = self.prediction_neighbours if num_neighbours is None else num_neighbours
         near = self.gaussian.neighbours_of(rows, before=False, num_neighbours=count)
         f_mean, f_variance, _ = self.cavities(tf.constant(rows, tf.int32), near)
         if mean == "data":
-            f_mean = self.mean_without(tf.constant(rows), f_variance)
+            f_mean = self.mean_without(tf.constant(rows), None if exact else f_variance)
         return f_mean, f_variance
 
     def posterior(

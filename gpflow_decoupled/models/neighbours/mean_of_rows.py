@@ -23,7 +23,7 @@ from ...covariances.products import kernel_product
 from ...errors import NumericalError
 from ...inputs import check_rate, check_whole
 from ...user_warnings import warn_user
-from .all_rows import RowsSettings, solve_rows
+from .all_rows import RowsSettings, precisions_of_rows, solve_rows
 from .evidence import observed_parts
 from .groups import Group
 from .observed import mean_values
@@ -162,7 +162,7 @@ class MeanOfRows:
             return False
         return np.array_equal(_values(self._sources).numpy(), kept.values.numpy())
 
-    def mean_without(self, rows: tf.Tensor, variances: tf.Tensor) -> tf.Tensor:
+    def mean_without(self, rows: tf.Tensor, variances: tf.Tensor | None = None) -> tf.Tensor:
         """Means of f at rows of the data given all other rows, [B, L].
 
         With P = (K + D)^-1 the mean without row i is y_i - a_i / P_ii, and 1 / P_ii its variance as
@@ -171,10 +171,13 @@ class MeanOfRows:
             m_0(x_i) + k(x_i, X) a - v_i a_i
 
         :param rows: row numbers [B].
-        :param variances: v of f given the other rows [B, L], here given neighbours.
+        :param variances: v of f given other rows [B, L]: those of neighbours are an approximation.
+            By default exact, at the cost of `precisions_of_rows`.
         """
         model = self.of_rows
         a, X = self.mean_coefficients(), tf.gather(model.data[0], rows)
+        if variances is None:
+            variances = tf.cast(self._variances_without(np.asarray(rows)), a.dtype)
         columns, places = list[tf.Tensor](), list[int]()
         for group in model.groups:
             some = tf.gather(a, group.columns, axis=1)
@@ -183,6 +186,20 @@ class MeanOfRows:
         mean = tf.gather(tf.concat(columns, axis=1), np.argsort(places), axis=1)
         mean += mean_values(model.mean_function, X, int(a.shape[1]))
         return mean - variances * tf.gather(a, rows)
+
+    def _variances_without(self, rows: np.ndarray) -> np.ndarray:
+        """1 / P_ii - D_i at rows [B], [B, L]; zero where an output is missing."""
+        model, settings = self.of_rows, RowsSettings(_TOLERANCE, _MAX_PRODUCTS)
+        found = np.zeros((len(rows), int(model.data[1].shape[1])))
+        for group in model.matrices:
+            seen = np.arange(int(model.data[0].shape[0])) if group.rows is None else group.rows
+            there = np.flatnonzero(np.isin(rows, seen))
+            if len(there):
+                (part,) = observed_parts(model, model.data, [group])
+                places = np.searchsorted(seen, rows[there])
+                left = 1.0 / precisions_of_rows(part, places, settings) - part.noise.numpy()[places]
+                found[np.ix_(there, group.columns)] = left[:, None]
+        return found
 
     @property
     def _sources(self) -> list[tf.Variable]:

@@ -255,8 +255,8 @@ class SiteNNGP(LatentNNGP):
         # nor does the copy's tracking change the model's
         twin = copy.copy(self)
         joined = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
-        vars(twin).update(data=joined)
-        vars(twin).update(gaussian=twin._without_sites())
+        twin.__dict__.update(data=joined)
+        twin.__dict__.update(gaussian=twin._without_sites())
         twin.assign_sites(tf.range(first), *old)
         gap = np.isnan(twin.gaussian.data[1][first:])
         record = twin._find_sites(np.arange(first, first + len(X)), passes)
