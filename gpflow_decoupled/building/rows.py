@@ -14,15 +14,11 @@ from ..errors import DataError
 from ..inputs import stacked
 from ..likelihoods import NumberedLikelihood, RowLikelihood
 from ..likelihoods.row_likelihood import NEUTRAL
-from ..training.row_numbers import RowNumbers, number_columns
+from ..training.row_numbers import ARGUMENTS, RowNumbers, number_columns
 from ..training.tables.table import is_frame
 
 RowArguments = Mapping[str, Any]  # arrays, or names of columns
 """By the name of the argument."""
-_NAMES = {
-    "sample_weight": "weight", "offset": "offset", "exposure": "offset", "noise_variance": "noise",
-    "trials": "trials", "censored": "censored",
-}  # fmt: skip
 
 
 def take_rows(
@@ -51,12 +47,11 @@ def take_rows(
             value = X[value].to_numpy()
         block = number_columns(argument, value, len(X), outputs)
         blocks.append(block)
-        names += [_NAMES[argument]] * block.shape[1]
+        names += [ARGUMENTS[argument]] * block.shape[1]
     if not blocks:
         return X, None, None
     rest = X.drop(columns=[name for _, name in columns]) if columns else X
-    known = tuple(columns) if len(columns) == len(given) else ()
-    return rest, np.hstack(blocks), RowNumbers(outputs, tuple(names), known)
+    return rest, np.hstack(blocks), RowNumbers(outputs, tuple(names), tuple(columns))
 
 
 def with_rows(likelihood: Likelihood, numbers: RowNumbers | None, gaps: bool) -> Likelihood:

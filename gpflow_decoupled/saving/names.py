@@ -71,7 +71,8 @@ class Names:
     # functions.
 
     def __init__(self, own: Iterable[type | Callable]) -> None:
-        self._own = {name_of(one): one for one in (*_MADE, *own)}
+        known: tuple[type | Callable, ...] = (*_MADE, *own)
+        self._own = {name_of(one): one for one in known}
 
     def function(self, name: object) -> Callable:
         """The function of a name; raises `DataError` for an unknown one."""

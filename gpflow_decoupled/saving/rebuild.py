@@ -160,11 +160,13 @@ class _Reader:
 
 def _check_stretch(transform: tfp.bijectors.Bijector | None, shape: tuple[int, ...]) -> None:
     """Refuse a transform whose arrays would make more numbers than it is given."""
+    if transform is None:
+        return
     try:
-        batch = tuple(() if transform is None else transform.experimental_batch_shape())
+        batch = tuple(transform.experimental_batch_shape())
     except NotImplementedError:  # of a class that does not say it, such as the caller's
         return
-    lead = len(shape) - (transform.forward_min_event_ndims if batch else 0)
+    lead = len(shape) - transform.forward_min_event_ndims
     if batch and np.broadcast_shapes(batch, shape[:lead]) != shape[:lead]:
         raise DataError(f"a transform of shape {batch} does not fit a Parameter of shape {shape}")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["RowNumbers", "number_columns"]
+__all__ = ["ARGUMENTS", "RowNumbers", "number_columns"]
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,13 @@ from ..errors import DataError
 from ..inputs import as_values
 from ..likelihoods.row_likelihood import NEUTRAL
 from .standardization import Standardization
+from .tables.table import is_frame
 
+ARGUMENTS = {
+    "sample_weight": "weight", "offset": "offset", "exposure": "offset", "noise_variance": "noise",
+    "trials": "trials", "censored": "censored",
+}  # fmt: skip
+"""Names of numbers by the arguments of `build`."""
 _OF_OUTPUTS = ("noise_variance", "offset", "exposure")
 """Arguments with a column for each output."""
 _UNITS = {"noise": 2.0, "offset": 1.0}
@@ -59,7 +65,7 @@ class RowNumbers:
     names: tuple[str, ...]
     """Of the columns, [k], as in `RowLikelihood.numbers`."""
     columns: tuple[tuple[str, Hashable], ...] = ()
-    """Arguments of `build` and the columns of a data frame that have them, if all are columns."""
+    """Arguments of `build` and the columns of a data frame that have them, for those in columns."""
 
     def complete(self, Y: TensorType) -> TensorType:
         """Y with all columns; rows whose numbers are not given are like any other.
@@ -79,14 +85,58 @@ class RowNumbers:
         return tf.concat([Y, *(NEUTRAL[name] * ones for name in self.names)], axis=-1)
 
     def of_frame(self, frame: Any) -> np.ndarray | None:
-        """The numbers [N, k] of a data frame; None for another X, or without these columns."""
-        if not self.columns or not all(name in frame.columns for _, name in self.columns):
+        """The numbers [N, k] of a data frame, or None where it does not have all of them."""
+        known = {ARGUMENTS[argument] for argument, name in self.columns if name in frame.columns}
+        if known != set(self.names):
             return None
         parts = [
             number_columns(argument, frame[name].to_numpy(), len(frame), self.outputs)
             for argument, name in self.columns
         ]
         return np.hstack(parts)
+
+    def of_new(self, X: Any, rows: int, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The numbers of new rows by name, [N, 1] or [N, P]: the arguments that are given, else the
+        columns of training that a frame has; rows are like any other in what neither says.
+
+        :param X: as the caller passed it.
+        :param rows: N.
+        :param given: by argument, arrays or names of columns; None where not given.
+        """
+        given, found = {key: one for key, one in given.items() if one is not None}, {}
+        names = [ARGUMENTS[argument] for argument in given]
+        if len(set(names)) < len(names):
+            raise DataError("offset and exposure are both given: pass one.")
+        columns = X.columns if is_frame(X) else ()
+        usual = {
+            argument: column
+            for argument, column in self.columns
+            if column in columns and ARGUMENTS[argument] not in names
+        }
+        for argument, value in (usual | given).items():
+            name = ARGUMENTS[argument]
+            if name not in self.names:
+                raise DataError(
+                    f"the model was built without {argument}, and has no place for it: build it"
+                    f" with {argument}=, of 0 or 1 in all rows where it is not known."
+                )
+            if argument in usual or isinstance(value, str):
+                if value not in columns:
+                    raise DataError(f"{argument}={value!r} is no column of X; pass numbers, [N].")
+                value = X[value].to_numpy()
+            found[name] = number_columns(argument, value, rows, self.outputs)
+            if name == "trials" and not np.all(found[name] >= 1.0):
+                raise DataError("trials has entries that are below 1; leave these rows out.")
+        return found
+
+    def in_columns(self, found: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """The numbers of `of_new` in the order of the columns, [N, k]."""
+        return np.hstack(
+            [
+                found.get(name, np.full((rows, self.names.count(name)), NEUTRAL[name]))
+                for name in dict.fromkeys(self.names)
+            ]
+        )
 
     def by_name(self, Y: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers of Y [N, P + k] by name, [N, 1], or [N, P] where outputs have their own."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DecoupledGP", "blocks_of"]
+__all__ = ["DecoupledGP", "blocks_of", "numbers_in"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,14 @@ _EVERY = 100
 def blocks_of(rows: int) -> list[slice]:
     """Slices of rows that are predicted at once."""
     return [slice(start, start + _BLOCK) for start in range(0, rows, _BLOCK)]
+
+
+def numbers_in(numbers: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+    """The part of some rows of arguments with a number for each; names of columns stay."""
+    return {
+        name: value if value is None or isinstance(value, str) else np.asarray(value)[rows]
+        for name, value in numbers.items()
+    }
 
 
 class DecoupledGP(BaseEstimator):
@@ -166,12 +174,15 @@ class DecoupledGP(BaseEstimator):
         return X, check_X_y(rows, y, **checks)[1]
 
     def _moments(
-        self, X: npt.ArrayLike, noise_variance: npt.ArrayLike | str | None = None
+        self, X: npt.ArrayLike, noise_variance: npt.ArrayLike | str | None = None, **numbers: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         inputs = self._inputs(X)
         noise: float | np.ndarray = 0.0
         if noise_variance is not None:
             noise = self.standardized_.known_noise(noise_variance, inputs)
-        blocks = [self.standardized_.predict_y(inputs[rows]) for rows in blocks_of(len(inputs))]
+        blocks = [
+            self.standardized_.predict_y(inputs[rows], **numbers_in(numbers, rows))
+            for rows in blocks_of(len(inputs))
+        ]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance) + noise

@@ -20,7 +20,7 @@ from ..building.likelihoods import takes_grades
 from ..errors import DataError
 from ..likelihoods import Ordinal
 from .classes import class_probabilities
-from .estimator import DecoupledGP, blocks_of
+from .estimator import DecoupledGP, blocks_of, numbers_in
 from .validation import without_gaps
 
 
@@ -97,6 +97,10 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         return_std: bool = False,
         return_cov: bool = False,
         noise_variance: npt.ArrayLike | str | None = None,
+        *,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of y at X [N, D], shaped as y.
 
@@ -106,10 +110,12 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
             scikit-learn's `GaussianProcessRegressor`; N^3, for observations that are f plus noise.
         :param noise_variance: known noise of the new rows beside the learned one, in squared units
             of y: [N], [N, P], or a column of X. Without it the learned one is the only noise.
+        :param offset: this, `exposure` and `trials` as in `Standardized.predict_y`.
         """
+        numbers = {"offset": offset, "exposure": exposure, "trials": trials}
         if return_cov:
-            return self._covariance(X, return_std, noise_variance)
-        mean, variance = self._moments(X, noise_variance)
+            return self._covariance(X, return_std, noise_variance, numbers)
+        mean, variance = self._moments(X, noise_variance, **numbers)
         std = np.sqrt(variance)
         if self._single_target:
             mean, std = mean[:, 0], std[:, 0]
@@ -120,32 +126,39 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         X: npt.ArrayLike,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         noise_variance: npt.ArrayLike | str | None = None,
+        *,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
     ) -> np.ndarray:
         """Quantiles of y at X [N, D]: [N, Q], or [N, P, Q] of several targets.
 
         Of counts the smallest whose probability of at most it reaches the level.
 
-        :param noise_variance: as in `predict`.
+        :param noise_variance: this, `offset`, `exposure` and `trials` as in `predict`.
 
         Example::
 
             low, high = regressor.predict_quantiles(X_new, (0.05, 0.95)).T
         """
         inputs = self._inputs(X)
-        model, noise = self.standardized_, None
+        model = self.standardized_
+        numbers: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
         if noise_variance is not None:
-            noise = model.known_noise(noise_variance, inputs)
+            numbers["noise_variance"] = model.known_noise(noise_variance, inputs)
         blocks = [
-            model.predict_quantiles(
-                inputs[rows], quantiles, noise_variance=None if noise is None else noise[rows]
-            )
+            model.predict_quantiles(inputs[rows], quantiles, **numbers_in(numbers, rows))
             for rows in blocks_of(len(inputs))
         ]
         found = np.concatenate(blocks)
         return found[:, 0] if self._single_target else found
 
     def _covariance(
-        self, X: npt.ArrayLike, return_std: bool, noise_variance: npt.ArrayLike | str | None
+        self,
+        X: npt.ArrayLike,
+        return_std: bool,
+        noise_variance: npt.ArrayLike | str | None,
+        numbers: dict[str, Any],
     ) -> tuple[np.ndarray, np.ndarray]:
         if return_std:
             raise DataError("return_std and return_cov are both true; pass one of them.")
@@ -155,8 +168,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
                 "return_cov is for observations that are f plus noise, which a"
                 f" {type(self.model_.likelihood).__name__} does not have; pass return_std=True."
             )
-        mean, cov = (part.numpy() for part in self.standardized_.predict_f(inputs, full_cov=True))
-        variance = self._moments(X, noise_variance)[1]
+        cov = self.standardized_.predict_f(inputs, full_cov=True)[1].numpy()
+        mean, variance = self._moments(X, noise_variance, **numbers)
         rows = np.arange(len(mean))
         cov[:, rows, rows] = variance.T
         cov = np.moveaxis(cov, 0, 2)

@@ -6,6 +6,8 @@ import gpflow
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+from scipy.special import expit
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
@@ -323,3 +325,75 @@ def test_left_out_rows_are_in_units_beside_numbers_of_rows() -> None:
     seen = ~np.isnan(GAPS[rows])
     scale = np.sum(np.log(other.outputs.scale.numpy()) * seen, axis=1)
     np.testing.assert_allclose(found.log_density, inside - scale)
+
+
+NUMBERS = {"offset": np.linspace(-1.0, 1.0, 12), "trials": np.arange(12.0) % 5 + 1.0}
+NUMBERS["exposure"] = np.exp(NUMBERS["offset"])
+LAWS = {
+    # the argument of build, and y given f
+    "poisson": ("exposure", lambda f, _: stats.poisson(np.exp(f))),
+    "negative_binomial": ("offset", lambda f, _: stats.nbinom(1.0, 1.0 / (1.0 + np.exp(f)))),
+    "binomial": ("trials", lambda f, _: stats.binom(NUMBERS["trials"], expit(f))),
+    "beta_binomial": (
+        "trials",
+        lambda f, _: stats.betabinom(NUMBERS["trials"], 10.0 * expit(f), 10.0 * expit(-f)),
+    ),
+    "probit": ("trials", lambda f, _: stats.binom(NUMBERS["trials"], stats.norm.cdf(f))),
+    "gaussian": ("offset", lambda f, own: stats.norm(f, np.sqrt(own.variance.numpy()))),
+}
+
+
+@pytest.mark.costly(keep=3)
+@pytest.mark.parametrize("name", LAWS)
+def test_every_prediction_is_for_the_numbers_of_the_rows(name: str) -> None:
+    """By sums over values of f, for columns of a frame, and for what is passed."""
+    argument, law = LAWS[name]
+    y = np.arange(12.0) % 2.0 + 100.0 * (argument == "offset" and name != "negative_binomial")
+    frame = pd.DataFrame({"x": np.arange(12.0), "number": NUMBERS[argument], "y": y})
+    model = gd.build(frame, "y", name, **{argument: "number"}, **QUIET)
+    only = frame[["x"]]
+    mean, variance = (np.asarray(part)[:, 0] for part in model.predict_f(only))
+    z, w = np.polynomial.hermite_e.hermegauss(120)
+    f = mean + np.sqrt(variance) * z[:, None] + (NUMBERS["offset"] if argument != "trials" else 0.0)
+    own = getattr(model.likelihood, "likelihood", None)
+    at, w = law(f, own), w[:, None] / w.sum()
+    first = np.sum(w * at.mean(), axis=0)
+    second = np.sum(w * (at.var() + (at.mean() - first) ** 2), axis=0)
+    real = name == "gaussian"
+    density = at.pdf if real else at.pmf
+    given = {argument: NUMBERS[argument]}
+    for X, data, numbers in ((frame, frame, {}), (only, (only, y[:, None]), given)):
+        moments = (np.asarray(part)[:, 0] for part in model.predict_y(X, **numbers))
+        for one, expected in zip(moments, (first, second)):
+            np.testing.assert_allclose(one, expected, rtol=1e-6)
+        found = model.predict_log_density(data, **numbers)
+        np.testing.assert_allclose(found, np.log(np.sum(w * density(y), axis=0)), atol=1e-6)
+        high = model.predict_quantiles(X, (0.8,), **numbers)[:, 0, 0]
+        np.testing.assert_array_less(0.8 - 1e-6, np.sum(w * at.cdf(high), axis=0))
+        low = high if real else high - 1.0
+        np.testing.assert_array_less(np.sum(w * at.cdf(low), axis=0), 0.8 + 1e-6)
+    plain = np.asarray(model.predict_y(only)[0])[:, 0]
+    assert not np.allclose(plain, first)
+    wrong = "offset" if argument == "trials" else "trials"
+    with pytest.raises(DataError, match=f"built without {wrong}.*build it with {wrong}="):
+        model.predict_y(only, **{wrong: NUMBERS[wrong]})
+    with pytest.raises(DataError, match=f"{argument}='area' is no column of X"):
+        model.predict_quantiles(only, **{argument: "area"})
+
+
+def test_quantiles_of_f_plus_noise_move_with_the_offset() -> None:
+    y, offset = 100.0 + 5.0 * F[:12], NUMBERS["offset"]
+    model = gd.build(X[:12], y, "student_t", offset=offset, **QUIET)
+    moved = model.predict_quantiles(X[:12], offset=offset)
+    expected = model.predict_quantiles(X[:12]) + offset[:, None, None]
+    np.testing.assert_allclose(moved, expected, rtol=1e-6)
+
+
+def test_estimators_predict_for_an_exposure() -> None:
+    options = {"likelihood": "poisson", "steps": 2, "num_inducing": 5, "num_mean_points": 0}
+    model = DecoupledGPRegressor(**options, fit_options={"compile": False})
+    model.fit(X[:12], np.arange(12.0), exposure=NUMBERS["exposure"])
+    one, many = model.predict(X[:12]), model.predict(X[:12], exposure=NUMBERS["exposure"])
+    np.testing.assert_allclose(many, one * NUMBERS["exposure"])
+    high = model.predict_quantiles(X[:12], (0.9,), exposure=np.full(12, 100.0))
+    assert np.all(high > 20.0 * model.predict(X[:12])[:, None])

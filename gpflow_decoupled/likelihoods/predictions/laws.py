@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Law", "law_of"]
+__all__ = ["Law", "law_of", "law_of_trials"]
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -62,6 +62,40 @@ def law_of(likelihood: gl.Likelihood, X: np.ndarray) -> Law:
         f"quantiles of y are not known for a {type(likelihood).__name__}; use predict_y, its mean"
         " and variance."
     )
+
+
+def law_of_trials(likelihood: gl.ScalarLikelihood, X: np.ndarray, trials: np.ndarray) -> Law:
+    """The distribution function of y successes in some trials [N, 1], of labels' likelihoods.
+
+    Cost for a `BetaBinomial`: as many evaluations of its mass as trials.
+    """
+
+    def mean(f: np.ndarray) -> np.ndarray:
+        return np.asarray(likelihood._conditional_mean(X, tf.constant(f)))
+
+    c = _number(likelihood.concentration) if isinstance(likelihood, BetaBinomial) else np.inf
+    place = _bend_of_mean(mean)
+
+    def below(t: np.ndarray, f: np.ndarray) -> np.ndarray:
+        p, n = mean(f), np.broadcast_to(trials, t.shape)
+        if np.isinf(c):
+            return np.where(t < n, special.bdtr(np.minimum(t, n), n, p), 1.0)
+        p = np.clip(p, 1e-12, 1.0 - 1e-12)
+        a, b, total = c * p, c * (1.0 - p), np.zeros(p.shape)
+        for k in range(int(np.max(np.minimum(t, n))) + 1):
+            there = k <= np.minimum(t, n)
+            rest = np.where(there, n - k, 0.0)
+            log_mass = special.betaln(a + k, b + rest) - special.betaln(a, b)
+            log_mass -= np.log1p(n) + special.betaln(k + 1.0, rest + 1.0)
+            total += np.where(there, np.exp(log_mass), 0.0)
+        return np.where(t < n, total, 1.0)
+
+    def bend(t: np.ndarray) -> tuple[Numbers, Numbers]:
+        share = np.minimum((t + 0.5) / (trials + 1.0), 1.0 - 0.5 / (trials + 1.0))
+        more = 1.0 if np.isinf(c) else (c + trials) / (c + 1.0)
+        return place(share, np.sqrt((1.0 - share) * more / (share * (trials + 1.0))))
+
+    return Law(below, bend, "count")
 
 
 def _exp(f: np.ndarray) -> np.ndarray:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["observation_moments"]
+__all__ = ["moments_of_trials", "observation_moments"]
 
 import gpflow.likelihoods as gl
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
+from ...expectations.peaked import peaked_mean
+from ..counts import BetaBinomial
 from ..row_likelihood import RowLikelihood
 
 
@@ -55,3 +57,28 @@ def observation_moments(
     finite, infinity = tf.math.is_finite(c) & tf.math.is_finite(first), tf.cast(np.inf, first.dtype)
     variance = tf.where(tf.math.is_finite(second), second - tf.square(first), infinity)
     return tf.where(finite, c + first, plain), variance
+
+
+def moments_of_trials(
+    likelihood: gl.ScalarLikelihood,
+    X: TensorType,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    trials: tf.Tensor,
+) -> MeanAndVariance:
+    """E y and Var y [N, P] of y successes in some trials [N, 1]; other arguments as above.
+
+    :param likelihood: of labels, `Binomial` or `BetaBinomial`.
+    """
+    # Var y = t E[p (1 - p)] (1 + (t - 1) / (c + 1)) + t^2 Var p, p the probability given f
+    p, _ = likelihood.predict_mean_and_var(X, mean, variance)
+    width = tf.constant(np.pi, mean.dtype)
+    spread = peaked_mean(
+        lambda f: tf.square(likelihood._conditional_mean(X, f) - p),
+        mean, tf.sqrt(variance), tf.zeros_like(mean), width,
+    )  # fmt: skip
+    alike = 0.0
+    if isinstance(likelihood, BetaBinomial):
+        alike = (trials - 1.0) / (likelihood.concentration + 1.0)
+    own = trials * (p * (1.0 - p) - spread) * (1.0 + alike)
+    return trials * p, own + tf.square(trials) * spread

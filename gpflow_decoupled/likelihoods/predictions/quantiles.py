@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from ...errors import DataError, NumericalError
 from ...expectations.peaked import peaked_rule
 from ...probability import tfd
-from .laws import Law, law_of
+from .laws import Law, law_of, law_of_trials
 
 _Below: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _HERMITE = 40
@@ -34,6 +34,7 @@ def observation_quantiles(
     mean: np.ndarray,
     variance: np.ndarray,
     level: float,
+    trials: np.ndarray | None = None,
 ) -> np.ndarray:
     """The quantile of each y [N, P], f ~ N(mean, variance): of counts the smallest whose
     probability of at most it reaches the level.
@@ -47,6 +48,7 @@ def observation_quantiles(
     :param mean: of f, [N, L].
     :param variance: of f, [N, L].
     :param level: p, above 0 and below 1.
+    :param trials: [N, 1], of labels or `Binomial` and `BetaBinomial` counts; one if not given.
     :raises NumericalError: where a quantile is out of the range of floats.
 
     Example::
@@ -56,7 +58,7 @@ def observation_quantiles(
     """
     if isinstance(likelihood, gl.HeteroskedasticTFPConditional):
         return _with_latent_scale(likelihood, mean, variance, level)
-    law = law_of(likelihood, X)
+    law = law_of(likelihood, X) if trials is None else law_of_trials(likelihood, X, trials)
     deviation = np.sqrt(np.maximum(variance, 0.0))
 
     def below(t: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["DataInUnits"]
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -71,9 +71,34 @@ class DataInUnits(tf.Module):
     def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
-    def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        X, Y = self._arrays(data)
+    def _standardised(
+        self, data: Sequence[TensorType], **given: object
+    ) -> tuple[TensorType, TensorType]:
+        X, Y = self._to_predict(data, given)
         return self.inputs.transform(X), self._seen(Y)
+
+    def _to_predict(
+        self, data: Sequence[TensorType], given: Mapping[str, object]
+    ) -> tuple[TensorType, TensorType]:
+        """X and Y, which ends with the numbers that are given or in the columns of a frame."""
+        numbers = self.numbers
+        if numbers is None:
+            self.numbers_of(None, 0, given)  # refuses them
+            return self.table.arrays(data)
+
+        def of_frame(frame: Any) -> np.ndarray:
+            found = numbers.of_new(frame, len(frame), given)
+            return numbers.in_columns(found, len(frame))
+
+        X, Y = self.table.arrays(data, of_frame)
+        if any(one is not None for one in given.values()) and Y.shape[-1] == numbers.outputs:
+            found = numbers.of_new(None, len(Y), given)
+            Y = np.hstack([np.asarray(Y, np.float64), numbers.in_columns(found, len(Y))])
+        return X, Y
+
+    def numbers_of(self, X: Any, rows: int, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """`RowNumbers.of_new`, of none for a model without numbers of rows."""
+        return (self.numbers or RowNumbers(self._Y.shape[1], ())).of_new(X, rows, given)
 
     def _arrays(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
         of_rows = None if self.numbers is None else self.numbers.of_frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PredictionsInUnits", "StandardizedPosterior"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,8 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 from scipy.special import ndtri
 
 from ...errors import DataError, ModelError
-from ...likelihoods import RowLikelihood, observation_quantiles
+from ...likelihoods import RowLikelihood, observation_moments, observation_quantiles
+from ...likelihoods.predictions.moments import moments_of_trials
 from ...linalg.neighbours import log_densities
 from ...models import NNGP, AffineIndependentGP, LeaveOneOut
 from ...models.neighbours import GaussianNNGP
@@ -72,13 +73,24 @@ class PredictionsInUnits(DataInUnits):
         full_output_cov: bool = False,
         *,
         noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Moments of new observations at Xnew [..., N, D] in the units of Y, as `predict_f`.
 
         :param noise_variance: known noise of the new rows, in squared units of Y, which is added to
             the learned one: [..., N], [..., N, P], or a column of the frame Xnew. Without it only
             the learned noise is added, although rows of training had their own.
+        :param offset: of the new rows, as in `build`: [N], [N, P], or a column of the frame Xnew.
+            Where this and the next ones are not given, every prediction of observations reads the
+            columns of training that a frame has, else it is for an exposure of 1 and one trial.
+        :param exposure: exp(offset).
+        :param trials: of the new rows; y counts their successes.
         """
+        given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
+        if numbers := self._of_new(Xnew, given):
+            return self._moments_at(Xnew, numbers, noise_variance, (full_cov, full_output_cov))
         X, known, options = self.encoded(Xnew), None, {}
         if noise_variance is not None:
             known = self.known_noise(noise_variance, Xnew)
@@ -105,16 +117,21 @@ class PredictionsInUnits(DataInUnits):
         full_output_cov: bool = False,
         *,
         noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
     ) -> tf.Tensor:
         """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P].
 
         Of a censored row it is the log probability beyond its limit.
 
         :param noise_variance: as in `predict_y`, in the place of noise among the columns of Y.
+        :param offset: this, `exposure` and `trials` as in `predict_y`.
         """
+        given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
         if noise_variance is not None:
-            return self._noisy_log_density(data, noise_variance, full_cov, full_output_cov)
-        inside = self._standardised(data)
+            return self._noisy_log_density(data, noise_variance, given, full_cov, full_output_cov)
+        inside = self._standardised(data, **given)
         density = self.model.predict_log_density(
             inside, full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -127,15 +144,17 @@ class PredictionsInUnits(DataInUnits):
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         *,
         noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
     ) -> np.ndarray:
         """Quantiles [N, P, Q] of new observations at Xnew [N, D], in the units of Y.
 
-        Of counts and labels the smallest y with a probability of at most y that reaches the level;
-        for one trial, an exposure of 1 and no offset, as `predict_y`.
+        Of counts and labels the smallest y with a probability of at most y that reaches the level.
         Cost: `predict_f`, and for other than Gaussian noise `likelihoods.observation_quantiles`.
 
         :param quantiles: levels [Q], above 0 and below 1.
-        :param noise_variance: as in `predict_y`.
+        :param noise_variance: this, `offset`, `exposure` and `trials` as in `predict_y`.
 
         Example::
 
@@ -155,14 +174,21 @@ class PredictionsInUnits(DataInUnits):
         likelihood = self.model.likelihood
         base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
         if type(base) is Gaussian:
-            moments = self.predict_y(Xnew, noise_variance=noise_variance)
+            given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
+            moments = self.predict_y(Xnew, noise_variance=noise_variance, **given)
             mean, variance = (np.asarray(part)[..., None] for part in moments)
             return mean + np.sqrt(variance) * ndtri(levels)
         if noise_variance is not None:
             check_adds_noise(self.model)
         X = self.encoded(Xnew)
         f_mean, f_variance = (np.asarray(part, np.float64) for part in self.model.predict_f(X))
-        found = partial(observation_quantiles, base, np.asarray(X), f_mean, f_variance)
+        numbers = self._of_new(Xnew, {"offset": offset, "exposure": exposure, "trials": trials})
+        scale = 1.0 if self.outputs is None else self.outputs.scale.numpy()
+        f_mean = f_mean + numbers.get("offset", 0.0) / scale
+        found = partial(
+            observation_quantiles, base, np.asarray(X), f_mean, f_variance,
+            trials=numbers.get("trials"),
+        )  # fmt: skip
         values = np.stack([found(level) for level in levels], axis=-1)
         if self.outputs is None:
             return values
@@ -238,24 +264,59 @@ class PredictionsInUnits(DataInUnits):
         shape = tuple(np.shape(X)[:1] if is_labelled(X) else self.encoded(X).shape[:-1])
         return known_noise(value, X, shape, self._num_outputs)
 
+    def _of_new(self, X: Any, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Offsets and trials of new rows X, where they are known."""
+        if not is_frame(X) and all(one is None for one in given.values()):
+            return {}  # inside of a tf.function rows are not counted yet
+        rows = np.shape(X)[0] if is_labelled(X) else self.encoded(X).shape[-2]
+        found = self.numbers_of(X, rows, given)
+        return {name: found[name] for name in ("offset", "trials") if name in found}
+
+    def _moments_at(
+        self,
+        X: Any,
+        numbers: Mapping[str, np.ndarray],
+        noise_variance: Any,
+        full: tuple[bool, bool],
+    ) -> MeanAndVariance:
+        offset, trials = numbers.get("offset", 0.0), numbers.get("trials")
+        likelihood, inside = self.model.likelihood, self.encoded(X)
+        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+        if type(base) is Gaussian or self.outputs is not None:  # f plus noise
+            value = None if noise_variance is None else self.known_noise(noise_variance, X)
+            plain = self.table.inputs(X)  # without columns of numbers
+            mean, variance = self.predict_y(plain, *full, noise_variance=value)
+            return mean + tf.cast(offset, mean.dtype), variance
+        if any(full) or isinstance(self.model, AffineIndependentGP):
+            raise ModelError(
+                "offsets and trials of new rows need a Gaussian f of each row: leave full_cov, or"
+                " scale predictions of one trial and an exposure of 1 yourself."
+            )
+        if noise_variance is not None:
+            check_adds_noise(self.model)
+        mean, variance = self.model.predict_f(inside)
+        mean = mean + tf.cast(offset, mean.dtype)
+        if trials is None:
+            return observation_moments(base, inside, mean, variance)
+        return moments_of_trials(base, inside, mean, variance, tf.cast(trials, mean.dtype))
+
     @property
     def _num_outputs(self) -> int:
         return self._Y.shape[1] if self.numbers is None else self.numbers.outputs
 
     def _noisy_log_density(
-        self, data: Any, value: Any, full_cov: bool, full_output_cov: bool
+        self,
+        data: Any,
+        value: Any,
+        given: Mapping[str, Any],
+        full_cov: bool,
+        full_output_cov: bool,
     ) -> tf.Tensor:
         P, numbers = self._num_outputs, self.numbers
-
-        def of_rows(frame: Any) -> np.ndarray:
-            noise = self.known_noise(value, frame)
-            others = None if numbers is None else numbers.of_frame(frame)
-            return noise if others is None else np.hstack([others, noise])
-
-        X, Y = self.table.arrays(data, of_rows)
         noise = value
+        X, Y = self._to_predict(data, given)
         if is_frame(data) or is_frame(data[0]):  # without the rows that have no target
-            noise, Y = Y[:, -P:], Y[:, :-P]
+            noise = self.table.arrays(data, lambda frame: self.known_noise(value, frame))[1][:, P:]
         mean, variance = self.predict_y(X, full_cov, full_output_cov, noise_variance=noise)
         Y = tf.cast(Y if numbers is None else numbers.complete(Y), mean.dtype)
         y = Y[..., :P]
