@@ -92,8 +92,9 @@ class MeanOfRows:
         :param show: shows a line of text after each product.
         :raises NumericalError: if a covariance cannot be factorised, or no product could be made.
 
-        Cost: N^2 (D + P) a product, some ten to thirty products, and N M^2 for M = 1,000 points or
-        N (m^3 / 3 + m^2 D) for m = 60 neighbours, as the noise suggests. Example::
+        Cost: N^3 / 3 up to 2,000 rows, which is exact. Beyond, N^2 (D + P) a product, some ten to
+        thirty products, and N M^2 for M = 1,000 points or N (m^3 / 3 + m^2 D) for m = 60
+        neighbours, as the noise suggests. Example::
 
             model = NNGP((X, Y), kernel, num_neighbours=30, mean="data")
             print(model.solve_mean())
