@@ -101,11 +101,12 @@ def lbfgs_ascent(
     """
     # At a value or gradient that is not finite the line search shortens its step.
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
-    watched = _Watched(function, start, stop, record, unusable, flat)
     sides = [
         np.full(start.shape, end) if side is None else side
         for side, end in ((low, -np.inf), (high, np.inf))
     ]
+    boxed = bool(np.all(np.isfinite(sides)))
+    watched = _Watched(function, start, stop, record, unusable, flat, boxed)
     options = {"maxcor": _PAIRS, "maxfun": max_evaluations, "maxiter": max_evaluations}
     tolerances = {"ftol": value_tolerance, "gtol": gradient_tolerance}
     bounds = None if low is None and high is None else np.stack(sides, axis=1)
@@ -133,7 +134,9 @@ def lbfgs_ascent(
         success = (
             ended.success and value_tolerance > 0.0 or np.max(np.abs(free)) <= gradient_tolerance
         )
-        is_flat = _newton_gain(ended, free) <= max(flat, _FLAT * (1.0 + abs(watched.value)))
+        is_flat = watched.scale * _newton_gain(ended, free) <= max(
+            flat, _FLAT * (1.0 + abs(watched.value))
+        )
         reason = CONVERGED if watched.stopped or success or is_flat else FAILED
     values, is_done = watched.values, reason == CONVERGED
     last = _LAST if len(values) > _LAST else len(values) // 2
@@ -154,9 +157,10 @@ class _Watched:
         record: Callable[[float, int], None] | None,
         unusable: NumericalError,
         flat: float,
+        boxed: bool,
     ) -> None:
         self.function, self.stop, self.record, self.unusable = function, stop, record, unusable
-        self.flat, self.trials = flat, 0
+        self.flat, self.trials, self.boxed, self.scale = flat, 0, boxed, 1.0
         self.x, self.value, self.gradient = start, -np.inf, np.zeros_like(start)
         self.values: list[float] = []
         self.total, self.unreported, self.stopped = 0, 0, False
@@ -174,12 +178,16 @@ class _Watched:
         if good and value >= self.value:
             self.x, self.value, self.gradient = x.copy(), float(value), np.array(gradient)
         if not self.values:  # the start
+            if self.boxed:
+                # the first trial is one gradient away: SciPy takes a unit step in its place, but
+                # not where all sides are bounded, and from a bad start it leads to the bounds
+                self.scale = 1.0 / max(1.0, float(np.linalg.norm(gradient)))
             self.values.append(self.value)
             self.report()
         if not good or self.value - value > _ABSURD * (1.0 + abs(self.value)):
             # as much worse as the slope promised better: the next trial is a ninth of the step
-            return promised - self.value, np.zeros_like(x)
-        return -value, -gradient
+            return self.scale * (promised - self.value), np.zeros_like(x)
+        return -self.scale * value, -self.scale * gradient
 
     def after_iteration(self, _: np.ndarray) -> None:
         self.trials = 0

@@ -59,6 +59,23 @@ def test_bounds_on_both_sides():
     assert_allclose(found.x, [0.3, -1.0, 0.5], atol=1e-5)
 
 
+def test_the_first_trial_within_bounds_is_no_longer_than_without():
+    """SciPy went a whole gradient, so to the bounds, where a climb of hyperparameters stayed."""
+    tried = []
+
+    def steep(x: np.ndarray) -> tuple[float, np.ndarray]:
+        tried.append(x.copy())
+        value, gradient = parabola(50.0 * x)
+        return value, 50.0 * gradient
+
+    lbfgs_ascent(
+        steep, np.zeros(3), settled(1e-12), 100,
+        low=np.full(3, -12.0), high=np.full(3, 12.0),
+    )  # fmt: skip
+    assert np.linalg.norm(tried[1]) == pytest.approx(1.0)
+    assert_allclose(tried[-1], CENTRE / 50.0, atol=1e-5)
+
+
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
 @pytest.mark.parametrize("broken", ["value", "gradient"])
 def test_points_that_are_not_finite_are_refused(bad, broken):
