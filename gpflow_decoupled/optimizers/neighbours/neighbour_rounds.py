@@ -10,6 +10,9 @@
 #    neighbours rather than few with many.
 # 3. A round may end at hyperparameters that predict badly. So it is undone where it lowers the
 #    leave-one-out score of rows that no round has seen, beyond chance.
+#
+# Where one sample holds all rows, none of them is a danger: rounds are then plain L-BFGS on the
+# likelihood of all neighbours, each to convergence.
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from ...models.families import require_model
 from ...models.neighbours import GaussianNNGP
 from ...replicas import Group
 from ..ascent import INTERRUPTED
-from ..log_climb import climb_logarithms
+from ..log_climb import SETTLED, climb_logarithms
 from ..log_coordinates import LogCoordinates
 from .calibration import Calibration, calibrate, scales_of
 from .contradictions import trust_duplicates
@@ -56,6 +59,8 @@ five rounds. Neighbours belong to the lengthscales at the start of a round: it m
 LATER = 2
 """Rows of later rounds, in units of the first: that one finds the lengthscales, which more rows
 then make precise. 6,000 and 12,000 did better than three times 6,000 in the same time."""
+ALL_EVALUATIONS, ALL_SETTLED = 200, 1e-6
+"""Of a round on all rows, and nats per row at which it has converged."""
 FINE_ROWS, FINE_EVALUATIONS, FINE_NEIGHBOURS = 3000, 20, 2
 """Of a round with twice the neighbours, for smooth data with little noise."""
 UNCERTAIN, MORE_JUDGES = 0.05, 2000
@@ -85,6 +90,8 @@ class NeighbourRounds:
     :param seed: of the rows.
     :param compile: False runs eagerly.
     :param group: the workers, which share the rows of climbs and judgements.
+    :param whole: climb all rows, to convergence, from the better of the first climb and the given
+        values by that likelihood; no round is undone, and no variance calibrated.
 
     Cost of an evaluation: B (m^3 / 3 + m^2 D), independent of N, and one search a round, shared by
     the workers. Example::
@@ -104,13 +111,15 @@ class NeighbourRounds:
         seed: int = 0,
         compile: bool = True,
         group: Group | None = None,
+        whole: bool = False,
     ) -> None:
         require_model("NeighbourRounds", model, GaussianNNGP)
         check_whole(1, rows=rows, evaluations=evaluations)
         check_whole(0, seed=seed)
         self.model, self.rows, self.evaluations, self.seed = model, rows, evaluations, seed
         self.group, self._pace = group or Group(), Pace()
-        self.samples = RowSamples(model, rows, seed)
+        self.whole = whole
+        self.samples = RowSamples(model, rows, seed, whole)
         self.judges, self.others = self.samples.judges, self.samples.others
         none = np.full(len(self.judges), _NONE)
         self.scores = tf.Variable(none, trainable=False, dtype=tf.float64)
@@ -127,16 +136,19 @@ class NeighbourRounds:
     ) -> RoundOutcome:
         """Climb the exact log density of a few hundred rows, which needs no neighbours.
 
-        Undone unless its score is better than at the given values. Arguments as `run`.
+        Undone unless its score, or the likelihood of all rows, is better than at the given values.
+        Arguments as `run`.
 
         :return: the outcome, in nats of all rows. An interrupt ends the climb with its best point.
         """
         self.scores.assign(self.judge().scores)
-        before = self._coordinates.numbers()
+        before, value = self._coordinates.numbers(), self._value()
         wanted = FIRST_ROWS_OF_INPUT * int(self.model.data[0].shape[1])
         chosen = self.samples.draw(min(max(FIRST_ROWS, wanted), MOST_FIRST_ROWS), 0)
         if len(chosen) == 0:  # all rows contradict others
             chosen = self.samples.certain
+        if self.whole and self._num_data <= MOST_FIRST_ROWS:
+            chosen = np.arange(self._num_data)
         climbed = climb_logarithms(
             self._densities.exact(chosen, self._num_data / len(chosen)),
             self._coordinates,
@@ -151,7 +163,7 @@ class NeighbourRounds:
         )
         shorten(self.model.kernel, self.model.data[0])
         judged = self.judge()
-        kept = judged.score > self.best
+        kept = self._value() > value if self.whole else judged.score > self.best
         if not kept:
             self._coordinates.restore(before)
         outcome = RoundOutcome(climbed, judged, kept)
@@ -196,6 +208,8 @@ class NeighbourRounds:
         """
         count = self.rows if number == 0 else LATER * self.rows
         evaluations, neighbours = self.evaluations, self.model.num_neighbours
+        if self.whole:
+            evaluations = ALL_EVALUATIONS
         if fine:
             count, evaluations = min(count, FINE_ROWS), min(evaluations, FINE_EVALUATIONS)
             neighbours *= FINE_NEIGHBOURS
@@ -203,10 +217,10 @@ class NeighbourRounds:
         size = count, neighbours, evaluations
         climbed = self._climb(number, size, f"round {number + 1}", (deadline, show, shift))
         points = [climbed.x]
-        if number > 0 and climbed.reason != INTERRUPTED:
+        if number > 0 and climbed.reason != INTERRUPTED and not self.whole:
             points.append(0.5 * (start + climbed.x))
         judged = self._move_to_best(points)
-        kept = not judged.is_worse(self.scores.numpy())
+        kept = self.whole or not judged.is_worse(self.scores.numpy())
         if kept:
             self.scores.assign(judged.scores)
         else:
@@ -227,7 +241,10 @@ class NeighbourRounds:
             self._coordinates,
             self._num_data,
             evaluations=evaluations,
-            rise=most_rises(self.model.kernel, self._coordinates),
+            rise=np.inf
+            if self.same_neighbours
+            else most_rises(self.model.kernel, self._coordinates),
+            tolerance=ALL_SETTLED if self.whole else SETTLED,
             deadline=deadline - self._pace.of_judgements,
             show=show,
             name=f"L-BFGS on {name}, {len(chosen)} rows",
@@ -269,6 +286,19 @@ class NeighbourRounds:
         """True if a further round sees other rows than the last one."""
         return len(self.others) > self.rows
 
+    @property
+    def same_neighbours(self) -> bool:
+        """True if each row is given all earlier ones, whatever the lengthscales."""
+        return self.model.num_neighbours >= self._num_data - 1
+
+    def _value(self) -> float:
+        """The likelihood of all rows given their neighbours at the present kernel, with priors, in
+        nats; NaN where rows are sampled.
+        """
+        if not self.whole:
+            return np.nan
+        return self._densities.near(*self.samples.sample(0, 0))(self._coordinates.pack())[0]
+
     def calibrate(self, deadline: float = float("inf")) -> Calibration:
         """Multiply variances of kernel and noise by the spread of the leave-one-out errors.
 
@@ -278,7 +308,8 @@ class NeighbourRounds:
         :param deadline: a value of `time.perf_counter` after which no further rows are judged.
         :return: the judgement before, and whether anything was changed.
         """
-        trust_duplicates(self.model)
+        if not self.whole:
+            trust_duplicates(self.model)
         began = time.perf_counter()
         judged = self._judged(self.judges, local=True)
         seconds = (time.perf_counter() - began) * MORE_JUDGES / len(self.judges)
@@ -287,6 +318,8 @@ class NeighbourRounds:
             count = min(MORE_JUDGES, len(self.others))
             more = np.random.default_rng([self.seed, 0]).choice(self.others, count, replace=False)
             judged = self._judged(np.union1d(self.judges, more), local=True)
+        if self.whole and self.model.spread_neighbours is None:
+            return Calibration(judged, False)  # the variances are the most likely ones
         return calibrate(self.model, judged)
 
     def _judged(

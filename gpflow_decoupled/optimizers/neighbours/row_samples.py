@@ -29,12 +29,15 @@ class RowSamples:
     :param model: whose rows are drawn.
     :param most: twice as many as C may have.
     :param seed: of the draws.
+    :param whole: each sample has all rows, those that judge too.
     """
 
-    def __init__(self, model: GaussianNNGP, most: int, seed: int) -> None:
+    def __init__(self, model: GaussianNNGP, most: int, seed: int, whole: bool = False) -> None:
         X, Y = (part.numpy() for part in model.data)
-        self._num_data, self._seed = len(X), seed
+        self._num_data, self._seed, self.whole = len(X), seed, whole
         self.judges, self.others = split(len(X), seed)
+        if whole and len(X) <= _JUDGES:
+            self.judges = np.arange(len(X))
         found = contradictions(X, Y, model.order)
         self.certain = found[~np.isin(found, self.judges)][: most // 2]
         """C, rows of every sample: only they show the noise."""
@@ -42,7 +45,8 @@ class RowSamples:
     def draw(self, count: int, number: int) -> np.ndarray:
         """Some of the others but C, other ones for each number; all where there are fewer."""
         rng = np.random.default_rng([self._seed, 1 + number])
-        free = np.setdiff1d(self.others, self.certain)
+        free = np.arange(self._num_data) if self.whole else self.others
+        free = np.setdiff1d(free, self.certain)
         return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
 
     def sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +58,8 @@ class RowSamples:
             that C leaves.
         """
         N, C = self._num_data, len(self.certain)
+        if self.whole:
+            return np.arange(N), np.ones(N)
         drawn = self.draw(count - C, number + 1)
         chosen = np.concatenate([self.certain, drawn])
         return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))

@@ -12,15 +12,18 @@ from ...models.neighbours.row_checks import warn_at_floor
 from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.mean_solution import TIME_IS_UP
 from ...optimizers.neighbours import NeighbourRounds, RoundOutcome
+from ...optimizers.neighbours.neighbour_rounds import ROWS
 from ...replicas import Group
 from ...user_warnings import warn_user
 from ..batches import Trackable
-from .stage import Budget, Clock, Report, Stage, StepOutput
+from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
 
 NUM_ROUNDS = 2
 """After the start, and before a fine round, which gained up to 0.08 nats a row on smooth sets."""
 MOST_CLIMBS = NUM_ROUNDS + 2
 """With the start and a fine round."""
+_GAIN = 1e-3
+"""Nats per row that other neighbours must gain for another climb on all rows."""
 _SUSPECT = 1.5
 """The spread of leave-one-out errors, or its inverse, from which on a user should know."""
 _TOO_WIDE = 0.8
@@ -35,14 +38,16 @@ class NeighbourClimbs(Stage):
     """L-BFGS on the likelihood of neighbours, (N2), of random rows.
 
     A turn is one climb: the first on the exact density of a few hundred rows, others on fresh rows.
-    Turns that lower the leave-one-out score beyond chance are undone.
+    Turns that lower the leave-one-out score beyond chance are undone. Up to 6,000 rows a turn
+    climbs all of them to convergence, until new neighbours gain nothing.
     """
 
     def __init__(
         self, model: GaussianNNGP, seed: int, compile: bool = True, group: Group | None = None
     ) -> None:
         self.model = model
-        self.rounds = NeighbourRounds(model, seed=seed, compile=compile, group=group)
+        whole = int(model.data[0].shape[0]) <= ROWS
+        self.rounds = NeighbourRounds(model, seed=seed, compile=compile, group=group, whole=whole)
         self.spread = tf.Variable(1.0, trainable=False, dtype=tf.float64)
         """Of the leave-one-out errors at the present hyperparameters."""
         self.value = tf.Variable(np.nan, trainable=False, dtype=tf.float64)
@@ -100,6 +105,14 @@ class NeighbourClimbs(Stage):
     def _reason(self, outcome: RoundOutcome, number: int, deadline: float) -> str:
         if outcome.climbed.reason == INTERRUPTED:
             return INTERRUPTED
+        if self.rounds.whole and number > 0:
+            climbed = outcome.climbed
+            few = climbed.value - climbed.start < _GAIN * len(self.rounds.samples.sample(0, 0)[0])
+            if climbed.converged and (few or self.rounds.same_neighbours):
+                return DONE
+            if number >= MOST_CLIMBS - 1:
+                return ROUNDS_DONE
+            return "" if self.rounds.has_time(deadline) else TIME_IS_UP
         # the same rows again would end at the same place
         stuck = number > 0 and not (outcome.kept or self.rounds.draws_fresh_rows)
         usual = number >= NUM_ROUNDS or stuck
@@ -124,7 +137,7 @@ def calibrated(rounds: NeighbourRounds, deadline: float = float("inf")) -> Repor
                 else "the variances of kernel and noise were multiplied by it"
             )
             if done
-            else "stay so, since the noise is at its lower bound or the variances are not trainable"
+            else "stay so: they are the most likely ones, or at a bound, or not trainable"
         )
         warn_user(
             f"The mean squared standardised leave-one-out error is {spread:.2f}: intervals were"
