@@ -26,7 +26,12 @@ import gpflow_decoupled as gd
 from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
-from gpflow_decoupled.diagnostics import warn_of_fall, warn_of_last_rise, warn_of_rise
+from gpflow_decoupled.diagnostics import (
+    warn_of_fall,
+    warn_of_last_rise,
+    warn_of_no_signal,
+    warn_of_rise,
+)
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.optimizers.lagrangian import outer_iterations
@@ -267,6 +272,11 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
     ],
     "building/choice.py": [lambda _: gd.build(X, X[:, 0] > 0.0, verbose=False)],
     "diagnostics/accuracy.py": [narrow_noise],
+    "diagnostics/starts.py": [
+        lambda _: warn_of_no_signal(
+            models.CVIGP(DATA, kernel(), gpflow.likelihoods.Gaussian()), *DATA
+        )
+    ],
     "diagnostics/trend.py": [
         lambda _: warn_of_fall([0.0], -1e3, 12, True),
         lambda _: warn_of_fall(np.linspace(-1e3, 0.0, 200), -500.0, 12, True),

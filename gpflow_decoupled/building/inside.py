@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.functions import MeanFunction
 from gpflow.kernels import (
+    IsotropicStationary,
     Kernel,
     LinearCoregionalization,
     MultioutputKernel,
@@ -27,6 +28,7 @@ from gpflow.likelihoods import (
 )
 from gpflow.models import GPModel
 
+from ..diagnostics import lengthscale_factor
 from ..errors import DataError
 from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
@@ -36,6 +38,7 @@ from ..training.row_numbers import RowNumbers
 from ..training.tables import Column
 from ..training.units import StandardizedMean, fixed_numbers_inside
 from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
+from .label_runs import values_of
 from .likelihoods import likelihood_for, prior_mean
 from .report import EXACT_ROWS, FULL_ROWS, classes_rows
 from .rows import with_rows
@@ -86,8 +89,9 @@ class Inside:
         density = likelihood_for(self.likelihood, y, rows)
         if self.units is not None and isinstance(self.likelihood, Likelihood):
             self.fixed = fixed_numbers_inside(density, self.units)
-        kernel = self._kernel(X, y, density)
-        mean = self._mean(X, y, density, None if numbers is None else numbers.by_name(Y))
+        by_name = None if numbers is None else numbers.by_name(Y)
+        kernel = self._kernel(X, y, density, by_name)
+        mean = self._mean(X, y, density, by_name)
         if mean is None and self.mix is not None:
             # gaps: outputs are standardised by other rows, and few latents have no room for that
             mean = gpflow.functions.Constant(np.zeros(y.shape[1]))
@@ -164,7 +168,13 @@ class Inside:
             seed=self.seed,
         )
 
-    def _kernel(self, X: np.ndarray, y: np.ndarray, density: Likelihood) -> Kernel:
+    def _kernel(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        density: Likelihood,
+        numbers: Mapping[str, np.ndarray] | None,
+    ) -> Kernel:
         given = self.kernel
         if isinstance(given, str) and given == AUTO:
             gaussian = type(density) is Gaussian
@@ -175,6 +185,10 @@ class Inside:
             if gaussian:
                 _start_noise(density, self.choices[0].noise_variance)
         part = _kernel(given, X, self.columns, self.scaled)
+        if given is None and isinstance(part, IsotropicStationary):  # without seasons
+            values, _ = values_of(y, density, numbers)
+            factor = lengthscale_factor(part, X, values, self.seed)
+            part.lengthscales.assign(part.lengthscales * factor)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
         return part if self.mix is None else self.mix(part, y)

@@ -24,7 +24,7 @@ from ..models.neighbours import GaussianNNGP
 from ..optimizers.neighbours import NeighbourRounds
 from ..optimizers.neighbours.judgement import CERTAIN
 from ..training import NormalScores
-from .label_runs import LabelRun, LabelRuns
+from .label_runs import LabelRun, LabelRuns, started
 
 AUTO = "auto"
 CANDIDATES: Mapping[str, type[Kernel]] = {
@@ -145,7 +145,7 @@ def choose_label_kernel(
     scores = {name: run.best for name, run in found.items()}
     # least squares calls inputs irrelevant that tell classes apart, and from far away no climb
     # leads back: on letter its lengthscales led to a log loss of 0.178, the usual ones to 0.121
-    kernel = CANDIDATES[kept](lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
+    kernel = started(CANDIDATES[kept], X, runs.targets, seed)
     return KernelChoice(kept, kernel, _NO_NOISE, scores, best == NORMAL_SCORES)
 
 
@@ -182,10 +182,9 @@ def _compared(
 def _short_run(
     kind: type[Kernel], data: tuple[np.ndarray, np.ndarray], seed: int, deadline: float
 ) -> NeighbourRounds:
-    columns = data[0].shape[1]
     model = GaussianNNGP(
         data,
-        kind(lengthscales=np.full(columns, np.sqrt(columns))),
+        started(kind, *data, seed),
         gpflow.likelihoods.Gaussian(0.1),
         num_neighbours=_NEIGHBOURS,
         prediction_neighbours=_JUDGING_NEIGHBOURS,

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-__all__ = ["LabelRun", "LabelRuns"]
+__all__ = ["LabelRun", "LabelRuns", "started", "values_of"]
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import gpflow
@@ -17,7 +18,8 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from scipy.optimize import minimize
 
-from ..likelihoods import Ordinal
+from ..diagnostics import has_scale, lengthscale_factor
+from ..likelihoods import CategoricalLogit, Ordinal
 from ..likelihoods.log_densities import observation_log_density
 from ..models.neighbours import GaussianNNGP, LabelNNGP
 from ..optimizers.neighbours import LabelRounds, NeighbourRounds
@@ -71,7 +73,7 @@ class LabelRuns:
 
     def __init__(self, Y: np.ndarray, likelihood: Likelihood, seed: int = 0) -> None:
         self.Y, self.likelihood, self.seed = Y, likelihood, seed
-        values, self._steep = _values(Y, likelihood)
+        values, self._steep = values_of(Y, likelihood)
         self._mean, deviations = np.mean(values, axis=0), np.std(values, axis=0)
         self._spread = float(max(np.sqrt(np.mean(deviations**2)), np.finfo(float).tiny))
         self.targets = (values - self._mean) / self._spread
@@ -85,8 +87,7 @@ class LabelRuns:
         :param inputs: X [N, D] standardised, or another form of it.
         :param deadline: a value of `time.perf_counter` after which no iteration begins.
         """
-        columns = inputs.shape[1]
-        kernel = kind(lengthscales=np.full(columns, np.sqrt(columns)))
+        kernel = started(kind, inputs, self.targets, self.seed)
         numbers = {
             "num_neighbours": _NEIGHBOURS, "prediction_neighbours": _JUDGING_NEIGHBOURS,
         }  # fmt: skip
@@ -135,12 +136,39 @@ class LabelRuns:
         return tf.constant(scores(best.x))
 
 
-def _values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
-    """Values [N, P] for least squares, and the usual slope of f over them."""
+def started(kind: type[Kernel], X: np.ndarray, values: np.ndarray, seed: int = 0) -> Kernel:
+    """A kernel of standardised X [N, D] at lengthscales to start from: sqrt(D), or less where
+    values [N, P] then have more evidence.
+    """
+    kernel = kind(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
+    kernel.lengthscales.assign(kernel.lengthscales * lengthscale_factor(kernel, X, values, seed))
+    return kernel
+
+
+def values_of(
+    Y: np.ndarray, likelihood: Likelihood, numbers: Mapping[str, np.ndarray] | None = None
+) -> tuple[np.ndarray, float]:
+    """Values [N, P] of f plus noise for least squares, or a column for each of several classes, and
+    the usual slope of f over them.
+
+    :param numbers: of the rows by name: offsets are taken off, and rows whose known noise is larger
+        than the variance of all are NaN.
+    """
+    values, slope = _plain_values(Y, likelihood)
+    if numbers and "offset" in numbers:
+        values = values - numbers["offset"]
+    if numbers and "noise" in numbers:
+        values = np.where(numbers["noise"] > np.nanvar(values, axis=0), np.nan, values)
+    return values, slope
+
+
+def _plain_values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
+    if isinstance(likelihood, CategoricalLogit):
+        return 1.0 * (Y == np.arange(likelihood.num_classes)), _STEEP
     if isinstance(likelihood, Ordinal):
         return np.asarray(likelihood.middles)[Y.astype(int)], 1.0
     if takes_classes(likelihood):
         return 2.0 * Y - 1.0, _STEEP
-    if np.min(Y) < 0.0:
+    if has_scale(likelihood) or np.nanmin(Y) < 0.0:
         return Y, 1.0
-    return np.log(Y + 0.5 * np.mean(Y, axis=0) + np.finfo(float).tiny), 1.0
+    return np.log(Y + 0.5 * np.nanmean(Y, axis=0) + np.finfo(float).tiny), 1.0

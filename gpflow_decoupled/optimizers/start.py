@@ -3,8 +3,9 @@
 # Adam moves a hyperparameter by its learning rate per step, too slowly from 1 to 80. An exact GP on
 # some hundred random rows finds it in a second:
 #
-# 1. Guess: lengthscales sqrt(D) times the columns' standard deviations, the variance of Y for the
-#    kernel, a tenth of it for the noise. Keep the guess if it explains the rows better.
+# 1. Guess: lengthscales sqrt(D) times the columns' standard deviations, or shorter ones where a
+#    single kernel then has more evidence, the variance of Y for the kernel, a tenth of it for the
+#    noise. Keep the guess if it explains the rows better.
 # 2. Climb the log evidence of the rows by L-BFGS.
 # 3. Add to the noise the mean variance that inducing points leave unexplained.
 
@@ -23,12 +24,13 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel, Stationary
+from gpflow.kernels import IsotropicStationary, Kernel, MultioutputKernel, Stationary
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..bases.parts.atomic import all_or_nothing
 from ..covariances.centring import reads_scaled_inputs
 from ..covariances.residual import residual_diagonal
+from ..diagnostics import lengthscale_factor
 from ..errors import DataError, ModelError, NumericalError
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_pair, as_values, check_whole
@@ -42,6 +44,8 @@ _EVALUATIONS = 30
 """Limit of evaluations of the log evidence; L-BFGS has most of its gain by then."""
 _NOISE = 0.1
 """The share of the variance of Y that the guess takes for noise."""
+_UNSEEN = 0.5
+"""The same at shorter lengthscales, which see about half of the signal."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,8 @@ def _value(model: CVIGP, density: Callable[[], tf.Tensor]) -> float:
 
 def _guess(model: CVIGP) -> None:
     X, Y = (part.numpy() for part in model.data)
-    spread, variance = np.std(X, axis=0), float(np.var(Y - model.mean_function(X)))
+    left = Y - model.mean_function(X)
+    spread, variance = np.std(X, axis=0), float(np.var(left))
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))
     kernels = [one for one in parts if isinstance(one, Stationary)]
     for kernel in kernels:
@@ -207,7 +212,12 @@ def _guess(model: CVIGP) -> None:
             kernel.lengthscales,
             np.broadcast_to(lengths, shape) if shape.rank else np.sqrt(np.mean(lengths**2)),
         )
-    _assign(model.likelihood.variance, _NOISE * variance)
+    noise = _NOISE
+    if isinstance(model.kernel, IsotropicStationary) and reads_scaled_inputs(model.kernel):
+        lengths, factor = model.kernel.lengthscales, lengthscale_factor(model.kernel, X, left)
+        _assign(lengths, lengths.numpy() * factor)
+        noise = _NOISE if factor == 1.0 else _UNSEEN
+    _assign(model.likelihood.variance, noise * variance)
 
 
 def _assign(parameter: object, value: npt.ArrayLike) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from gpflow.models import GPModel
 
 from ..bases.parts.atomic import all_or_nothing
-from ..diagnostics import final_evidence, restored, warn_of_quadrature
+from ..diagnostics import final_evidence, restored, warn_of_no_signal, warn_of_quadrature
 from ..diagnostics.trend import warn_of_fall, warn_of_last_rise, warn_of_rise
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..interrupts import noted, raise_swallowed
@@ -291,6 +291,8 @@ class Run:
             return
         bounds, num_data = [*self._before, *result.history["elbo"]], self.plan.batches.num_data
         warn_of_quadrature(self.model, result.elbo, batch)
+        if isinstance(self.model, GPModel):
+            warn_of_no_signal(self.model, *batch)
         rising = self._report is None or not self._report.is_long
         warn_of_fall(bounds, result.elbo, num_data, is_exact, rising, self.plan.sampled_rows)
         # patience and tolerances judge for themselves, an interrupt is no choice
