@@ -135,7 +135,28 @@ class RowLikelihood(Likelihood):
         if not self.by_entry:
             y, numbers = self.split(Y)
             return self.likelihood.log_prob(X, F, y) * numbers["weight"][..., 0]
-        return self._variational_expectations(X, F, tf.zeros_like(F), Y)
+        return tf.reduce_sum(self.entry_log_prob(X, tf.convert_to_tensor(F), Y), axis=-1)
+
+    def entry_log_prob(self, X: TensorType, F: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """w log p(y_p | f_p + o) of each entry in nats [..., P], 0 where it is missing.
+
+        :param F: [..., P], perhaps with more axes in front than X [..., D] and Y [..., P + k].
+        """
+        y, numbers = self.split(Y)
+        f, seen = F + numbers.get("offset", 0.0), _filled(y)
+        if type(self.likelihood) is Gaussian:
+            values = _normal(y, f, self.likelihood._variance(X) + numbers.get("noise", 0.0))
+        elif "trials" in numbers and self.own is None:
+            t = numbers["trials"]
+            one, none = (
+                self.likelihood._scalar_log_prob(X, f, tf.fill(tf.shape(y), c))
+                for c in (tf.ones([], f.dtype), tf.zeros([], f.dtype))
+            )
+            values = log_choices(t, seen) + seen * one + (t - seen) * none
+        else:
+            labels = seen if self.own is None else tf.concat([seen, numbers[self.own]], axis=-1)
+            values = self.likelihood._scalar_log_prob(X, f, labels)
+        return _kept(values, y) * numbers.get("weight", 1.0)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.likelihood._conditional_mean(X, F)

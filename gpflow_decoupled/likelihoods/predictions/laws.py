@@ -28,6 +28,7 @@ from ..counts import (
 from ..laplace import Laplace
 from ..ordinal import Ordinal
 from ..survival import CensoredNormal, LogNormal, Weibull
+from ..tweedie import Tweedie
 
 Numbers: TypeAlias = "np.ndarray | float"
 _Link: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -38,6 +39,10 @@ _FARTHEST, _TABLE, _WIDEST = 40.0, 20_001, 1e12
 """Of arsinh f where inverse links are tabulated, numbers of a table, and largest width."""
 
 
+_NUMBERS, _DEVIATIONS = 96, 9.0
+"""Terms of a sum over Poisson numbers, and the deviations that they reach."""
+
+
 class Law(NamedTuple):
     """P(y <= t | f), of one trial and uncensored, in NumPy."""
 
@@ -46,7 +51,7 @@ class Law(NamedTuple):
     bend: Callable[[np.ndarray], tuple[Numbers, Numbers]]
     """t to the f about which `below` falls from 1 to 0, and the width of that"""
     support: str
-    """"real", "positive", "share" (0 to 1), "count" or "label" (0 and 1)"""
+    """"real", "positive", "share" (0 to 1), "count", "label" (0 and 1), "amount" (mass at 0)"""
 
 
 def law_of(likelihood: gl.Likelihood, X: np.ndarray) -> Law:
@@ -215,6 +220,30 @@ def _beta(likelihood: Any, X: np.ndarray) -> Law:
     return Law(below, bend, "share")
 
 
+def _tweedie(likelihood: Any, X: np.ndarray) -> Law:
+    phi, p = _number(likelihood.dispersion), _number(likelihood.power)
+    shape = (2.0 - p) / (p - 1.0)
+
+    def below(t: np.ndarray, f: np.ndarray) -> np.ndarray:
+        # a Poisson number j of gamma amounts; where many numbers have mass, every h-th counts h
+        # times
+        rate = _exp((2.0 - p) * f) / (phi * (2.0 - p))
+        total = np.exp(-rate) * np.ones_like(t)
+        spread = _DEVIATIONS * np.sqrt(rate)
+        first = np.maximum(1.0, np.floor(rate - spread))
+        step = np.maximum(1.0, 2.0 * (spread + _DEVIATIONS) / _NUMBERS)
+        share = t / (phi * (p - 1.0) * _exp((p - 1.0) * f))
+        for k in range(_NUMBERS):
+            j = first + k * step
+            mass = np.exp(special.xlogy(j, rate) - rate - special.gammaln(j + 1.0))
+            total += step * mass * special.gammainc(j * shape, share)
+        return np.minimum(total, 1.0)
+
+    return Law(
+        below, lambda t: (_log(t), np.sqrt(phi) * np.maximum(t, 1e-8) ** (0.5 * p - 1.0)), "amount"
+    )
+
+
 def _counts(
     above: Callable[[np.ndarray, np.ndarray], np.ndarray],
     share: float,
@@ -291,6 +320,7 @@ _LAWS: tuple[tuple[tuple[type, ...], Callable[[Any, np.ndarray], Law]], ...] = (
     ((Weibull,), _weibull),
     ((gl.Gamma, gl.Exponential), _gamma),
     ((gl.Beta,), _beta),
+    ((Tweedie,), _tweedie),
     ((gl.Poisson,), _poisson),
     ((ZeroInflatedPoisson, HurdlePoisson), _poisson_of_zeros),
     (

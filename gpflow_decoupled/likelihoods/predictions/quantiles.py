@@ -77,9 +77,18 @@ def _solved(below: _Below, law: Law, mean: np.ndarray, level: float) -> np.ndarr
         return (below(np.zeros(mean.shape)) < level).astype(np.float64)
     if law.support == "count":
         return _count(below, mean.shape, level)
-    if law.support == "positive":
+    if law.support in ("positive", "amount"):
+        zero = np.full(mean.shape, False)
+        if law.support == "amount":
+            zero = below(np.zeros(mean.shape)) >= level
+
+        def in_logs(s: np.ndarray) -> np.ndarray:
+            return np.where(zero, ndtr(s - mean), below(np.exp(s)))
+
         with np.errstate(over="ignore"):
-            found = np.exp(_root(lambda s: below(np.exp(s)), mean, np.ones(mean.shape), level))
+            found = np.exp(_root(in_logs, mean, np.ones(mean.shape), level))
+        if law.support == "amount":
+            return np.where(zero, 0.0, found)
         _check(np.all((found > 1.0 / _LARGEST) & (found < _LARGEST)))
         return found
     if law.support == "share":

@@ -11,7 +11,7 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 from ...errors import DataError
-from ...likelihoods import CategoricalLogit, QuadratureLoss
+from ...likelihoods import CategoricalLogit, QuadratureLoss, RowLikelihood
 from ...likelihoods.sites.registry import site_description
 from ...models import CVIGP
 
@@ -30,7 +30,7 @@ class DensityExpansion(NamedTuple):
 class Densities:
     """The log densities of a model's labels, in centred latents u = f - m_0.
 
-    A label has one latent, or with `CategoricalLogit` one per class (`couples`).
+    An entry of Y has one latent, or with `CategoricalLogit` one per class (`couples`).
     """
 
     def __init__(self, model: CVIGP, method: str) -> None:
@@ -67,6 +67,8 @@ class Densities:
         """The log densities [..., N, L] in nats at u [..., N, L]; of classes, [N] at u [N, C]."""
         if self.couples:
             return self.likelihood.log_prob(self.X, self.offset + u, self.Y)
+        if isinstance(self.likelihood, RowLikelihood):
+            return self.likelihood.entry_log_prob(self.X, self.offset + u, self.Y)
         return self.likelihood._scalar_log_prob(self.X, self.offset + u, self.Y)
 
     def expand(self, u: tf.Tensor) -> DensityExpansion:
@@ -89,6 +91,7 @@ def _check_latents(model: CVIGP, method: str) -> None:
     of_one = isinstance(likelihood, gl.ScalarLikelihood) and not isinstance(
         likelihood, gl.SwitchedLikelihood
     )
+    of_one |= isinstance(likelihood, RowLikelihood) and likelihood.by_entry
     if not (of_one or isinstance(likelihood, CategoricalLogit)):
         raise DataError(
             f"{method} needs one latent function and one density per label, or CategoricalLogit,"

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
+from scipy import stats
 
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
-from gpflow_decoupled.likelihoods import BernoulliProbit, Laplace
+from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit, Laplace, RowLikelihood
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import ConjugateComputation, ExpectationPropagation
 from gpflow_decoupled.optimizers.approximations.densities import Densities
@@ -242,3 +243,34 @@ def test_a_start_without_a_posterior_is_refused():
     with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
         ExpectationPropagation().run(model)
     assert_allclose(model.basis.tau, [[-5.0], [0.0]])
+
+
+ROWS = {
+    # numbers of a row, its Y, and log p(y | f) with them
+    "weight": (gl.Poisson, ["weight", "offset"], [3.0, 0.7, 0.5],
+               lambda f: 0.7 * stats.poisson.logpmf(3.0, np.exp(f + 0.5))),
+    "trials": (BernoulliLogit, ["trials"], [2.0, 5.0],
+               lambda f: stats.binom.logpmf(2.0, 5.0, 1.0 / (1.0 + np.exp(-f)))),
+    "noise": (lambda: gl.Gaussian(0.1), ["noise"], [1.5, 0.4],
+              lambda f: stats.norm.logpdf(1.5, f, np.sqrt(0.5))),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Y")  # both rows are alike
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_with_numbers_that_are_apart_are_exact(name: str) -> None:
+    """Of one observation EP has the exact evidence and moments, here by sums over f; two rows far
+    from each other are two of these.
+    """
+    make, numbers, row, log_density = ROWS[name]
+    likelihood = RowLikelihood(make(), numbers)
+    x = np.array([[0.0], [1e4]])
+    model = CVIGP((x, np.array([row, row])), gpflow.kernels.Matern32(), likelihood)
+    result = ExpectationPropagation().run(model, steps=60)
+    f = np.linspace(-10.0, 10.0, 20_001)
+    mass = stats.norm.pdf(f) * np.exp(log_density(f))
+    total = np.sum(mass)
+    mean = np.sum(mass * f) / total
+    assert_allclose(result.evidence_estimate, 2.0 * np.log(total * 1e-3), rtol=1e-6)
+    found = [float(part.numpy()[0, 0]) for part in model.predict_f(x)]
+    assert_allclose(found, [mean, np.sum(mass * (f - mean) ** 2) / total], rtol=1e-6)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
+from scipy import stats
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gpflow_decoupled import likelihoods as gd_likelihoods
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
-from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, RowLikelihood
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import LaplaceApproximation
 from tests.bounds.registry import matern
@@ -120,3 +121,22 @@ def test_a_start_without_a_posterior_is_refused():
     with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
         LaplaceApproximation().run(model)
     assert_allclose(model.basis.tau, np.full((len(X), 1), -50.0))
+
+
+def test_rows_with_weights_offsets_and_gaps() -> None:
+    """The mode is stationary and the evidence is that of the dense formula, both in NumPy."""
+    x, o, w = np.linspace(0.0, 2.0, 5)[:, None], np.array([[0.5, -1.0, 2.0, 0.0, 0.3]]).T, 0.7
+    y = np.array([[3.0, 1.0], [0.0, np.nan], [9.0, 4.0], [2.0, 2.0], [np.nan, 1.0]])
+    likelihood = RowLikelihood(gl.Poisson(), ["weight", "offset"])
+    kernel = gpflow.kernels.Matern32()
+    model = CVIGP((x, np.hstack([y, np.full((5, 1), w), o])), kernel, likelihood)
+    result = LaplaceApproximation().run(model)
+    u, K, seen = model.predict_f(x)[0].numpy(), kernel(x).numpy(), ~np.isnan(y)
+    W = np.where(seen, w * np.exp(u + o), 0.0)
+    slopes = np.where(seen, w * np.nan_to_num(y), 0.0) - W
+    assert_allclose(u, K @ slopes, atol=1e-7)
+    expected = np.sum(w * stats.poisson.logpmf(y, np.exp(u + o))[seen])
+    for p in range(2):
+        expected -= 0.5 * u[:, p] @ np.linalg.solve(K, u[:, p])
+        expected -= 0.5 * np.linalg.slogdet(np.eye(5) + K * W[:, p])[1]
+    assert_allclose(result.evidence_estimate, expected, rtol=1e-8)
