@@ -102,7 +102,7 @@ def build(
         scale of noise that does not train is in units of Y, one that does starts in standard
         deviations of Y, printed.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
-        default Matern 5/2 from lengthscales of sqrt(D), or less where rows ask. "auto" compares four
+        default Matern 5/2 from lengthscales of sqrt(D), or shorter ones. "auto" compares four
         smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
         nearest-neighbour GPs; labels and counts by least squares.
     :param mean_function: of f, a GPflow mean function (copied) of X in its units: in units of Y
