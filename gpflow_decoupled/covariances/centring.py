@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "ISOTROPIC", "centred", "covariance", "is_centred", "middle_row", "reads_scaled_inputs",
-    "within_reach",
+    "ISOTROPIC", "active_columns", "centred", "covariance", "is_centred", "middle_row",
+    "reads_scaled_inputs", "within_reach",
 ]  # fmt: skip
 
 import functools
@@ -65,6 +65,15 @@ def reads_scaled_inputs(kernel: Kernel) -> bool:
 def is_centred(kernel: Kernel) -> bool:
     """True for kernels that `covariance` computes from centred inputs, at least in a part."""
     return type(kernel) in {*_STATIONARY, *_COMBINED, ChangePoints, Categorical}
+
+
+def active_columns(kernel: Kernel, num_dims: int) -> tuple[int, ...]:
+    """The columns of inputs of which a kernel is a function, or more."""
+    if type(kernel) in _COMBINED:
+        parts = [part for part in kernel.kernels if type(part) not in (Constant, White)]
+        return tuple(sorted({one for part in parts for one in active_columns(part, num_dims)}))
+    dims = kernel.active_dims
+    return tuple(range(num_dims)[dims] if isinstance(dims, slice) else map(int, dims))
 
 
 def middle_row(X: tf.Tensor) -> tf.Tensor:

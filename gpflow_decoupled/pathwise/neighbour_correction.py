@@ -24,6 +24,7 @@ from ..linalg.blocks import map_rows
 from ..models import NNGP
 from ..models.neighbours import NeighboursPosterior
 from ..models.neighbours.conditionals import Observations, new_given_neighbours
+from ..models.neighbours.copies import of_inputs
 from ..models.neighbours.factors import scaled
 from ..models.neighbours.groups import Group, jitter_variances, noise_of_group, noise_variances
 from .prior import PriorDraws
@@ -38,7 +39,7 @@ class _Drawn(NamedTuple):
     group: Group
     row_index: RowIndex
     rows: Observations
-    """X [N, D], noise [N, 1], and minus the prior values and noise of S draws, [N, Q S]."""
+    """Of inputs: X [U, D], noise [U, 1], and minus prior values and noise of S draws, [U, Q S]."""
 
 
 @dataclass
@@ -134,6 +135,6 @@ def neighbour_correction(
         eps = tf.gather(normal, group.columns, axis=1) * tf.sqrt(own + jitter)[..., None]
         minus = -tf.gather(values, group.columns, axis=1) - eps
         rows = Observations(X, tf.reshape(minus, [X.shape[0], -1]), own)
-        rows = rows if group.rows is None else rows.at(group.rows)
+        rows = of_inputs(group, rows)
         drawn.append(_Drawn(group, row_index(group.kernel, rows.X), rows))
     return NeighbourCorrection(frozen, frozen.posterior(), prior, drawn)

@@ -92,26 +92,31 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
     return _CorrelationIndex(kernel, X)
 
 
-_Kept = tuple[Kernel, tf.Tensor, bytes, RowIndex]
-"""A kernel, the rows, lengthscales, and the index that was made of them."""
+_Kept = tuple[Kernel, tf.Tensor, np.ndarray | None, bytes, RowIndex]
+"""A kernel, the data, rows, lengthscales, and the index that was made of them."""
 # by owner and not in it, where its copies and files would find them
 _KEPT: WeakKeyDictionary[object, dict[int, _Kept]] = WeakKeyDictionary()
 
 
-def kept_index(owner: object, kernel: Kernel, X: tf.Tensor) -> RowIndex:
+def kept_index(
+    owner: object, kernel: Kernel, X: tf.Tensor, rows: np.ndarray | None = None
+) -> RowIndex:
     """The index of rows, kept for their owner until the rows or the lengthscales change.
 
     :param owner: the model of the rows; copies of it have other indexes.
     :param kernel: of one latent function.
-    :param X: rows [N, D]. Inside of a `tf.function` nothing is kept.
+    :param X: data [N, D]. Inside of a `tf.function` nothing is kept.
+    :param rows: numbers of those to search; None for all.
     """
     if not tf.executing_eagerly():
-        return row_index(kernel, X)
+        return row_index(kernel, X if rows is None else tf.gather(X, rows))
     mine, scales = _KEPT.setdefault(owner, {}), _scales(kernel)
     kept = mine.get(id(kernel))
-    if kept is None or kept[0] is not kernel or kept[1] is not X or kept[2] != scales:
-        mine[id(kernel)] = kept = kernel, X, scales, row_index(kernel, X)
-    return kept[3]
+    same = kept is not None and all(a is b for a, b in zip(kept, (kernel, X, rows)))
+    if kept is None or not same or kept[3] != scales:
+        some = X if rows is None else tf.gather(X, rows)
+        mine[id(kernel)] = kept = kernel, X, rows, scales, row_index(kernel, some)
+    return kept[4]
 
 
 def _scales(kernel: Kernel) -> bytes:

@@ -5,9 +5,9 @@ numbers that stand for classes in `labels`, whose log densities are in `label_de
 sites of other likelihoods in `sites`. `likelihood` has the terms of rows of the data and
 `posterior` the predictions, both by `conditionals`, with variances by the errors nearby, `spread`.
 `ordering` finds neighbours, `earlier_neighbours` keeps them, `groups` says which outputs share
-them, `observed` subtracts the mean function, `evidence` is that of some rows or of all,
-`row_checks` refuses bad input. `mean_of_rows` keeps a mean of all rows, which `all_rows` solves
-for, `factors` scale the f of classes.
+them, `copies` makes one observation of rows with the same input, `observed` subtracts the mean
+function, `evidence` is that of some rows or of all, `row_checks` refuses bad input. `mean_of_rows`
+keeps a mean of all rows, which `all_rows` solves for, `factors` scale the f of classes.
 """
 
 from .base import NNGP

@@ -30,11 +30,15 @@ class Observations(NamedTuple):
     """[..., Q]: the outputs less the mean function; zero where they are missing."""
     noise: tf.Tensor
     """[..., Q]: the variances of the noise, without jitter; or [..., 1], the same for all."""
+    count: tf.Tensor | None = None
+    """[..., 1]: the rows of the data that each of these is the mean of; None for one each."""
+    within: tf.Tensor | None = None
+    """[..., Q]: squared distances of those rows from the mean, in units of their noise."""
 
     def at(self, rows: tf.Tensor) -> Observations:
         """Some of the rows [N, ...], by number [B, n]; negative numbers give any row."""
         rows = tf.maximum(rows, 0)
-        return Observations(*(tf.gather(part, rows) for part in self))
+        return Observations(*(None if part is None else tf.gather(part, rows) for part in self))
 
 
 class Moments(NamedTuple):
@@ -64,7 +68,7 @@ def rows_given_neighbours(
     noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
     values, exist = joint.residuals[:, :-1], tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
     mean, variance, squares = _conditional(K, noise, exist, values, spread)
-    scale = local_spread(spread, squares, there)
+    scale = local_spread(spread, squares, there, joint.count, joint.within)
     return Moments(mean, variance * scale, scale)
 
 
@@ -100,7 +104,7 @@ def new_given_neighbours(
     mean, variance, squares = _conditional(K, noise, exist, near.residuals, spread)
     variance, scale = (
         tf.maximum(variance - lift[:, None], 0.0),
-        local_spread(spread, squares, there),
+        local_spread(spread, squares, there, near.count, near.within),
     )
     return Moments(mean, variance * scale, scale)
 

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .groups import Group
+from .ordering import most_neighbours
 
 
 class EarlierNeighbours:
@@ -41,7 +42,11 @@ class EarlierNeighbours:
     def earlier_neighbours(self) -> tf.Variable | None:
         """Row numbers [G, N, m], searched where they are missing: at first, and of new rows."""
         N = int(self.data[0].shape[0])
-        G, count = len(self.groups), min(self.num_neighbours, max(1, N - 1))
+        groups = self.groups
+        G, count = (
+            len(groups),
+            min(self.num_neighbours, most_neighbours(groups, self.data[0], True)),
+        )
         known = (0, 0, 0) if self._earlier is None else tuple(self._earlier.shape)
         if known[0] == G and known[1] < N and known[2] == count:
             # rows that were added are last in the order, so no earlier row has them as neighbours

@@ -8,6 +8,7 @@ __all__ = [
 ]  # fmt: skip
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from gpflow.models import GPModel
 
 from ...errors import ModelError, check_parameters, naming_memory
 from ..evidence import Evidence, EvidenceSettings, Observed, evidence_interval
+from .copies import of_distinct
 from .groups import Group, by_noise, groups_of, noise_of_group, noise_variances, relative_jitter
 from .observed import residuals_of
 
@@ -37,8 +39,9 @@ class EvidenceOfOwnData:
     ) -> Evidence:
         """Bound the log evidence log p(Y) at the present kernel, noise and mean function.
 
-        For Gaussian noise, whatever q(f) is. Exact up to 2,000 rows; beyond, the lower end is
-        certified (N4). Both ends leave room for round-off, which is much where the noise is small.
+        For Gaussian noise, whatever q(f) is. Exact up to 2,000 distinct inputs; beyond, the lower
+        end is certified (N4). Both ends leave room for round-off, which is much where the noise is
+        small.
 
         :param num_neighbours: m of the lower end, which rises with it.
         :param tolerance: largest part of the interval from the quadratic term, in nats.
@@ -74,7 +77,9 @@ def evidence_of(
             " sample of the rows, or fewer num_neighbours and probes"
         )
     ):
-        return evidence_interval(observed_parts(model, data, groups), settings)
+        parts, rest = zip(*map(of_distinct, observed_parts(model, data, groups)))
+        found = evidence_interval(parts, settings).shifted(sum(rest))
+    return replace(found, num_data=int(data[0].shape[0]))
 
 
 def observed_parts(

@@ -20,6 +20,7 @@ from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
 from .base import NNGP
+from .copies import with_copies
 from .earlier_neighbours import EarlierNeighbours
 from .evidence import EvidenceOfOwnData, observed_parts
 from .groups import (
@@ -34,7 +35,7 @@ from .groups import (
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows
 from .mean_of_rows import MEANS, MeanOfRows
-from .ordering import appended_order, find_neighbours, random_order
+from .ordering import appended_order, find_neighbours, most_neighbours, random_order
 from .posterior import NeighboursPosterior
 from .row_checks import arrays_of, check_noise, check_rows, warn_at_floor
 from .spread import LocalSpread
@@ -106,7 +107,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     @property
     def groups(self) -> list[Group]:
         """The outputs in groups that share kernel, observed rows, and so neighbours."""
-        return groups_of(self.kernel, self.data[1])
+        return with_copies(groups_of(self.kernel, self.data[1]), self.data[0])
 
     @property
     def matrices(self) -> list[Group]:
@@ -128,7 +129,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         if num_neighbours is None:
             num_neighbours = self.num_neighbours if before else self.prediction_neighbours
         check_whole(1, num_neighbours=num_neighbours)
-        count = min(num_neighbours, max(1, int(self.data[0].shape[0]) - 1))
+        count = min(num_neighbours, most_neighbours(self.groups, self.data[0], before))
         rows = check_rows(rows, int(self.data[0].shape[0]))
         return tf.constant(
             find_neighbours(self.groups, self.data[0], self._order.numpy(), rows, count, before)
@@ -137,7 +138,8 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     def log_likelihood(self, rows: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
         """Terms of the likelihood for some rows: a pure function of the Parameters.
 
-        Summed over B random rows, times N / B, an unbiased estimate. Compile it once, for tensors.
+        Summed over B random rows, times N / B, an unbiased estimate. Rows with the same input share
+        its term. Compile it once, for tensors.
 
         :param rows: row numbers [B].
         :param neighbours: row numbers [G, B, m] from `neighbours_of`.
@@ -150,12 +152,12 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
             loss = -tf.reduce_sum(model.log_likelihood(rows, neighbours))
         """
         rows = tf.cast(tf.convert_to_tensor(rows), tf.int32)
-        residual, mean, variance, _ = moments_of_rows(
+        residual, mean, variance, _, count, own = moments_of_rows(
             self.groups, self.data, (self.mean_function, self.likelihood), rows, neighbours
         )
         there = tf.math.is_finite(residual)
         # the branch that is not taken must be finite too, or its gradient is NaN
-        terms = log_densities(tf.where(there, residual, mean), mean, variance)
+        terms = log_densities(tf.where(there, residual, mean), mean, variance) / count + own
         return tf.reduce_sum(tf.where(there, terms, tf.zeros_like(terms)), axis=1)
 
     def exact_log_likelihood(self, rows: np.ndarray) -> tf.Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "Group", "add_noise_rows", "by_noise", "groups_of", "jitter_variances", "noise_at_floor",
-    "noise_of_group", "noise_of_new", "noise_rows", "noise_variances", "relative_jitter",
+    "Copies", "Group", "add_noise_rows", "by_noise", "groups_of", "jitter_variances",
+    "noise_at_floor", "noise_of_group", "noise_of_new", "noise_rows", "noise_variances",
+    "relative_jitter",
 ]  # fmt: skip
 
 from typing import NamedTuple
@@ -26,6 +27,19 @@ _JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
 duplicated rows is singular to round-off."""
 
 
+class Copies(NamedTuple):
+    """The distinct inputs of rows of data, some of which several rows have."""
+
+    first: np.ndarray
+    """The first row of each input [U], in their order."""
+    place: np.ndarray
+    """The number of a row's input among those of several rows, -1 for others, [N]."""
+    rows: np.ndarray
+    """The rows of the latter inputs [R]."""
+    number: int
+    """V, of these inputs."""
+
+
 class Group(NamedTuple):
     """Outputs with the same kernel and observed rows, and so the same neighbours."""
 
@@ -34,6 +48,8 @@ class Group(NamedTuple):
     """Of Y."""
     rows: np.ndarray | None
     """The rows [N_g] that are observed in these columns, in their order; None for all."""
+    copies: Copies | None = None
+    """Which of these rows have the same input; None if none have."""
 
 
 def groups_of(kernel: Kernel, Y: tf.Tensor) -> list[Group]:

@@ -17,14 +17,14 @@ from ...linalg.blocks import map_rows
 from ..checks import check_values
 from ..expectations import Moments
 from .base import NNGP
-from .conditionals import Observations, new_given_neighbours
+from .conditionals import new_given_neighbours
+from .copies import inputs_at
 from .factors import Factors, scaled
 from .gaussian import GaussianNNGP
-from .groups import noise_variances
 from .label_densities import log_densities_of_labels
 from .likelihood import LeaveOneOut
 from .mean_of_rows import MEANS, MeanOfRows
-from .observed import mean_values, residuals_of
+from .observed import mean_values
 from .posterior import NeighboursPosterior
 from .row_checks import check_rows
 
@@ -77,15 +77,14 @@ class LatentNNGP(MeanOfRows, NNGP):
 
         def of_block(rows: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             found = []
-            for k, (kernel, columns, _) in enumerate(groups):
-                nearest = self._observed(tf.maximum(near[:, k], 0), columns)
-                found.append(
-                    new_given_neighbours(kernel, tf.gather(X, rows), nearest, near[:, k] >= 0)[:2]
-                )
+            for k, group in enumerate(groups):
+                nearest = inputs_at(group, self.gaussian.data, parts, near[:, k], rows)
+                inputs, there = tf.gather(X, rows), near[:, k] >= 0
+                found.append(new_given_neighbours(group.kernel, inputs, nearest, there)[:2])
             means, variances = zip(*found)
             return tf.concat(means, axis=1), tf.concat(variances, axis=1)
 
-        groups = self.gaussian.groups
+        groups, parts = self.gaussian.groups, (self.mean_function, self.gaussian.likelihood)
         shared = len(self.gaussian.matrices) == len(groups)
         each = 1 if shared else max(len(group.columns) for group in groups)
         size = max(1, _ENTRIES // (each * (int(neighbours.shape[-1]) + 1) ** 2))
@@ -94,16 +93,6 @@ class LatentNNGP(MeanOfRows, NNGP):
         mean, variance = map_rows(of_block, (rows, near), size, (X.dtype, X.dtype))
         prior = mean_values(self.mean_function, tf.gather(X, rows), self.num_latent_gps)
         return Moments(mean + prior, variance)
-
-    def _observed(self, rows: tf.Tensor, columns: tuple[int, ...]) -> Observations:
-        """Values at rows [B, m] as observations, for some latents; no pass over all rows."""
-        X, values = self.data[0], self.gaussian.data[1]
-        X = tf.gather(X, rows)
-        residuals = residuals_of(self.mean_function, X, tf.gather(values, rows))
-        noise = noise_variances(self.gaussian.likelihood, X, rows)
-        if noise.shape[-1] > 1:
-            noise = tf.gather(noise, columns, axis=-1)
-        return Observations(X, tf.gather(residuals, columns, axis=-1), noise)
 
     def leave_one_out(
         self,

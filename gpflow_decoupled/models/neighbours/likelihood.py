@@ -15,8 +15,9 @@ from gpflow.likelihoods import Gaussian
 from ...linalg.blocks import map_rows
 from ...linalg.neighbours import log_densities
 from .conditionals import Observations, rows_given_neighbours
-from .groups import Group, noise_of_group, noise_variances
-from .observed import mean_values, residuals_of
+from .copies import inputs_at, own_density
+from .groups import Group
+from .observed import mean_values, observed_at
 from .spread import LocalSpread
 
 _ENTRIES = 8_000_000
@@ -34,6 +35,10 @@ class RowMoments(NamedTuple):
     """[B, P]: of the observations, noise included."""
     spread: tf.Tensor
     """[B, P]: a factor of the variance."""
+    count: tf.Tensor
+    """[B, P]: rows that share an input, and so these moments, which are of their mean."""
+    own: tf.Tensor
+    """[B, P]: log density of a row given the mean of its input's, in nats."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -61,6 +66,7 @@ def moments_of_rows(
     rows: tf.Tensor,
     neighbours: tf.Tensor,
     spread: LocalSpread | None = None,
+    leave_out: bool = False,
 ) -> RowMoments:
     """Moments of rows given their neighbours, (N1), by blocks of rows.
 
@@ -70,6 +76,7 @@ def moments_of_rows(
     :param rows: row numbers [B].
     :param neighbours: row numbers [G, B, m], -1 for none.
     :param spread: scales the variances.
+    :param leave_out: rows are predicted each alone, also from others with its input.
     :return: [B, P] each.
     """
     width = int(neighbours.shape[-1]) + 1
@@ -78,7 +85,8 @@ def moments_of_rows(
     def of_block(rows: tf.Tensor, neighbours: tf.Tensor) -> RowMoments:
         near = tf.unstack(neighbours, num=len(groups), axis=1)
         found = [
-            _of_group(group, data, parts, rows, near[g], spread) for g, group in enumerate(groups)
+            _of_group(group, data, parts, rows, near[g], spread, leave_out)
+            for g, group in enumerate(groups)
         ]
         return RowMoments(*(tf.concat(part, axis=1) for part in zip(*found)))
 
@@ -88,7 +96,7 @@ def moments_of_rows(
         found = [_recomputed(of_block, *pair) for pair in pairs]
         return RowMoments(*(tf.concat(part, axis=0) for part in zip(*found)))
     kind = data[1].dtype
-    return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(kind, kind, kind, kind)))
+    return RowMoments(*map_rows(of_block, (rows, near), size, RowMoments(*[kind] * 6)))
 
 
 def left_out(
@@ -103,7 +111,8 @@ def left_out(
 
     Parameters and cost as in `moments_of_rows`.
     """
-    found = moments_of_rows(groups, data, parts, tf.constant(rows, tf.int32), neighbours, spread)
+    numbers = tf.constant(rows, tf.int32)
+    found = moments_of_rows(groups, data, parts, numbers, neighbours, spread, leave_out=True)
     prior_mean = mean_values(parts[0], tf.gather(data[0], rows), int(data[1].shape[1]))
     terms, there = log_densities(*found[:3]).numpy(), ~np.isnan(found.residual)
     mean = (prior_mean + found.mean).numpy()
@@ -132,15 +141,22 @@ def _of_group(
     rows: tf.Tensor,
     neighbours: tf.Tensor,
     spread: LocalSpread | None,
+    leave_out: bool,
 ) -> RowMoments:
-    mean_function, likelihood = parts
-    joint = tf.concat([neighbours, rows[:, None]], axis=1)
     there = neighbours >= 0
-    joint = tf.maximum(joint, 0)
-    X, Y = (tf.gather(array, joint) for array in data)
-    residuals = tf.gather(residuals_of(mean_function, X, Y), group.columns, axis=-1)
-    noise = noise_of_group(noise_variances(likelihood, X, joint), group)
-    found = rows_given_neighbours(group.kernel, Observations(X, residuals, noise), there, spread)
-    observed = tf.gather(Y[:, -1], group.columns, axis=-1)
-    residual = tf.where(tf.math.is_nan(observed), observed, residuals[:, -1])
-    return RowMoments(residual, *found)
+    numbers = tf.maximum(tf.concat([neighbours, rows[:, None]], axis=1), 0)
+    joint = observed_at(group, data, parts, numbers)
+    row = Observations(*(part[:, -1:] for part in joint[:3]))
+    count, own = tf.ones_like(row.residuals), tf.zeros_like(row.residuals)
+    if group.copies is not None and leave_out:
+        near = inputs_at(group, data, parts, neighbours, rows)
+        alone = row._replace(count=count[..., :1], within=own)
+        joint = Observations(*(tf.concat(pair, axis=1) for pair in zip(near, alone)))
+    elif group.copies is not None:
+        joint = inputs_at(group, data, parts, numbers)
+        mean = Observations(*(part[:, -1:] for part in joint))
+        count, own = count * mean.count, own_density(group.kernel, mean, row)
+    found = rows_given_neighbours(group.kernel, joint, there, spread)
+    observed = tf.gather(tf.gather(data[1], rows), group.columns, axis=-1)
+    residual = tf.where(tf.math.is_nan(observed), observed, joint.residuals[:, -1])
+    return RowMoments(residual, *found, count[:, 0], own[:, 0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["appended_order", "find_neighbours", "random_order"]
+__all__ = ["appended_order", "find_neighbours", "most_neighbours", "random_order"]
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,14 @@ def appended_order(order: np.ndarray, num_rows: int) -> np.ndarray:
     return np.concatenate([order, np.arange(len(order), len(order) + num_rows, dtype=np.int32)])
 
 
+def most_neighbours(groups: list[Group], X: tf.Tensor, before: bool) -> int:
+    """The most inputs that a row can have as neighbours, at least one; see `find_neighbours`."""
+    N = int(X.shape[0])
+    inputs = [N if one.copies is None else len(one.copies.first) for one in groups]
+    others = [size - (before or one.copies is None) for size, one in zip(inputs, groups)]
+    return max(1, *others)
+
+
 def find_neighbours(
     groups: list[Group],
     X: tf.Tensor,
@@ -37,7 +45,7 @@ def find_neighbours(
     :param rows: B of the rows.
     :param count: m.
     :param before: search earlier rows in the ordering; False searches all others.
-    :return: row numbers [G, B, m], int32, -1 where there are fewer.
+    :return: row numbers [G, B, m], int32, one for each input, -1 where there are fewer.
     """
     found: dict[tuple, np.ndarray] = {}
     rank = np.empty_like(order)
@@ -59,17 +67,29 @@ def _of_group(
     count: int,
     before: bool,
 ) -> np.ndarray:
-    usable = order
-    if group.rows is not None:
-        usable = order[np.isin(order, group.rows)]
-    # how many usable rows come before each row, which is its own place if it is one of them
-    place = np.searchsorted(rank[usable], rank[rows])
-    sorted_X = tf.gather(X, usable)
+    copies, inputs = group.copies, tf.gather(X, rows)
     if before:
-        places = earlier_neighbours(group.kernel, sorted_X, tf.gather(X, rows), place, count)
+        usable = order
+        if group.rows is not None:
+            usable = order[np.isin(order, group.rows)]
+        if copies is not None:  # an input comes where the earliest of its rows comes
+            own, least = copies.place[copies.rows], np.full(copies.number, len(order), rank.dtype)
+            np.minimum.at(least, own, rank[copies.rows])
+            first = rank.copy()
+            first[copies.rows] = least[own]
+            usable = usable[first[usable] == rank[usable]]
+            rank = first
+        # how many usable rows come before each row, which is its own place if it is one of them
+        place = np.searchsorted(rank[usable], rank[rows])
+        places = earlier_neighbours(group.kernel, tf.gather(X, usable), inputs, place, count)
     else:
-        own = (place < len(usable)) & (usable[np.minimum(place, len(usable) - 1)] == rows)
+        usable = np.arange(len(order)) if group.rows is None else group.rows
+        usable = usable if copies is None else copies.first
+        place = np.minimum(np.searchsorted(usable, rows), len(usable) - 1)
+        own = usable[place] == rows
+        if copies is not None:  # the other rows of the same input are neighbours
+            own &= copies.place[rows] < 0
         itself = tf.constant(np.where(own, place, -2), tf.int32)
-        index = row_index(group.kernel, sorted_X)
-        places = index.nearest(tf.gather(X, rows), count, itself=itself).numpy()
+        index = row_index(group.kernel, tf.gather(X, usable))
+        places = index.nearest(inputs, count, itself=itself).numpy()
     return np.where(places < 0, -1, usable[np.maximum(places, 0)]).astype(np.int32)

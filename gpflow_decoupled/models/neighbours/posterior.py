@@ -27,6 +27,7 @@ from ...linalg.blocks import map_rows
 from ...posteriors import cache_type, near_inputs
 from ...summaries import kernel_name, one_line
 from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
+from .copies import of_inputs, with_copies
 from .factors import Factors, scaled
 from .groups import Group, groups_of, noise_of_group, noise_variances
 from .observed import residuals_of
@@ -182,14 +183,10 @@ class NeighboursPosterior(AbstractPosterior):
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         residuals, noise, *coefficients = cache
         found = []
-        for group in groups_of(self.kernel, self._Y):
-            mine = Observations(
-                self.X_data,
-                tf.gather(residuals, group.columns, axis=1),
-                noise_of_group(noise, group),
-            )
-            if group.rows is not None:
-                mine = mine.at(group.rows)
+        for group in with_copies(groups_of(self.kernel, self._Y), self.X_data):
+            values = tf.gather(residuals, group.columns, axis=1)
+            rows = Observations(self.X_data, values, noise_of_group(noise, group))
+            mine = of_inputs(group, rows)
             predict = self._joint if full_cov else self._marginals
             mean, cov, spread = predict(group, mine, Xnew)
             if coefficients:
@@ -281,7 +278,8 @@ class NeighboursPosterior(AbstractPosterior):
         kept = self._indexes  # `update_cache` of another thread may replace them
         if (index := kept.get(key)) is None:
             if group.rows is None:
-                index = kept_index(self._owner, group.kernel, self.X_data)
+                rows = None if group.copies is None else group.copies.first
+                index = kept_index(self._owner, group.kernel, self.X_data, rows)
             else:
                 index = row_index(group.kernel, X)
             kept[key] = index

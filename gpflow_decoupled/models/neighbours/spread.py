@@ -21,12 +21,20 @@ class LocalSpread(NamedTuple):
     """nu []: the observations that an expected spread of one counts for."""
 
 
-def local_spread(spread: LocalSpread | None, squares: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+def local_spread(
+    spread: LocalSpread | None,
+    squares: tf.Tensor,
+    there: tf.Tensor,
+    count: tf.Tensor | None = None,
+    within: tf.Tensor | None = None,
+) -> tf.Tensor:
     """The mean squared error of the nearest observations in units of the model's variances, (N11).
 
     :param spread: c, nu and k; ones if not given.
     :param squares: y_c^T K^_cc^-1 y_c [B, Q] for the k nearest c, or all m where m is less.
     :param there: [B, m], bool: which neighbours exist, nearest first.
+    :param count: [B, m or more, 1]: the rows whose mean each neighbour is; None for one each.
+    :param within: [B, m or more, Q]: their squared distances from it, in units of their noise.
     :return: [B, Q].
     """
     #     s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
@@ -37,4 +45,9 @@ def local_spread(spread: LocalSpread | None, squares: tf.Tensor, there: tf.Tenso
         return tf.ones_like(squares)
     nearest = tf.cast(there[:, : spread.neighbours], squares.dtype)
     observed = tf.reduce_sum(nearest, axis=1, keepdims=True)
+    if count is not None and within is not None:  # a mean square counts for k observations still
+        some, width = nearest[..., None], int(nearest.shape[1])
+        rows = tf.reduce_sum(some * count[:, :width], axis=1)
+        squares = squares + tf.reduce_sum(some * within[:, :width], axis=1)
+        squares = tf.math.divide_no_nan(squares * observed, rows)
     return spread.factor * (spread.prior + squares) / (spread.prior + observed)

@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel, Linear, Polynomial, Product, Static, Stationa
 from gpflow.likelihoods import Gaussian
 
 from ...models.neighbours import GaussianNNGP
+from ...models.neighbours.ordering import most_neighbours
 from .judgement import CERTAIN, Judged, spread_of
 
 _PRIORS = tuple(4.0**power for power in range(10))
@@ -65,7 +66,7 @@ def _calibrate_spread(model: GaussianNNGP, spread_neighbours: int, judged: Judge
     # The largest prior, and so the most even variances, whose score is not below the best beyond
     # chance. Outliers that their neighbours do not foretell are dearest where the others lie close,
     # and speak for even variances; so rows count in full here.
-    rows = int(model.data[0].shape[0]) - 1
+    rows = most_neighbours(model.groups, model.data[0], before=False)
     count = max(1, min(spread_neighbours, model.prediction_neighbours, rows))
     prior, factor = (float(one.numpy()) for one in (model.spread_prior, model.spread_factor))
     # y_c^T K^_cc^-1 y_c, and the squared errors in units of the variances of the kernel and noise
