@@ -73,11 +73,12 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     :param seed: of the random order of the rows.
     :raises DataError: also for kernels that mix latent functions, and `expectations` without sites.
 
-    Neighbours are nearest in inputs divided by lengthscales for stationary kernels, else by prior
-    correlation. Cost: N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the sites, m^3 / 3 +
-    m^2 D for a prediction and latent. With Gaussian noise `predict_y`, `predict_log_density` and
-    `update` take `noise_variance=` of each new row, and there are `evidence`, `solve_mean`,
-    `noise_at_floor` and `neighbours_of`. Example::
+    Neighbours are distinct inputs, each with all of its rows, nearest in inputs divided by
+    lengthscales for GPflow's isotropic kernels, else by prior correlation. Cost:
+    N L (m^3 / 3 + m^2 D) for the likelihood or a pass over the sites, m^3 / 3 + m^2 D for a
+    prediction and latent. With Gaussian noise `predict_y`, `predict_log_density` and `update` take
+    `noise_variance=` of each new row, and there are `evidence`, `solve_mean`, `noise_at_floor` and
+    `neighbours_of`. Example::
 
         kernel = gpflow.kernels.Matern52(lengthscales=np.ones(8))
         model = NNGP((X, Y), kernel, gpflow.likelihoods.Poisson(), num_neighbours=40)

@@ -30,7 +30,7 @@ class Observations(NamedTuple):
     """[..., Q]: the outputs less the mean function; zero where they are missing."""
     noise: tf.Tensor
     """[..., Q]: the variances of the noise, without jitter; or [..., 1], the same for all."""
-    count: tf.Tensor | None = None
+    number: tf.Tensor | None = None
     """[..., 1]: the rows of the data that each of these is the mean of; None for one each."""
     within: tf.Tensor | None = None
     """[..., Q]: squared distances of those rows from the mean, in units of their noise."""
@@ -68,7 +68,7 @@ def rows_given_neighbours(
     noise = joint.noise + relative_jitter(K.dtype) * prior[..., None]
     values, exist = joint.residuals[:, :-1], tf.concat([there, tf.ones_like(there[:, :1])], axis=1)
     mean, variance, squares = _conditional(K, noise, exist, values, spread)
-    scale = local_spread(spread, squares, there, joint.count, joint.within)
+    scale = local_spread(spread, squares, there, joint.number, joint.within)
     return Moments(mean, variance * scale, scale)
 
 
@@ -104,7 +104,7 @@ def new_given_neighbours(
     mean, variance, squares = _conditional(K, noise, exist, near.residuals, spread)
     variance, scale = (
         tf.maximum(variance - lift[:, None], 0.0),
-        local_spread(spread, squares, there, near.count, near.within),
+        local_spread(spread, squares, there, near.number, near.within),
     )
     return Moments(mean, variance * scale, scale)
 

@@ -19,14 +19,15 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, Sum, White
 from gpflow.likelihoods import Gaussian
 
-from ...covariances.centring import active_columns
+from ...covariances.centring import ISOTROPIC, active_columns
 from ..evidence import Observed
 from .conditionals import Observations
 from .groups import Copies, Group, relative_jitter
 from .observed import observed_at
 
 _LEAST = {tf.float64: 1e-10, tf.float32: 1e-5}
-"""Least noise of a mean of rows, in units of the prior variance."""
+"""Least noise of a mean of rows, in units of the prior variance: with 1e-5, variances
+given close inputs have errors of 0.2 % in single precision, and with 1e-6 some have no factor."""
 
 
 class _Sums(NamedTuple):
@@ -38,7 +39,7 @@ class _Sums(NamedTuple):
     """v [V, Q]."""
     within: tf.Tensor
     """Squared distances of the rows from v, in units of their noise, [V, Q]."""
-    count: tf.Tensor
+    number: tf.Tensor
     """Rows [V, 1]."""
 
 
@@ -88,6 +89,7 @@ def _found(X: np.ndarray, rows: np.ndarray | None) -> Copies | None:
         _, first, own, counts = np.unique(
             some, axis=0, return_index=True, return_inverse=True, return_counts=True
         )
+        own = own.reshape(-1)
     if len(first) == len(rows):
         return None
     several = counts > 1
@@ -104,6 +106,8 @@ def _noise_in(kernel: Kernel) -> list[White] | None:
         return None if None in parts else [one for part in parts for one in part or ()]
     if type(kernel) is White:
         return [kernel]
+    if type(kernel) in ISOTROPIC:
+        return []
     return None if any(isinstance(one, White) for one in kernel.submodules) else []
 
 
@@ -133,7 +137,7 @@ def _without(kernel: Kernel, sums: _Sums, one: Observations) -> _Sums:
     weight = tf.maximum(sums.weight - precision, least)
     value = (sums.weight * sums.value - precision * one.residuals) / weight
     distance = precision * tf.square(one.residuals - sums.value) * sums.weight / weight
-    return _Sums(weight, value, tf.maximum(sums.within - distance, 0.0), sums.count - 1.0)
+    return _Sums(weight, value, tf.maximum(sums.within - distance, 0.0), sums.number - 1.0)
 
 
 def of_inputs(group: Group, observed: Observations) -> Observations:
@@ -191,12 +195,13 @@ def own_density(kernel: Kernel, mean: Observations, one: Observations) -> tf.Ten
     :param mean: of the input's rows [B, ...].
     :param one: the row [B, ...].
     """
+    assert mean.number is not None, "of means"
     _, own = _prior_and_own(kernel, one.X)
     noise, of_mean = one.noise + own, mean.noise + own
-    ratio = tf.math.log(of_mean) / mean.count - tf.math.log(noise)
-    ratio += np.log(2.0 * np.pi) * (1.0 / mean.count - 1.0)
+    ratio = tf.math.log(of_mean) / mean.number - tf.math.log(noise)
+    ratio += np.log(2.0 * np.pi) * (1.0 / mean.number - 1.0)
     found = 0.5 * (ratio - tf.square(one.residuals - mean.residuals) / noise)
-    return tf.where(mean.count > 1.0, found, tf.zeros_like(found))
+    return tf.where(mean.number > 1.0, found, tf.zeros_like(found))
 
 
 def _pooled(
@@ -231,7 +236,7 @@ def _pooled(
         observed.X,
         tf.where(there, own.value, observed.residuals),
         tf.where(there, noise, observed.noise),
-        tf.where(there, own.count, tf.ones_like(prior)),
+        tf.where(there, own.number, tf.ones_like(prior)),
         tf.where(there, own.within, nothing),
     )
 

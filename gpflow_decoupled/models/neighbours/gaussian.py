@@ -123,8 +123,8 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         :param before: search earlier rows of the order, for the likelihood; False all others, for
             leave-one-out.
         :param num_neighbours: m; by default the likelihood's or the predictions'.
-        :return: row numbers [G, B, m], int32, for each of the `groups`; -1 for none. Not inside
-            `tf.function`. Cost: B N D, or B m log N by a tree.
+        :return: row numbers [G, B, m], int32, for each of the `groups`, one for each distinct
+            input; -1 for none. Not inside `tf.function`. Cost: B N D, or B m log N by a tree.
         """
         if num_neighbours is None:
             num_neighbours = self.num_neighbours if before else self.prediction_neighbours

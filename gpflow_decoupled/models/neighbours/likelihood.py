@@ -150,12 +150,12 @@ def _of_group(
     count, own = tf.ones_like(row.residuals), tf.zeros_like(row.residuals)
     if group.copies is not None and leave_out:
         near = inputs_at(group, data, parts, neighbours, rows)
-        alone = row._replace(count=count[..., :1], within=own)
+        alone = row._replace(number=count[..., :1], within=own)
         joint = Observations(*(tf.concat(pair, axis=1) for pair in zip(near, alone)))
     elif group.copies is not None:
         joint = inputs_at(group, data, parts, numbers)
-        mean = Observations(*(part[:, -1:] for part in joint))
-        count, own = count * mean.count, own_density(group.kernel, mean, row)
+        mean = Observations(*(part[:, -1:] for part in joint if part is not None))
+        count, own = count * mean.number, own_density(group.kernel, mean, row)
     found = rows_given_neighbours(group.kernel, joint, there, spread)
     observed = tf.gather(tf.gather(data[1], rows), group.columns, axis=-1)
     residual = tf.where(tf.math.is_nan(observed), observed, joint.residuals[:, -1])

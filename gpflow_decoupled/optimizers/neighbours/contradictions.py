@@ -18,7 +18,7 @@ _FAR_BELOW = 1e-2
 
 
 def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return rows whose inputs stand earlier in an order with another output.
+    """Return pairs of rows with the same inputs and other outputs, which share their terms.
 
     :param X: inputs [N, D].
     :param Y: outputs [N, P], NaN where missing.
@@ -29,7 +29,8 @@ def contradictions(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarra
     largest = np.max(np.nan_to_num(np.abs(Y[later] - Y[earlier])), axis=1, initial=0.0)
     found = np.flatnonzero(largest > 0.0)
     found = found[np.argsort(-largest[found], kind="stable")]
-    return later[found[:_CONTRADICTIONS]]
+    pairs = np.stack([earlier[found], later[found]], axis=1).reshape(-1)
+    return pairs[np.sort(np.unique(pairs, return_index=True)[1])][:_CONTRADICTIONS]
 
 
 def noise_of_duplicates(X: np.ndarray, Y: np.ndarray, order: np.ndarray) -> np.ndarray:

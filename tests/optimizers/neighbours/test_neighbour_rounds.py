@@ -375,11 +375,11 @@ def test_what_is_not_trainable_stays():
     assert float(one.likelihood.variance.numpy()) == pytest.approx(0.3, rel=1e-12)
 
 
-def test_rows_that_contradict_earlier_ones_are_found():
+def test_pairs_of_rows_that_contradict_each_other_are_found():
     inputs = np.array([[0.0], [1.0], [0.0], [2.0], [1.0], [0.0]])
     outputs = np.array([[1.0], [5.0], [1.0], [3.0], [7.0], [1.5]])
     order = np.array([5, 4, 3, 2, 1, 0])  # row 5 comes first
-    np.testing.assert_array_equal(contradictions(inputs, outputs, order), [1, 2])
+    np.testing.assert_array_equal(contradictions(inputs, outputs, order), [4, 1, 5, 2])
     assert len(contradictions(inputs[:2], outputs[:2], np.arange(2))) == 0
 
 
@@ -429,7 +429,7 @@ def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monk
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3))
     one = NNGP((twice, again), kernel, gpflow.likelihoods.Gaussian(0.1), num_neighbours=5)
     rounds = NeighbourRounds(one, rows=100, evaluations=1, compile=False)
-    assert 20 <= len(rounds.samples.certain) <= 30
+    assert 40 <= len(rounds.samples.certain) <= 60
 
     def estimate(sampled: NeighbourRounds, number: int) -> float:
         rows, weights = sampled.samples.sample(sampled.rows, number)
