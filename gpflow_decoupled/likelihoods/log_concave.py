@@ -14,6 +14,7 @@ from .counts import HurdlePoisson
 from .labels import index_columns
 from .ordinal import Ordinal
 from .sites.registry import site_description
+from .support import UNIT_INTERVAL
 
 _WITHOUT_LOSS = (Gaussian, CategoricalLogit, Ordinal, HurdlePoisson)
 """Log-concave likelihoods whose sites have no loss, or none for some labels or noise."""
@@ -29,5 +30,6 @@ def is_log_concave(likelihood: Likelihood) -> bool:
     loss = site_description(likelihood).loss
     if loss is None:
         return False
-    label = tf.ones([1, 1 + index_columns(likelihood)], default_float())  # valid for all of them
+    label = tf.ones([1, 1 + index_columns(likelihood)], default_float())  # valid for most of them
+    label *= 0.5 if site_description(likelihood).support is UNIT_INTERVAL else 1.0
     return not np.any(np.asarray(loss(likelihood, label).curvature) > 0.0)
