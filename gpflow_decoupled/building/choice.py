@@ -149,11 +149,8 @@ def build(
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
-    of_likelihood = {
-        "labels": takes_classes(likelihood),
-        "grades": takes_grades(likelihood),
-        "gaps": takes_gaps(likelihood),
-    }
+    kinds = {"labels": takes_classes, "grades": takes_grades, "gaps": takes_gaps}
+    of_likelihood = {name: takes(likelihood) for name, takes in kinds.items()}
     table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
     _check_rows(data, Y, likelihood)
     _check_mean(mean_function, kernel)
