@@ -5,7 +5,9 @@
 #
 #   phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
 #
-# For x in units of the lengthscales and z ~ N(0, I),
+# Each draw has frequencies of its own: the draws then have the kernel's covariance, whatever F is.
+# With the same ones for all, every draw would have the features' error. For x in units of the
+# lengthscales and z ~ N(0, I),
 #
 # | kernel | omega |
 # |---|---|
@@ -37,9 +39,12 @@ from gpflow.kernels import (
 )
 
 from ..errors import DataError
+from ..linalg.blocks import map_rows
 
-Features = Callable[[tf.Tensor], tf.Tensor]
-"""X [N, D] -> phi(X) [N, K]."""
+Features = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""X [b or 1, N, D] and the numbers [b] of draws -> phi(X) of each, [b or 1, N, K]."""
+_ENTRIES = 4_000_000
+"""Most features of a block of draws, 32 MB in double precision."""
 _DEGREES = {Matern12: 1, Matern32: 3, Matern52: 5}
 """2 nu."""
 _KNOWN = (
@@ -69,21 +74,29 @@ class PriorDraws:
         return int(self.weights[0].shape[0])
 
     def __call__(self, X: list[tf.Tensor] | tf.Tensor, own: bool = False) -> tf.Tensor:
-        """Evaluate the functions; cost S N K per latent.
+        """Evaluate the functions; cost S N K, sines and cosines too, per latent.
 
         :param X: inputs [N, D], or a list with one array per latent.
         :param own: X is [S N, D], N inputs for each draw.
         :return: [S, L, N].
         """
         inputs = X if isinstance(X, list) else [X] * len(self.features)
-        values = []
+        S, draws, values = self.num_samples, tf.range(self.num_samples), []
         for phi, w, x in zip(self.features, self.weights, inputs):
-            if own:
-                values.append(
-                    tf.einsum("snk,sk->sn", tf.reshape(phi(x), [w.shape[0], -1, w.shape[1]]), w)
-                )
-            else:
-                values.append(tf.matmul(w, phi(x), transpose_b=True))
+
+            def of_block(
+                draws: tf.Tensor,
+                w: tf.Tensor,
+                *x: tf.Tensor,
+                phi: Features = phi,
+                X: tf.Tensor = x,
+            ) -> tf.Tensor:
+                return tf.linalg.matvec(phi(*(x or (X[None],)), draws), w)
+
+            each = (tf.reshape(x, [S, -1, x.shape[-1]]),) if own else ()
+            rows = None if x.shape[0] is None else x.shape[0] // (S if own else 1)
+            size = max(1, _ENTRIES // max(1, rows * w.shape[1])) if rows else S if own else 1
+            values.append(map_rows(of_block, (draws, w, *each), min(S, size), w.dtype))
         return tf.stack(values, axis=1)
 
 
@@ -100,8 +113,8 @@ def draw_prior(
         sums of them. Latents with the same kernel object share features, not weights.
     :param num_dims: columns of the inputs.
     :param num_samples: S, the number of draws.
-    :param num_frequencies: F random frequencies per stationary kernel; covariance error about
-        variance / sqrt(F).
+    :param num_frequencies: F random frequencies per stationary kernel and draw: covariances over
+        draws are exact, and a draw is Gaussian up to about 1 / sqrt(F).
     :param rng: the source of the draws.
     :raises DataError: for a kernel whose spectral density is not known here.
 
@@ -109,46 +122,57 @@ def draw_prior(
 
         prior = draw_prior([gpflow.kernels.Matern52()], 2, 10, 1000, np.random.default_rng(0))
     """
-    made = {id(kernel): _features(kernel, num_dims, num_frequencies, rng) for kernel in kernels}
+    sizes = num_samples, num_dims, num_frequencies
+    made = {id(kernel): _features(kernel, sizes, rng) for kernel in kernels}
     features = [made[id(kernel)] for kernel in kernels]
-    probe = tf.zeros([1, num_dims], kernels[0].parameters[0].dtype)
+    probe = tf.zeros([1, 1, num_dims], kernels[0].parameters[0].dtype)
     weights = [
-        tf.constant(rng.standard_normal((num_samples, phi(probe).shape[1])), probe.dtype)
+        tf.constant(rng.standard_normal((num_samples, phi(probe, [0]).shape[2])), probe.dtype)
         for phi in features
     ]
     return PriorDraws(features, weights)
 
 
-def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generator) -> Features:
+def _features(kernel: Kernel, sizes: tuple[int, int, int], rng: np.random.Generator) -> Features:
+    """Features of S draws; `sizes` are S, D and F."""
     if type(kernel) is Sum:
-        parts = [_features(part, num_dims, count, rng) for part in kernel.kernels]
-        return lambda X: tf.concat([phi(X) for phi in parts], axis=1)
-    if type(kernel) is Constant:
-        return lambda X: tf.sqrt(kernel.variance) * tf.ones_like(X[:, :1])
-    if type(kernel) is Linear:
-        return lambda X: tf.sqrt(kernel.variance) * kernel.slice(X, None)[0]
-    columns = kernel.slice(tf.zeros([1, num_dims]), None)[0].shape[1]
-    omega = tf.constant(_frequencies(kernel, (columns, count), rng), kernel.parameters[0].dtype)
+        parts = [_features(part, sizes, rng) for part in kernel.kernels]
 
-    def stationary(X: tf.Tensor) -> tf.Tensor:
-        angles = tf.matmul(kernel.scale(kernel.slice(X, None)[0]), omega)
+        def joined(X: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+            found = [phi(X, draws) for phi in parts]
+            most = tf.reduce_max([tf.shape(part)[0] for part in found])
+            return tf.concat(
+                [tf.broadcast_to(p, [most, tf.shape(p)[1], p.shape[2]]) for p in found], axis=2
+            )
+
+        return joined
+    if type(kernel) is Constant:
+        return lambda X, draws: tf.sqrt(kernel.variance) * tf.ones_like(X[..., :1])
+    if type(kernel) is Linear:
+        return lambda X, draws: tf.sqrt(kernel.variance) * kernel.slice(X, None)[0]
+    S, num_dims, count = sizes
+    columns = kernel.slice(tf.zeros([1, num_dims]), None)[0].shape[1]
+    omega = tf.constant(_frequencies(kernel, (S, columns, count), rng), kernel.parameters[0].dtype)
+
+    def stationary(X: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        angles = tf.matmul(kernel.scale(kernel.slice(X, None)[0]), tf.gather(omega, draws))
         return tf.sqrt(kernel.variance / count) * tf.concat(
-            [tf.cos(angles), tf.sin(angles)], axis=1
+            [tf.cos(angles), tf.sin(angles)], axis=2
         )
 
     return stationary
 
 
-def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    z = rng.normal(size=shape)
+def _frequencies(kernel: Kernel, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    z, each = rng.normal(size=shape), (shape[0], 1, shape[2])
     if type(kernel) is SquaredExponential:
         return z
     if type(kernel) in _DEGREES:
         degrees = _DEGREES[type(kernel)]
-        return z / np.sqrt(rng.chisquare(degrees, shape[1]) / degrees)
+        return z / np.sqrt(rng.chisquare(degrees, each) / degrees)
     if type(kernel) is RationalQuadratic:
         alpha = float(tf.convert_to_tensor(kernel.alpha))
-        return z * np.sqrt(rng.gamma(alpha, 1.0 / alpha, shape[1]))
+        return z * np.sqrt(rng.gamma(alpha, 1.0 / alpha, each))
     raise DataError(
         f"Functions cannot be drawn from the prior of {type(kernel).__name__}, because its spectral"
         f" density is not known here. They can be drawn for {_KNOWN}. For draws at given inputs use"

@@ -19,6 +19,7 @@ from gpflow_decoupled.models import (
     CVIGP,
     DVGP,
     LCLGP,
+    NNGP,
     ODVGP,
     SOLVEGP,
     AffineIndependentGP,
@@ -156,8 +157,27 @@ def test_there_is_a_case_for_every_name(models) -> None:
 def test_features_of_the_prior_average_to_the_kernel(kernel, rng) -> None:
     count = 40_000
     (phi,) = draw_prior([kernel], 2, 1, count, rng).features
-    features = phi(tf.constant(NEW)).numpy()
+    features = phi(tf.constant(NEW)[None], [0])[0].numpy()
     np.testing.assert_allclose(features @ features.T, kernel(NEW), atol=5.0 * 1.5 / np.sqrt(count))
+
+
+@pytest.mark.parametrize("kind", [CVIGP, NNGP])
+def test_draws_have_the_deviation_of_the_posterior_with_few_frequencies(kind, rng) -> None:
+    """Frequencies that all draws share gave ratios of 0.5 to 1.5 here."""
+    X, new = rng.uniform(size=(20, 1)), np.linspace(-0.5, 1.5, 15)[:, None]
+    Y, noise = (
+        np.sin(6.0 * X) + 0.1 * rng.standard_normal(X.shape),
+        gpflow.likelihoods.Gaussian(0.01),
+    )
+    options = {"num_neighbours": 19} if kind is NNGP else {}
+    model = kind((X, Y), gpflow.kernels.Matern52(lengthscales=0.3), noise, **options)
+    if kind is CVIGP:
+        model.assign_sites(Y / 0.01, np.full(Y.shape, 100.0), Y)
+    values = pathwise_samples(model, 2000, num_frequencies=20)(new).numpy()[..., 0]
+    exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=0.01)
+    mean, variance = (part.numpy()[:, 0] for part in exact.predict_f(new))
+    np.testing.assert_allclose(values.std(axis=0) / np.sqrt(variance), 1.0, atol=0.08)
+    assert np.max(np.abs(values.mean(axis=0) - mean) / np.sqrt(variance)) < 4.5 / np.sqrt(2000)
 
 
 def test_draws_are_functions_fixed_by_their_seed(rng) -> None:
