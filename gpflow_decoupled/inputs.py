@@ -7,7 +7,7 @@ from __future__ import annotations
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
     "check_same_rows", "check_type", "check_whole", "float_type", "is_number", "is_whole",
-    "of_known_rank", "stacked", "stays_on_disk", "use_column",
+    "known", "of_known_rank", "stacked", "stays_on_disk", "use_column",
 ]  # fmt: skip
 
 import math
@@ -91,7 +91,7 @@ def as_values(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> n
     if isinstance(array, np.ndarray):
         return array
     check_type(array, name, dtype, labels=True)
-    values = tf.get_static_value(array)
+    values = known(array)
     if values is None:
         raise DataError(
             f"{name} has no values inside a tf.function; build the model outside of it."
@@ -134,7 +134,7 @@ def check_finite_entries(
     :param columns: names [D] of the columns, of a data frame.
     :param advice: ends the message.
     """
-    values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
+    values = known(array)
     if values is None:
         return
     bad = ~np.isfinite(values)
@@ -173,6 +173,11 @@ def as_inputs(
         )
     check_finite_entries(array, name)
     return tf.convert_to_tensor(array)
+
+
+def known(array: Array) -> np.ndarray | None:
+    """The values of an array [...]; None for a tensor that has none while a function is traced."""
+    return array if isinstance(array, np.ndarray) else tf.get_static_value(array)
 
 
 def of_known_rank(array: Array, columns: int | None = None) -> Array:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import Function, SwitchedFunction
 from gpflow.kernels import ChangePoints, Combination, Coregion, Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
+from ..inputs import known
 
 
 class Index(NamedTuple):
@@ -47,7 +47,7 @@ def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likeliho
     """
     # TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.
     found = indices_of(*parts)
-    values = X if isinstance(X, np.ndarray) else tf.get_static_value(X) if found else None
+    values = known(X) if found else None
     if not found or values is None or values.ndim < 2:
         return
     for column, size, reader in found:

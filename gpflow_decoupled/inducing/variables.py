@@ -79,7 +79,7 @@ def check_indices_of(variable: InducingVariables, name: str, kernel: Kernel) -> 
     :param name: for the message, for example "gamma".
     """
     for points in point_values(variable):
-        check_indices(np.asarray(points), name, kernel)
+        check_indices(tf.convert_to_tensor(points), name, kernel)
 
 
 def point_values(variable: InducingVariables) -> list[TensorType]:

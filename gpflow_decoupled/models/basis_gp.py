@@ -252,8 +252,7 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         X, Y = self.as_tensors(data)
-        if tf.executing_eagerly():
-            check_values(X.numpy(), Y.numpy(), self.likelihood, self.kernel, self.mean_function)
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
         return X, Y
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
@@ -270,7 +269,7 @@ class BasisGP(DataTerm, ExternalDataTrainingLossMixin):
         """
         if isinstance(data, (tuple, list)):
             data = self.checked(data)
-            warn_of_values(data[0].numpy(), data[1].numpy(), self.likelihood)
+            warn_of_values(*data, self.likelihood)
         elif self.num_data is None:
             raise DataError(
                 "Minibatches need the size of the whole data set: pass num_data=N to the model."

@@ -16,6 +16,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..bases import SiteBasis, StateSpaceBasis
 from ..bases.parts.atomic import all_or_nothing, one_at_a_time
+from ..inputs import known
 from ..likelihoods import RowLikelihood
 from .checks import check_new_sites, check_reach
 from .expectations import Moments, moments_of_sites
@@ -57,7 +58,7 @@ class CVIGP(FullGP):
         super().__init__(
             data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
         )
-        self.basis = self._basis_at(self.data[0].numpy())
+        self.basis = self._basis_at(np.asarray(known(self.data[0])))
 
     def elbo(self) -> tf.Tensor:
         state = self.basis.factor(self.kernel)

@@ -16,6 +16,7 @@ from gpflow.likelihoods import Likelihood
 from ..bases import DualBasis
 from ..bases.dual.weight_space import count_weights
 from ..errors import DataError, check_option
+from ..inputs import known
 from ..likelihoods import QuadratureLoss, SiteLoss, site_loss
 from ..likelihoods.nodes import finer
 from .expectations import Moments, Resolution, moments_of_sites
@@ -132,7 +133,7 @@ class LCLGP(FullGP):
         return -tf.reduce_sum(self.site_loss().value(self.prior_mean() + mean, tf.sqrt(variance)))
 
     def _make_basis(self, form: str) -> DualBasis:
-        return DualBasis(self.data[0].numpy(), self.num_latent_gps, form)
+        return DualBasis(np.asarray(known(self.data[0])), self.num_latent_gps, form)
 
     def prior_mean(self) -> tf.Tensor:
         """m_0 at the data [N, L]."""

@@ -65,7 +65,8 @@ class StateSpaceGP(CVIGP):
         super().__init__(
             data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
         )
-        _warn_of_series(self)
+        if tf.executing_eagerly():
+            _warn_of_series(self)
 
     @property
     def series_error(self) -> float:

@@ -95,7 +95,13 @@ def check_optimum(optimum: OptimalParameters) -> None:
     """Raise `NumericalError`, with the field's name, for entries that are not finite."""
     for name, part in optimum._asdict().items():
         arrays = [array for array in tf.nest.flatten(part) if array is not None]
-        if not all(np.all(np.isfinite(array)) for array in arrays):
+        if not tf.executing_eagerly():
+            for array in arrays:
+                tf.debugging.Assert(
+                    tf.reduce_all(tf.math.is_finite(array)),
+                    [f"{name} of the optimum is not finite."],
+                )
+        elif not all(np.all(np.isfinite(array)) for array in arrays):
             raise NumericalError(
                 f"{name} of the optimum has entries that are not finite: compute it where the bound"
                 " is finite.",

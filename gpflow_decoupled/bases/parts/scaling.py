@@ -18,7 +18,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import Module
 
-from ...errors import DataError, check_option
+from ...errors import DataError, ModelError, check_option
 from ...linalg.cholesky import cholesky, diagnose, jitter
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve_frozen
@@ -89,6 +89,11 @@ class MeanScaling(Module):
         """
         if self.kind == "none":
             return
+        if not tf.executing_eagerly():
+            raise ModelError(
+                f'mean_scaling="{self.kind}" is factorised where its result can be checked: build'
+                " the model, and call refresh, outside of a tf.function."
+            )
 
         def jittered(variances: tf.Tensor) -> tf.Tensor:
             return variances + jitter(variances if minuend is None else minuend())

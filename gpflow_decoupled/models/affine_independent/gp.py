@@ -32,7 +32,7 @@ from ...expectations.site_integrals import (
 )
 from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
-from ...inputs import check_rate, check_whole
+from ...inputs import check_rate, check_whole, known
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...posteriors import near_inputs
@@ -121,7 +121,7 @@ class AffineIndependentGP(FullGP):
         self._full = inducing_variable is None
         # as data have the same row twice at times, these points are not checked to be distinct
         if self._full:
-            points_of_data = fixed_points(self.data[0].numpy())
+            points_of_data = fixed_points(np.asarray(known(self.data[0])))
             inducing_variable = SharedIndependentInducingVariables(points_of_data)
         self.weight_priors = weight_priors
         self.basis = AffineIndependentBasis(

@@ -20,11 +20,13 @@ from ...covariances.indices import check_indices
 from ...covariances.latents import split_latents
 from ...errors import DataError
 from ...inputs import (
+    Array,
     check_finite_entries,
     check_same_rows,
     check_type,
     check_whole,
     is_whole,
+    known,
     use_column,
 )
 from ...likelihoods import RowLikelihood, check_labels, observation_columns
@@ -123,17 +125,21 @@ def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> t
     """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`."""
     if not isinstance(likelihood, Softmax):
         return tf.cast(Y, dtype)
-    labels = Y if isinstance(Y, np.ndarray) else tf.get_static_value(Y)
+    labels = known(Y)
     if labels is not None:
         check_labels(likelihood, labels)
     return tf.cast(Y, tf.int32)
 
 
-def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, *readers: object) -> None:
+def check_values(X: Array, Y: Array, likelihood: Likelihood, *readers: object) -> None:
     """Raise `DataError` for X [N, D], Y [N, P] without rows, non-finite, or outside the support.
+
+    As `warn_of_values`, nothing where values are not known while a function is traced.
 
     :param readers: kernel and mean function, which may read columns of X as indices.
     """
+    if (X := known(X)) is None or (Y := known(Y)) is None:
+        return
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     gaps = isinstance(likelihood, RowLikelihood)
@@ -174,8 +180,10 @@ def _check_found(name: str, array: np.ndarray, found: Sequence[TensorType], what
         )
 
 
-def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
+def warn_of_values(X: Array, Y: Array, likelihood: Likelihood) -> None:
     """Warn of unusual data X [N, D], Y [N, P]: a single row, constant columns."""
+    if (X := known(X)) is None or (Y := known(Y)) is None:
+        return
     if len(Y) == 1:
         warn_user(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",

@@ -9,6 +9,7 @@ __all__ = [
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -51,7 +52,7 @@ class BoundGradients(NamedTuple):
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
-    """Return the model, or a `BasisGP` that shares the Parameters of a GPflow `SVGP`."""
+    """Return the model, or the `BasisGP` that shares the Parameters of a GPflow `SVGP`."""
     if isinstance(model, BasisGP):
         if model.memory is not None:
             raise ModelError(
@@ -66,20 +67,31 @@ def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisG
             f"{method} needs an SVGP with a full covariance, and q_diag=True has no full"
             " covariance: build the model with q_diag=False."
         )
-    basis = CoupledBasis(
-        model.inducing_variable,
-        model.num_latent_gps,
-        whiten=model.whiten,
-        q_mu=model.q_mu,
-        q_sqrt=model.q_sqrt,
-    )
-    return BasisGP(
-        model.kernel,
-        model.likelihood,
-        basis,
-        mean_function=model.mean_function,
-        num_data=model.num_data,
-    )
+    view = _VIEWS.get(model)
+    if view is None or _parts_of(view, view.basis) != _parts_of(model, model):
+        with tf.init_scope():  # made and checked once, also if the first call is being traced
+            basis = CoupledBasis(
+                model.inducing_variable,
+                model.num_latent_gps,
+                whiten=model.whiten,
+                q_mu=model.q_mu,
+                q_sqrt=model.q_sqrt,
+            )
+            view = BasisGP(model.kernel, model.likelihood, basis, mean_function=model.mean_function)
+        _VIEWS[model] = view
+    view.num_data = model.num_data
+    return view
+
+
+_VIEWS: WeakKeyDictionary[SVGP, BasisGP] = WeakKeyDictionary()
+"""One of each SVGP, which goes with it."""
+
+
+def _parts_of(model: BasisGP | SVGP, q: CoupledBasis | SVGP) -> tuple[object, ...]:
+    """What a view shares; users replace the parts of a model."""
+    parts = model.kernel, model.likelihood, model.mean_function
+    of_q = model.inducing_variable, q.q_mu, q.q_sqrt
+    return *map(id, (*parts, *of_q)), model.num_latent_gps, q.whiten
 
 
 def evaluate(
