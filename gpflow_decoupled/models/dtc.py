@@ -36,6 +36,7 @@ from .checks import (
     check_parts,
     check_shapes_of_data,
     check_values,
+    refuse_variables,
 )
 
 
@@ -71,6 +72,7 @@ class DTC(CheckedPredictions, SGPR):
         noise = Gaussian()
         check_parts(kernel, noise)
         dtype = float_type(kernel)
+        refuse_variables(data, type(self))
         X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
         points = as_inducing(inducing_variable, "inducing_variable")
         latents = Y.shape[-1] if Y.ndim else 1  # what has no rank is refused below

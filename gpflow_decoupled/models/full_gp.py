@@ -12,10 +12,9 @@ from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
-from gpflow.models import GPModel, InternalDataTrainingLossMixin
+from gpflow.models import InternalDataTrainingLossMixin
 
 from ..bases import Basis, DualBasis, SiteBasis, StateSpaceBasis
-from ..errors import ModelError
 from ..inputs import as_array, as_pair, as_values, float_type, of_known_rank
 from ..likelihoods.labels import index_columns
 from .basis_predictions import BasisPredictions
@@ -27,7 +26,9 @@ from .checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
+    refuse_gradient,
     refuse_replicas,
+    refuse_variables,
     warn_of_values,
 )
 from .expectations import variational_expectations
@@ -62,6 +63,7 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     ) -> None:
         refuse_replicas(type(self).__name__)
         check_parts(kernel, likelihood)
+        refuse_variables(data, type(self))
         X, Y = self._as_arrays(data, float_type(kernel))
         if (
             num_latent_gps is None
@@ -89,11 +91,16 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     def training_loss(self) -> tf.Tensor:
         """Minus the bound and the log prior of the hyperparameters, at fixed q, a scalar.
 
-        :raises ModelError: while the q of a `CVIGP` or `LCLGP` is the prior: the minimum would be a
-            kernel that has seen no data.
+        :raises ModelError: in its gradient, while the q of a `CVIGP` or `LCLGP` is the prior: the
+            minimum would be a kernel that has seen no data.
         """
-        _refuse_untouched_sites(self)
-        return super().training_loss()
+        loss, basis = super().training_loss(), self.basis
+        names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())
+        if not names:
+            return loss
+        run = "LinearlyConstrainedLagrangian().run(model)"
+        run = run if "alpha" in names else "ConjugateComputation().run(model)"
+        return refuse_gradient(self, loss, lambda: [getattr(basis, name) for name in names], run)
 
     def variational_expectations(
         self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
@@ -128,37 +135,12 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
         check_shapes_of_data(X, Y, self.likelihood, self._num_outputs, dims, self.float_type)
-        x, y = (
-            array if isinstance(array, np.ndarray) else tf.get_static_value(array)
-            for array in (X, Y)
-        )
-        if x is not None and y is not None:
-            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
         X = tf.convert_to_tensor(X)
         return X, as_observations(Y, self.likelihood, X.dtype)
-
-
-def _refuse_untouched_sites(model: GPModel) -> None:
-    """Raise `ModelError` for a q that is still the prior and that no gradient moves."""
-    # Otherwise `Scipy().minimize(model.training_loss, ...)` shrinks the kernel's variance to zero
-    # and reports success. Values are read outside of the graph.
-    basis = getattr(model, "basis", None)
-    names = next((names for kind, names in _SITES.items() if isinstance(basis, kind)), ())
-    if not names:
-        return
-    with tf.init_scope():
-        touched = [np.any(getattr(basis, name).numpy()) for name in names]
-    if not any(touched):
-        method = "LinearlyConstrainedLagrangian" if "alpha" in names else "ConjugateComputation"
-        raise ModelError(
-            f"training_loss of this {type(model).__name__} is of the prior: no gradient moves its"
-            " q, and GPflow's optimizers would fit the kernel to no data. Call"
-            f" gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.{method}().run(model)"
-            " first, after which training_loss is the loss of the hyperparameters at that q."
-        )
 
 
 _SITES: dict[type, tuple[str, ...]] = {

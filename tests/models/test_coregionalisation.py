@@ -67,14 +67,6 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.parametrize("kind, method", OPTIMIZERS)
-def test_a_kernel_is_not_fitted_to_sites_without_data(kind: type, method: type) -> None:
-    X, Y = _notebook_data()
-    model = kind((X[:, :1], Y[:, :1]), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT())
-    with pytest.raises(ModelError, match=f"fit.*optimizers.{method.__name__}"):
-        model.training_loss()
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind, method", OPTIMIZERS)
 def test_gpflows_optimizer_is_no_training_of_sites(kind: type, method: type) -> None:

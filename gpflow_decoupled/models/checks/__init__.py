@@ -3,7 +3,8 @@
 __all__ = [
     "CheckedPredictions", "as_observations", "check_densities", "check_kernel", "check_likelihood",
     "check_mean_function", "check_new_sites", "check_num_data", "check_parts", "check_reach",
-    "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_replicas",
+    "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_gradient",
+    "refuse_replicas", "refuse_variables",
     "warn_of_values",
 ]  # fmt: skip
 
@@ -12,7 +13,9 @@ from .construction import (
     check_likelihood,
     check_mean_function,
     check_parts,
+    refuse_gradient,
     refuse_replicas,
+    refuse_variables,
 )
 from .data import (
     as_observations,

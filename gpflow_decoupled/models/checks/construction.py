@@ -7,20 +7,24 @@ __all__ = [
     "check_likelihood",
     "check_mean_function",
     "check_parts",
+    "refuse_gradient",
     "refuse_replicas",
+    "refuse_variables",
 ]
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import Parameter
 from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import ArcCosine, ChangePoints, Combination, Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood, Ordinal
+from gpflow.models import GPModel
 
 from ...errors import DataError, ModelError
-from ...inputs import float_type
+from ...inputs import as_pair, float_type
 
 _ARD = ("lengthscales", "weight_variances", "variance")
 """Attributes with numbers per column in GPflow's kernels; the first found counts."""
@@ -114,6 +118,32 @@ def check_mean_function(
         )
 
 
+def refuse_gradient(
+    model: GPModel, loss: tf.Tensor, sites: Callable[[], Iterable[tf.Variable]], run: str
+) -> tf.Tensor:
+    """Return a loss that is free to read, and has no gradient while q is still the prior.
+
+    :param sites: returns variables that are all zero, or NaN, while q is the prior.
+    :param run: code that moves them.
+    """
+    # Otherwise `Scipy().minimize(model.training_loss, ...)` shrinks the kernel's variance to zero
+    # and reports success.
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        with tf.init_scope():  # values, where a function is traced too
+            touched = any(np.any(np.nan_to_num(part.numpy())) for part in sites())
+        if not touched:
+            raise ModelError(
+                f"training_loss of this {type(model).__name__} is of the prior: no gradient moves"
+                " its q, and GPflow's optimizers would fit the kernel to no data. Call"
+                f" gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.{run} first, after"
+                " which training_loss is the loss of the hyperparameters at that q."
+            )
+        return upstream
+
+    return tf.custom_gradient(lambda value: (tf.identity(value), gradient))(loss)
+
+
 def refuse_replicas(what: str) -> None:
     """Raise `ModelError` for several replicas and a model that owns its data."""
     replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
@@ -124,6 +154,21 @@ def refuse_replicas(what: str) -> None:
             " strategy.scope(), or use a model on inducing points, such as ODVGP or SparseCVIGP,"
             " which fit(model, data, strategy=strategy) trains."
         )
+
+
+def refuse_variables(data: object, kind: type) -> None:
+    """Raise `DataError` for variables as the data (X, Y) of a class of models, which copy them."""
+    for array, name in zip(as_pair(data), "XY"):
+        if isinstance(array, (tf.Variable, Parameter)):
+            more = (
+                "add observations by model.update((X_new, Y_new)), and build a new model for others"
+                if hasattr(kind, "update")
+                else "build a new model for other data"
+            )
+            raise DataError(
+                f"{name} is a {type(array).__name__}, and a {kind.__name__} copies its data: it"
+                f" would not see what is assigned later. Pass {name}.numpy(); {more}."
+            )
 
 
 def _terms(kernel: Kernel) -> Iterator[Kernel]:

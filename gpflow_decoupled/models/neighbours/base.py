@@ -32,6 +32,7 @@ from ..checks import (
     check_values,
     infer_num_latent_gps,
     refuse_replicas,
+    refuse_variables,
     warn_of_values,
 )
 from ..monte_carlo import MonteCarlo
@@ -90,6 +91,11 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """True for the class that `NNGP` makes for Gaussian noise."""
     data: tuple[tf.Tensor, tf.Tensor]
     expectations: MonteCarlo | None = None
+    # of the data or of settings, and no values of Parameters: `multiple_assign` and `print_summary`
+    # leave them alone, and copies, checkpoints and exports take them along
+    _TF_MODULE_IGNORED_PROPERTIES = CheckedPredictions._TF_MODULE_IGNORED_PROPERTIES | {
+        "_predicting", "_order", "_earlier",
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -125,6 +131,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_whole(1, prediction_neighbours=predicting)
         if spread_neighbours is not None:
             check_whole(1, spread_neighbours=spread_neighbours)
+        refuse_variables(data, NNGP)
         X, Y = arrays_of(data, float_type(kernel))
         if not self.of_gaussian_noise:
             likelihood = with_gaps(likelihood, Y)
@@ -139,8 +146,9 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_mean_function(mean_function, X.shape[1], latents)
         warn_of_values(X, Y, likelihood)
         self.num_neighbours = num_neighbours
-        # a variable, so that checkpoints have the number that `fit` chose
-        self._predicting = tf.Variable(cast(int, predicting), trainable=False, dtype=tf.int64)
+        with tf.init_scope():  # a number where a function is traced, too
+            # a variable, so that checkpoints have the number that `fit` chose
+            self._predicting = tf.Variable(cast(int, predicting), trainable=False, dtype=tf.int64)
         self.chooses_neighbours = chooses
         """Whether `fit` chooses `prediction_neighbours`."""
         self.mean, self.spread_neighbours = mean, spread_neighbours
@@ -173,7 +181,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     @property
     def prediction_neighbours(self) -> int:
         """m of predictions and of `leave_one_out`."""
-        with tf.init_scope():  # a number where a function is traced, too
+        with tf.init_scope():
             return int(self._predicting.numpy())
 
     @prediction_neighbours.setter
@@ -197,9 +205,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
         check_shapes_of_data(
             X, Y, self.likelihood, self.num_latent_gps, self.num_dims, self.float_type
         )
-        x, y = (a if isinstance(a, np.ndarray) else tf.get_static_value(a) for a in (X, Y))
-        if x is not None and y is not None:
-            check_values(x, y, self.likelihood, self.kernel, self.mean_function)
+        check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
         return tf.convert_to_tensor(X), as_observations(Y, self.likelihood, self.float_type)
 
     as_tensors = checked

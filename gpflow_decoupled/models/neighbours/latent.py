@@ -39,8 +39,18 @@ class LatentNNGP(MeanOfRows, NNGP):
     Every verb follows from the moments of f at a row given the values at its nearest other rows.
     """
 
-    gaussian: GaussianNNGP
-    """The model of the values."""
+    _TF_MODULE_IGNORED_PROPERTIES = NNGP._TF_MODULE_IGNORED_PROPERTIES | {"_gaussian"}
+
+    @property
+    def gaussian(self) -> GaussianNNGP:
+        """The model of the values, of which this model lists the variables beside its own."""
+        return self._gaussian
+
+    @gaussian.setter
+    def gaussian(self, model: GaussianNNGP) -> None:
+        self._gaussian, self.noise = model, model.likelihood
+        if isinstance(model.data[1], tf.Variable):
+            self.values = model.data[1]
 
     def check_rows(self, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
         """Refuse unusable rows X [N, D] and Y [N, P] of the data; raises `DataError`."""

@@ -15,10 +15,9 @@ from gpflow.likelihoods import Likelihood
 
 from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...covariances.latents import prior_variance
-from ...errors import ModelError
 from ...inputs import check_whole
 from ...likelihoods import RowLikelihood
-from ..checks import as_observations, check_new_sites
+from ..checks import as_observations, check_new_sites, refuse_gradient
 from ..expectations import Moments, Resolution, check_draws, sampled_expectations
 from .factors import Factors
 from .gaussian import GaussianNNGP
@@ -224,7 +223,6 @@ class SiteNNGP(LatentNNGP):
         With all rows as neighbours the ELBO of the `CVIGP` with the same sites; else an estimate,
         no bound. Cost: 2 N L (m^3 / 3 + m^2 D), and two searches of all rows.
         """
-        self._refuse_untouched()
         rows = tf.range(int(self.data[0].shape[0]))
         with tf.init_scope():
             numbers = np.arange(int(self.data[0].shape[0]))
@@ -256,7 +254,7 @@ class SiteNNGP(LatentNNGP):
         twin = copy.copy(self)
         joined = tuple(tf.concat(pair, axis=0) for pair in zip(self.data, new))
         twin.__dict__.update(data=joined)
-        twin.__dict__.update(gaussian=twin._without_sites())
+        twin.__dict__.update(_gaussian=twin._without_sites())
         twin.assign_sites(tf.range(first), *old)
         gap = np.isnan(twin.gaussian.data[1][first:])
         record = twin._find_sites(np.arange(first, first + len(X)), passes)
@@ -308,16 +306,15 @@ class SiteNNGP(LatentNNGP):
         variances = tf.transpose(prior_variance(self.kernel, X, full_cov=False))
         return variances + tf.zeros([self.num_latent_gps], X.dtype)
 
-    def _refuse_untouched(self) -> None:
-        with tf.init_scope():
-            touched = np.any(np.nan_to_num(self.gaussian.data[1].numpy()))
-        if not touched:
-            raise ModelError(
-                "training_loss of this NNGP is of the prior: no gradient moves its sites,"
-                " and GPflow's optimizers would fit the kernel to no data. Call"
-                " gpflow_decoupled.fit(model); or gpflow_decoupled.optimizers.SiteSweeps(model)"
-                ".run() first, after which training_loss is of hyperparameters at these sites."
-            )
+    def training_loss(self) -> tf.Tensor:
+        """Minus the objective and the log prior of the hyperparameters, at fixed sites, a scalar.
+
+        :raises ModelError: in its gradient, while there are no sites.
+        """
+        loss = super().training_loss()
+        return refuse_gradient(
+            self, loss, lambda: [self.gaussian.data[1]], "SiteSweeps(model).run()"
+        )
 
 
 def _natural(values: tf.Tensor, variances: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
