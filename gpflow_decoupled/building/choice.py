@@ -30,8 +30,8 @@ from .inside import NUM_INDUCING, NUM_MEAN_POINTS, Inside
 from .kernels import AUTO, CANDIDATES, KernelChoice, choose_kernel, choose_label_kernel
 from .likelihoods import (
     has_scale_by_name,
+    num_classes,
     own_number,
-    takes_classes,
     takes_gaps,
     takes_grades,
     with_level,
@@ -109,8 +109,9 @@ def build(
         where that is f plus noise. Trained too; for one latent function per output.
     :param scale: standardise "X", "Y", "both" or "neither". By default X unless a kernel or mean
         function is given, and Y if it is f plus noise.
-    :param sample_weight: factor of each row's log density, [N]; this and the next ones may be
-        columns of a frame (`likelihoods.RowLikelihood`).
+    :param sample_weight: how much each row counts beside others, [N]: weights are divided by their
+        mean, and 2 is not two rows; rows of weight 0 are left out. Known precisions belong in
+        `noise_variance`. This and the next ones may be columns of a frame.
     :param offset: added to f in each row, [N] or [N, P], in units of Y where that is f plus noise.
     :param exposure: exp(offset) of each row, above 0, for rates.
     :param noise_variance: known noise of each row in squared units of Y, [N] or [N, P], beside the
@@ -149,9 +150,16 @@ def build(
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
     X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
-    kinds = {"labels": takes_classes, "grades": takes_grades, "gaps": takes_gaps}
-    of_likelihood = {name: takes(likelihood) for name, takes in kinds.items()}
-    table, *data = Table.learn(X, Y, **of_likelihood, numbers=of_rows, seasons=periods(season))
+    table, *data = Table.learn(
+        X,
+        Y,
+        labels=None if trials is not None else num_classes(likelihood),
+        grades=takes_grades(likelihood),
+        gaps=takes_gaps(likelihood),
+        numbers=of_rows,
+        weights=None if numbers is None or of_rows is None else numbers.weights(of_rows),
+        seasons=periods(season),
+    )
     _check_rows(data, Y, likelihood)
     _check_mean(mean_function, kernel)
     scaling = _scaling(scale, kernel, likelihood, mean_function)

@@ -65,8 +65,8 @@ class Inside:
     """Whether X is standardised."""
     numbers: RowNumbers | None
     """Of rows, the last columns of Y."""
-    mix: Callable[[Kernel, np.ndarray], Kernel] | None
-    """Makes a kernel of outputs that share latents of the kernel of one and Y."""
+    mix: Callable[..., Kernel] | None
+    """Makes a kernel of outputs that share latents of the kernel of one, Y and its `weights`."""
     points: tuple[int, int | str] | None
     """M_beta and M_gamma as the caller chose them; None leaves the model to the rows."""
     num_neighbours: int | None
@@ -84,13 +84,14 @@ class Inside:
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> GPModel:
         numbers = self.numbers
         y = Y if numbers is None else Y[:, : numbers.outputs]
+        weights = np.ones(y.shape) if numbers is None else numbers.information(Y)
         gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
         rows = gaps or numbers is not None
         density = likelihood_for(self.likelihood, y, rows)
         if self.units is not None and isinstance(self.likelihood, Likelihood):
             self.fixed = fixed_numbers_inside(density, self.units)
         by_name = None if numbers is None else numbers.by_name(Y)
-        kernel = self._kernel(X, y, density, by_name)
+        kernel = self._kernel(X, y, density, by_name, weights)
         mean = self._mean(X, y, density, by_name)
         if mean is None and self.mix is not None:
             # gaps: outputs are standardised by other rows, and few latents have no room for that
@@ -111,7 +112,7 @@ class Inside:
                 return found
         beta, gamma = self.points or (NUM_INDUCING, NUM_MEAN_POINTS)
         return sparse_model(
-            X,
+            X[_telling(np.mean(weights, axis=1))],
             density,
             kernel,
             num_latent_gps=_latents(kernel, density, y.shape[1]),
@@ -174,6 +175,7 @@ class Inside:
         y: np.ndarray,
         density: Likelihood,
         numbers: Mapping[str, np.ndarray] | None,
+        weights: np.ndarray,
     ) -> Kernel:
         given = self.kernel
         if isinstance(given, str) and given == AUTO:
@@ -184,14 +186,21 @@ class Inside:
             given = self.choices[0].kernel
             if gaussian:
                 _start_noise(density, self.choices[0].noise_variance)
-        part = _kernel(given, X, self.columns, self.scaled)
+        each = np.mean(weights, axis=1)
+        part = _kernel(given, X, self.columns, self.scaled, each)
         if given is None and isinstance(part, IsotropicStationary):  # without seasons
             values, _ = values_of(y, density, numbers)
-            factor = lengthscale_factor(part, X, values, self.seed)
+            rows = _telling(each)
+            factor = lengthscale_factor(part, X[rows], values[rows], self.seed)
             part.lengthscales.assign(part.lengthscales * factor)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
-        return part if self.mix is None else self.mix(part, y)
+        return part if self.mix is None else self.mix(part, y, weights=weights)
+
+
+def _telling(weights: np.ndarray) -> np.ndarray:
+    """Rows that say something, by weights [N]: others together say less than one usual row."""
+    return weights * len(weights) ** 2 >= np.mean(weights)
 
 
 def _without_points(
@@ -271,14 +280,16 @@ def _kernel(
     X: np.ndarray,
     columns: Sequence[Column],
     scaled: bool,
+    weights: np.ndarray,
 ) -> Kernel:
     num_dims = X.shape[1]
     if kernel is None:
         dates = date_places(columns)
         plain = num_dims - 2 * len(dates)
         made = default_kernel(plain, (len(columns) or num_dims) - 2 * len(dates))
-        spread = np.ones(plain) if scaled else np.std(X[:, :plain], axis=0)
-        spread = np.where(spread > 0.0, spread, 1.0)
+        centred = X[:, :plain] - np.average(X[:, :plain], axis=0, weights=weights)
+        spread = np.sqrt(np.average(np.square(centred), axis=0, weights=weights))
+        spread = np.where((spread > 0.0) & (not scaled), spread, 1.0)
         made.lengthscales.assign(made.lengthscales * spread)
         return with_seasons(made, dates, spread) if dates else made
     if callable(kernel) and not isinstance(kernel, (Kernel, type)):

@@ -7,6 +7,7 @@ __all__ = [
     "class_likelihood",
     "has_scale_by_name",
     "likelihood_for",
+    "num_classes",
     "num_latents_of",
     "own_number",
     "prior_mean",
@@ -120,6 +121,15 @@ def takes_classes(likelihood: str | Likelihood) -> bool:
     return isinstance(likelihood, _OF_CLASSES)
 
 
+def num_classes(likelihood: str | Likelihood) -> int | None:
+    """How many classes Y may have; 0 for as many as it has, None where it takes none."""
+    if not takes_classes(likelihood):
+        return None
+    if isinstance(likelihood, str):
+        return 0 if likelihood in _BY_CLASSES else 2
+    return getattr(likelihood, "num_classes", getattr(likelihood, "num_bins", 2))
+
+
 def takes_grades(likelihood: str | Likelihood) -> bool:
     """True if the classes of Y have an order."""
     return likelihood == "ordinal" or isinstance(likelihood, Ordinal)
@@ -198,10 +208,13 @@ def prior_mean(
     """
     if likelihood not in _LOG_LINKS:
         return None
+    numbers = numbers or {}
     least = 0.5 / len(Y)  # half an event in all rows
-    level = np.log(np.maximum(np.nanmean(Y, axis=0), least))
-    if numbers and "offset" in numbers:
-        level -= logsumexp(numbers["offset"], axis=0) - np.log(len(Y))
+    share = ~np.isnan(Y) * numbers.get("weight", 1.0)
+    share /= np.sum(share, axis=0)
+    level = np.log(np.maximum(np.sum(share * np.nan_to_num(Y), axis=0), least))
+    if "offset" in numbers:
+        level -= logsumexp(numbers["offset"], axis=0, b=share)
     return gpflow.functions.Constant(level)
 
 

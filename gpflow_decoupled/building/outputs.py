@@ -19,7 +19,9 @@ _OWN = 0.1
 """Variance of an output's own function at the start, of standardised outputs."""
 
 
-def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> SharedAndOwn:
+def coregionalised(
+    kernel: Kernel, Y: np.ndarray, rank: int | None = None, *, weights: np.ndarray
+) -> SharedAndOwn:
     """A kernel of P outputs f = W g + h, with `rank` shared latents g, and one h for each output.
 
     W [P, rank] starts at the principal components of Y. Latent kernels are copies of `kernel`; the
@@ -27,6 +29,7 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> Sh
 
     :param Y: standardised outputs [N, P], NaN where they are missing.
     :param rank: shared latents, at most P; by default 1 for two outputs, else 2.
+    :param weights: how much each entry counts, [N, P].
     """
     outputs = Y.shape[1]
     if isinstance(kernel, MultioutputKernel):
@@ -41,8 +44,10 @@ def coregionalised(kernel: Kernel, Y: np.ndarray, rank: int | None = None) -> Sh
             f" {outputs} output{'s' if outputs > 1 else ''}: pass two outputs or more, and a rank"
             " of at most their number."
         )
-    filled = np.where(np.isnan(Y), 0.0, Y - np.nanmean(Y, axis=0))
-    _, sizes, components = np.linalg.svd(filled / np.sqrt(len(Y)), full_matrices=False)
+    seen = ~np.isnan(Y) * weights
+    mean = np.sum(seen * np.nan_to_num(Y), axis=0) / np.sum(seen, axis=0)
+    filled = np.where(np.isnan(Y), 0.0, Y - mean) * np.sqrt(weights / np.sum(weights, axis=0))
+    _, sizes, components = np.linalg.svd(filled, full_matrices=False)
     sizes = np.maximum(sizes, _LEAST * np.max(sizes, initial=1e-300))
     latents = [gpflow.utilities.deepcopy(kernel) for _ in range(rank + outputs)]
     for place, latent in enumerate(latents):

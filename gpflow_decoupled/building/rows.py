@@ -15,7 +15,7 @@ from ..inputs import stacked
 from ..likelihoods import NumberedLikelihood, RowLikelihood
 from ..likelihoods.row_likelihood import NEUTRAL
 from ..training.row_numbers import ARGUMENTS, RowNumbers, number_columns
-from ..training.tables.table import is_frame
+from ..training.tables.table import check_order, is_frame
 
 RowArguments = Mapping[str, Any]  # arrays, or names of columns
 """By the name of the argument."""
@@ -34,6 +34,7 @@ def take_rows(
     given = {name: value for name, value in arguments.items() if value is not None}
     if own is not None:
         given.setdefault(own, np.full(len(X), NEUTRAL[own]))
+    check_order(X=X, Y=Y, **given)
     if "offset" in given and "exposure" in given:
         raise DataError("offset and exposure are both given, and exposure is exp(offset): pass one")
     shape = stacked(Y, "Y").shape

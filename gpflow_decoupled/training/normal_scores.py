@@ -27,6 +27,7 @@ class NormalScores(tf.Module):
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged.
+    :param weights: how much each row counts, [N, 1].
 
     Cost: D N log N; `transform` takes D log 500 a row. The maps are saved with a
     `tf.train.Checkpoint`. Example::
@@ -35,12 +36,20 @@ class NormalScores(tf.Module):
         inputs.transform(X_new)
     """
 
-    def __init__(self, array: npt.ArrayLike, name: str = "X", fixed: npt.ArrayLike = False) -> None:
+    def __init__(
+        self,
+        array: npt.ArrayLike,
+        name: str = "X",
+        fixed: npt.ArrayLike = False,
+        *,
+        weights: npt.ArrayLike = 1.0,
+    ) -> None:
         super().__init__()
         self._of = name
         values = checked_columns(array, name)
         fixed = np.broadcast_to(np.asarray(fixed, bool), values.shape[1:])
-        pairs = [_identity() if stays else _knots(x) for x, stays in zip(values.T, fixed)]
+        rows = np.broadcast_to(np.asarray(weights, np.float64), (len(values), 1))[:, 0]
+        pairs = [_identity() if stays else _knots(x, rows) for x, stays in zip(values.T, fixed)]
         longest = max(len(x) for x, _ in pairs)
         x, z = (np.stack([_padded(one, longest) for one in part]) for part in zip(*pairs))
         self.values = tf.Variable(x, trainable=False, dtype=tf.float64)
@@ -60,11 +69,12 @@ class NormalScores(tf.Module):
         return _mapped(self.scores, self.values, as_matrix(array, self._of, self.values.shape[0]))
 
 
-def _knots(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    x, counts = np.unique(column, return_counts=True)
+def _knots(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x, place = np.unique(column, return_inverse=True)
+    counts = np.bincount(place, weights)
     if len(x) == 1:  # nothing to spread
         return np.array([x[0], x[0] + 1.0]), np.array([0.0, 1.0])
-    share = (np.cumsum(counts) - 0.5 * counts) / len(column)
+    share = (np.cumsum(counts) - 0.5 * counts) / np.sum(counts)
     if len(x) > _KNOTS:
         kept = np.unique(np.searchsorted(share, np.linspace(share[0], share[-1], _KNOTS)))
         x, share = x[kept], share[kept]

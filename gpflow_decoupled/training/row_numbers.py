@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["ARGUMENTS", "RowNumbers", "number_columns"]
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..errors import DataError
 from ..inputs import as_values
 from ..likelihoods.row_likelihood import NEUTRAL
 from .standardization import Standardization
-from .tables.table import is_frame
+from .tables.table import check_order, is_frame
 
 ARGUMENTS = {
     "sample_weight": "weight", "offset": "offset", "exposure": "offset", "noise_variance": "noise",
@@ -28,6 +28,7 @@ _OF_OUTPUTS = ("noise_variance", "offset", "exposure")
 """Arguments with a column for each output."""
 _UNITS = {"noise": 2.0, "offset": 1.0}
 """Numbers in units of Y to a power."""
+_TINY = np.finfo(np.float64).tiny
 
 
 def number_columns(argument: str, value: Any, rows: int, outputs: int) -> np.ndarray:
@@ -66,6 +67,46 @@ class RowNumbers:
     """Of the columns, [k], as in `RowLikelihood.numbers`."""
     columns: tuple[tuple[str, Hashable], ...] = ()
     """Arguments of `build` and the columns of a data frame that have them, for those in columns."""
+    level: float = 1.0
+    """The mean weight of the rows that a model was built from, by which weights are divided."""
+
+    def weights(self, numbers: np.ndarray) -> np.ndarray | None:
+        """Weights [N] among the numbers [N, k] of rows, or None."""
+        return numbers[:, self.names.index("weight")] if "weight" in self.names else None
+
+    def learned(self, Y: np.ndarray) -> RowNumbers:
+        """The same with the level of the weights in Y [N, P + k]."""
+        weights = self.weights(Y[:, self.outputs :])
+        return self if weights is None else replace(self, level=float(np.mean(weights)))
+
+    def information(self, Y: np.ndarray) -> np.ndarray:
+        """How much an entry of Y [N, P + k] says about means and scales, [N, P].
+
+        A weight, times (v / (v + s2))^2 where noise s2 is known: the precision of a squared
+        residual. v is the variance of y in the sqrt(N) rows of least noise, and in others of as
+        little.
+        """
+        found = self.by_name(Y)
+        for name, values in found.items():
+            bad = ~(np.isfinite(values) & (values >= 0.0))
+            if name in ("weight", "noise") and np.any(bad):
+                row, column = np.argwhere(bad)[0]
+                argument = {"weight": "sample_weight", "noise": "noise_variance"}[name]
+                raise DataError(
+                    f"{argument} of row {row} is {values[row, column]:g}; pass a finite number of"
+                    " at least 0."
+                )
+        weight = np.ones((len(Y), self.outputs)) * found.get("weight", 1.0)
+        if "noise" not in found:
+            return weight
+        noise, y = found["noise"], Y[:, : self.outputs] - self.offsets(Y)
+        known = np.where(np.isfinite(y), noise, np.inf)
+        most = np.sort(known, axis=0)[int(np.ceil(np.sqrt(len(Y)))) - 1]
+        seen = np.isfinite(y) & (known <= most)
+        count = np.maximum(np.sum(seen, axis=0), 1)
+        residual = np.where(seen, y - np.sum(np.where(seen, y, 0.0), axis=0) / count, 0.0)
+        v = np.maximum(np.sum(np.square(residual), axis=0) / count, _TINY)
+        return weight * np.square(v / (v + noise))
 
     def complete(self, Y: TensorType) -> TensorType:
         """Y with all columns; rows whose numbers are not given are like any other.
@@ -82,7 +123,8 @@ class RowNumbers:
             )
         Y = tf.cast(tf.convert_to_tensor(Y), default_float())
         ones = tf.ones_like(Y[..., :1])
-        return tf.concat([Y, *(NEUTRAL[name] * ones for name in self.names)], axis=-1)
+        usual = {**NEUTRAL, "weight": self.level}
+        return tf.concat([Y, *(usual[name] * ones for name in self.names)], axis=-1)
 
     def of_frame(self, frame: Any) -> np.ndarray | None:
         """The numbers [N, k] of a data frame, or None where it does not have all of them."""
@@ -104,6 +146,7 @@ class RowNumbers:
         :param given: by argument, arrays or names of columns; None where not given.
         """
         given, found = {key: one for key, one in given.items() if one is not None}, {}
+        check_order(X=X, **given)
         names = [ARGUMENTS[argument] for argument in given]
         if len(set(names)) < len(names):
             raise DataError("offset and exposure are both given: pass one.")
@@ -146,9 +189,9 @@ class RowNumbers:
         }
 
     def differ(self, Y: np.ndarray) -> bool:
-        """True unless all rows of Y [N, P + k] have the numbers of a row like any other."""
+        """True unless all rows of a transformed Y [N, P + k] have the numbers of any other."""
         usual = [NEUTRAL[name] for name in self.names]
-        return bool(np.any(Y[:, self.outputs :] != usual))
+        return not np.allclose(Y[:, self.outputs :], usual)
 
     def measured(self, Y: TensorType) -> TensorType:
         """[..., 1], False where Y [..., P + k] is a limit: the mass beyond it has no units."""
@@ -165,22 +208,27 @@ class RowNumbers:
     def _places(self, name: str) -> list[int]:
         return [place for place, one in enumerate(self.names) if one == name]
 
-    def transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
-        """Y [..., P + k] with standardised outputs, and offsets and noise in their units."""
-        y = outputs.transform(Y[..., : self.outputs])
-        return tf.concat([y, self._numbers(Y, outputs, -1.0, y.dtype)], axis=-1)
+    def transform(self, Y: TensorType, outputs: Standardization | None) -> tf.Tensor:
+        """Y [..., P + k] with weights of mean 1 and, unless `outputs` is None, standardised
+        outputs, and offsets and noise in their units.
+        """
+        y = Y[..., : self.outputs]
+        return self._joined(y if outputs is None else outputs.transform(y), Y, outputs, -1.0)
 
-    def inverse_transform(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
+    def inverse_transform(self, Y: TensorType, outputs: Standardization | None) -> tf.Tensor:
         """The inverse of `transform`."""
-        y = outputs.inverse_transform(Y[..., : self.outputs])
-        return tf.concat([y, self._numbers(Y, outputs, 1.0, y.dtype)], axis=-1)
+        y = Y[..., : self.outputs]
+        return self._joined(y if outputs is None else outputs.inverse_transform(y), Y, outputs, 1.0)
 
-    def _numbers(
-        self, Y: TensorType, outputs: Standardization, power: float, dtype: tf.DType
+    def _joined(
+        self, y: TensorType, Y: TensorType, outputs: Standardization | None, power: float
     ) -> tf.Tensor:
-        numbers = tf.cast(Y[..., self.outputs :], dtype)
-        factor, scale = np.ones(len(self.names)), outputs.scale.numpy()
-        for name, units in _UNITS.items():
-            places = self._places(name)
-            factor[places] = scale[: len(places)] ** (power * units)
-        return numbers * tf.constant(factor, dtype)
+        factor = np.ones(len(self.names))
+        factor[self._places("weight")] = self.level**power
+        if outputs is not None:
+            scale = outputs.scale.numpy()
+            for name, units in _UNITS.items():
+                places = self._places(name)
+                factor[places] = scale[: len(places)] ** (power * units)
+        y, numbers = (tf.cast(part, default_float()) for part in (y, Y[..., self.outputs :]))
+        return tf.concat([y, numbers * tf.constant(factor, y.dtype)], axis=-1)

@@ -44,7 +44,8 @@ def scaling_of_outputs(Y: np.ndarray, numbers: RowNumbers | None, gaps: bool) ->
     """
     outputs = Y if numbers is None else Y[:, : numbers.outputs] - numbers.offsets(Y)
     several = outputs.ndim == 2 and outputs.shape[1] > 1
-    return Standardization(outputs, "Y", gaps=gaps and several)
+    weights = 1.0 if numbers is None else numbers.information(Y)
+    return Standardization(outputs, "Y", gaps=gaps and several, weights=weights)
 
 
 def build_scaled(
@@ -52,7 +53,7 @@ def build_scaled(
     X: np.ndarray,
     scaled: np.ndarray,
     tries: Sequence[np.ndarray],
-    scaling: type[Scaling],
+    scaling: Callable[..., Scaling],
 ) -> tuple[GPModel, Scaling, np.ndarray]:
     """Return a model of scaled X, the scaling, and the index of the Y it is for.
 

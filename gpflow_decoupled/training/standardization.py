@@ -30,6 +30,7 @@ class Standardization(tf.Module):
     :param name: of the array, for messages.
     :param fixed: [D], true for columns to leave unchanged, such as indices.
     :param gaps: NaN entries are allowed, and count for nothing.
+    :param weights: how much each entry counts, [N, D], or [N, 1].
 
     Example::
 
@@ -43,15 +44,16 @@ class Standardization(tf.Module):
         name: str = "X",
         fixed: npt.ArrayLike = False,
         gaps: bool = False,
+        weights: npt.ArrayLike = 1.0,
     ) -> None:
         super().__init__()
         self._of = name
         values = checked_columns(array, name, gaps)
-        if gaps:  # entries of the mean change neither mean nor, but for their count, the scale
+        if gaps:
             _check_seen(values, name)
-        missing = np.isnan(values)
-        values = np.where(missing, np.nanmean(values, axis=0), values) if gaps else values
-        count = np.sqrt(np.mean(~missing, axis=0))
+        share = ~np.isnan(values) * np.asarray(weights, np.float64)
+        share /= np.sum(share, axis=0)
+        values = np.where(np.isnan(values), np.nanmean(values, axis=0), values) if gaps else values
         largest = np.max(np.abs(values), axis=0)
         # numbers below the smallest normal one are zero to TensorFlow, and so would be the scale
         smallest = 8.0 * np.finfo(np.float64).tiny
@@ -65,12 +67,12 @@ class Standardization(tf.Module):
         mean = np.where(
             constant,
             values[0],
-            np.mean(values / np.maximum(largest, 1.0), axis=0) * np.maximum(largest, 1.0),
+            np.sum(share * (values / np.maximum(largest, 1.0)), axis=0) * np.maximum(largest, 1.0),
         )
         centred = values - mean
         size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
-        spread = size * np.sqrt(np.mean(np.square(centred / size), axis=0)) / count
-        scale = np.where(constant, 1.0, spread)
+        spread = size * np.sqrt(np.sum(share * np.square(centred / size), axis=0))
+        scale = np.where(constant | (spread <= smallest), 1.0, spread)
         self.mean = tf.Variable(np.where(fixed, 0.0, mean), trainable=False, dtype=tf.float64)
         self.scale = tf.Variable(np.where(fixed, 1.0, scale), trainable=False, dtype=tf.float64)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 __all__ = ["Standardized"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,18 +91,27 @@ class Standardized(PredictionsInUnits):
         check_option("scale_outputs", scale_outputs, (None, True, False))
         X, Y = as_pair(data)
         if table is None:
-            table, X, Y = Table.learn(X, Y)
+            weights = None
+            if numbers is not None:
+                weights = numbers.weights(as_values(Y, "Y")[:, numbers.outputs :])
+            table, X, Y = Table.learn(X, Y, weights=weights)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
-        self.table = table
         check_same_rows(X, Y)
+        scaling: Callable[..., Scaling] = NormalScores if normal_scores else Standardization
+        if numbers is not None:
+            numbers = numbers.learned(Y)
+            each = numbers.information(Y)
+            scaling = partial(scaling, weights=np.mean(each, axis=1, keepdims=True))
+        self.table, self.numbers = table, numbers
         with naming_columns(*self.column_names):
             scaled_inputs = scaled_columns(scale_inputs, table, X)
-            scaling: type[Scaling] = NormalScores if normal_scores else Standardization
             self.inputs = scaling(X, "X", ~scaled_inputs)  # here, as it checks X
-            self.numbers = numbers
             outputs = scaling_of_outputs(Y, numbers, gaps)  # in any case: it checks Y
-            scaled = self._transformed(Y, outputs).numpy()
+            scaled = np.asarray(
+                outputs.transform(Y) if numbers is None else numbers.transform(Y, outputs)
+            )
             unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
+            unscaled = unscaled if numbers is None else numbers.transform(Y, None).numpy()
             wanted = (scaled, scale_outputs is not False), (unscaled, not scale_outputs)
             tries = [Y for Y, is_wanted in wanted if is_wanted]
             self.model, self.inputs, used = build_scaled(build, X, scaled_inputs, tries, scaling)

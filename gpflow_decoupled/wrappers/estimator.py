@@ -24,8 +24,9 @@ from ..inputs import check_whole
 from ..models import FullGP
 from ..training import Evaluation, FitResult
 from ..training.tables import is_frame
+from ..training.tables.table import rows_of
 from ..user_warnings import warn_user
-from .validation import held_out_rows, how_to_go_on, numbers_of_rows
+from .validation import held_out_rows, how_to_go_on
 
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
@@ -92,7 +93,6 @@ class DecoupledGP(BaseEstimator):
     ) -> None:
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
-        numbers = {name: numbers_of_rows(name, value, len(X)) for name, value in numbers.items()}
         X, Y, evaluation = self._hold_out(X, Y, rng, numbers, likelihood)
         self.standardized_ = build(
             X,
@@ -152,11 +152,9 @@ class DecoupledGP(BaseEstimator):
             held = np.hstack([held, of_rows[out]])
         for name, value in numbers.items():
             numbers[name] = value if value is None or isinstance(value, str) else value[~out]
-        return (
-            X[~out],
-            Y[~out],
-            Evaluation((X[out], held), every=_EVERY, patience=self.n_iter_no_change),
-        )
+        data = rows_of(X, out), held
+        evaluation = Evaluation(data, every=_EVERY, patience=self.n_iter_no_change)
+        return rows_of(X, ~out), Y[~out], evaluation
 
     def _inputs(self, X: npt.ArrayLike) -> Any:
         check_is_fitted(self)
@@ -181,7 +179,7 @@ class DecoupledGP(BaseEstimator):
         if noise_variance is not None:
             noise = self.standardized_.known_noise(noise_variance, inputs)
         blocks = [
-            self.standardized_.predict_y(inputs[rows], **numbers_in(numbers, rows))
+            self.standardized_.predict_y(rows_of(inputs, rows), **numbers_in(numbers, rows))
             for rows in blocks_of(len(inputs))
         ]
         mean, variance = zip(*blocks)

@@ -19,9 +19,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..building.likelihoods import takes_grades
 from ..errors import DataError
 from ..likelihoods import Ordinal
+from ..training.tables.table import check_order, rows_of
 from .classes import class_probabilities
 from .estimator import DecoupledGP, blocks_of, numbers_in
-from .validation import without_gaps
+from .validation import counted_rows, without_gaps
 
 
 class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
@@ -72,22 +73,26 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     ) -> DecoupledGPRegressor:
         """Learn from X [N, D] and y [N] or [N, P], where an entry of several outputs may be NaN.
 
-        :param sample_weight: of each row, [N]; this and the next ones as in `build`.
+        :param sample_weight: of each row, [N]; this and the next ones as in `build`: weights are
+            divided by their mean.
         """
-        filled, missing = without_gaps(y)
-        inputs, observed = self._learned(X, filled, y_numeric=True, multi_output=True)
-        if len(observed) < 2:
-            raise DataError(
-                "y has n_samples = 1: neither scale nor noise can be learned from one observation."
-            )
-        targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
-        if missing is not None:
-            targets[missing] = np.nan
-        self._single_target = observed.ndim == 1
         numbers: dict[str, Any] = {
             "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
             "noise_variance": noise_variance, "trials": trials, "censored": censored,
         }  # fmt: skip
+        check_order(X=X, y=y, **numbers)
+        filled, missing = without_gaps(y)
+        inputs, observed = self._learned(X, filled, y_numeric=True, multi_output=True)
+        targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
+        if missing is not None:
+            targets[missing] = np.nan
+        self._single_target = observed.ndim == 1
+        inputs, targets, numbers = counted_rows(inputs, targets, numbers)
+        if len(targets) < 2:
+            raise DataError(
+                f"y has n_samples = {len(targets)}: neither scale nor noise can be learned from one"
+                " observation."
+            )
         self._train(inputs, targets, self.likelihood or "gaussian", numbers)
         return self
 
@@ -147,7 +152,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         if noise_variance is not None:
             numbers["noise_variance"] = model.known_noise(noise_variance, inputs)
         blocks = [
-            model.predict_quantiles(inputs[rows], quantiles, **numbers_in(numbers, rows))
+            model.predict_quantiles(rows_of(inputs, rows), quantiles, **numbers_in(numbers, rows))
             for rows in blocks_of(len(inputs))
         ]
         found = np.concatenate(blocks)
@@ -227,10 +232,13 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
     ) -> DecoupledGPClassifier:
         """Learn from X [N, D] and labels y [N].
 
-        :param sample_weight: of each row, [N], by which its log density counts; or a column of X.
+        :param sample_weight: of each row, [N], or a column of X: weights are divided by their mean.
         """
+        check_order(X=X, y=y, sample_weight=sample_weight)
         inputs, observed = self._learned(X, y)
         check_classification_targets(observed)
+        weights = {"sample_weight": sample_weight}
+        inputs, observed, weights = counted_rows(inputs, observed, weights)
         self.classes_, labels = np.unique(observed, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(
@@ -243,7 +251,7 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
                 f"y has words, such as {self.classes_[0]!r}, in no order: pass numbers of grades,"
                 " such as pandas.Categorical(y, categories=[lowest, ..., highest]).codes."
             )
-        self._train(inputs, targets, likelihood, {"sample_weight": sample_weight})
+        self._train(inputs, targets, likelihood, weights)
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["held_out_rows", "how_to_go_on", "numbers_of_rows", "without_gaps"]
+__all__ = ["counted_rows", "held_out_rows", "how_to_go_on", "without_gaps"]
 
 from typing import Any
 
@@ -14,6 +14,8 @@ from ..errors import DataError
 from ..inputs import is_number
 from ..summaries import short_repr
 from ..training import FitResult
+from ..training.tables import is_frame
+from ..training.tables.table import rows_of
 
 _LIMITS = ("steps done", "time is up")
 """Reasons of a run that could have continued."""
@@ -70,11 +72,28 @@ def how_to_go_on(result: FitResult) -> str:
     )
 
 
-def numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> Any:
-    """Numbers of rows [N], checked as scikit-learn does; a column's name stays.
+def counted_rows(X: Any, Y: np.ndarray, numbers: dict[str, Any]) -> tuple[Any, np.ndarray, dict]:
+    """X, Y and numbers of rows, checked as scikit-learn does, of the rows whose weight is not 0.
 
-    :param value: numbers, a name, or None.
+    :param X: a frame, or [N, D].
+    :param Y: targets, [N] or [N, P].
+    :param numbers: of `build`: arrays, names of columns, or None.
     """
+    numbers = {name: _numbers_of_rows(name, value, len(Y)) for name, value in numbers.items()}
+    weights = numbers["sample_weight"]
+    if isinstance(weights, str) and is_frame(X) and weights in X.columns:
+        weights = np.asarray(X[weights])
+    if weights is None or isinstance(weights, str) or len(weights) != len(Y):
+        return X, Y, numbers
+    counts = weights != 0.0
+    kept = {
+        name: value if value is None or isinstance(value, str) else value[counts]
+        for name, value in numbers.items()
+    }
+    return rows_of(X, counts), Y[counts], kept
+
+
+def _numbers_of_rows(name: str, value: npt.ArrayLike | str | None, rows: int) -> Any:
     if value is None or isinstance(value, str):
         return value
     if name == "sample_weight":

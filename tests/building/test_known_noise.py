@@ -66,7 +66,8 @@ def test_it_is_that_of_the_plain_model_in_units() -> None:
     learned = model.likelihood.likelihood.variance.numpy()
     K = model.kernel(np.vstack([X, XNEW])).numpy()
     solved = np.linalg.solve(K[:30, :30] + np.diag(KNOWN + learned), K[:30, 30:])
-    mean = Y.mean() + solved.T @ (Y - Y.mean())
+    level = model.outputs.mean.numpy()
+    mean = level + solved.T @ (Y - level)
     variance = np.diag(K)[30:] - np.sum(solved * K[:30, 30:], axis=0) + learned + NEW
     gd.optimizers.ConjugateComputation(1.0).run(model.model)
     found = model.predict_y(XNEW, noise_variance=NEW)

@@ -155,20 +155,95 @@ def test_several_latents_have_inducing_points(several: str, mean_points: int) ->
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
-def test_weights_are_repeated_rows() -> None:
-    weight = RNG.integers(1, 3, 40)
-    model = gd.build(X, Y[:, 0], sample_weight=weight, **QUIET)
-    twice = gd.build(
-        np.repeat(X, weight, axis=0), np.repeat(Y[:, 0], weight), scale="neither", **QUIET
-    )
-    plain = gd.build(X, Y[:, 0], scale="neither", sample_weight=weight, **QUIET)
-    assert plain.outputs is None and model.numbers.names == ("weight",)
-    for one in (twice, plain):
-        one.model.kernel.variance.assign(400.0)
-        one.model.kernel.lengthscales.assign([2.0, 2.0])
-        gd.optimizers.ConjugateComputation().run(one.model)
-    assert float(plain.elbo()) == pytest.approx(float(twice.elbo()), rel=1e-6)
-    np.testing.assert_allclose(plain.predict_f(X)[0], twice.predict_f(X)[0], rtol=1e-6)
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_weights_are_relative(factor: float) -> None:
+    """Those of mean 3 sent the noise to 0: rows counted as copies of one draw.
+
+    A row counts as if its noise were s2 / w, but for the normaliser of its density to the power w.
+    """
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 40)
+    w, y = weight / weight.mean(), Y[:, 0]
+    model = gd.build(X, y, sample_weight=factor * weight, **QUIET)
+    gd.optimizers.ConjugateComputation(1.0).run(model.model)
+    mean, scale = np.average(y, weights=w), model.outputs.scale.numpy()[0]
+    assert scale == pytest.approx(np.sqrt(np.average((y - mean) ** 2, weights=w)))
+    s2 = model.likelihood.likelihood.variance.numpy() * np.ones(40)
+    K = model.kernel(X).numpy() + np.diag(s2 / w)
+    solved = np.linalg.solve(K, y - mean)
+    exact = -0.5 * ((y - mean) @ solved + np.linalg.slogdet(2.0 * np.pi * K)[1])
+    exact += 0.5 * np.sum(np.log(2.0 * np.pi * s2 / w) - w * np.log(2.0 * np.pi * s2))
+    assert float(model.elbo()) == pytest.approx(exact, rel=1e-8)
+    expected = mean + model.kernel(X[:3] + 0.5, X).numpy() @ solved
+    np.testing.assert_allclose(model.predict_f(X[:3] + 0.5)[0][:, 0], expected, rtol=1e-8)
+    np.testing.assert_allclose(model.training_data[1][:, 1], factor * weight)
+    model.update((X[:1], np.array([[y[0], 6.0 * factor]])))
+    assert model._Y[-1, 1] == pytest.approx(6.0 / weight.mean())
+
+
+NOTHING = np.array([0, 17])
+"""Rows that say nothing."""
+_FRAME = pd.DataFrame({"a": X[:, 0], "word": np.where(np.arange(40) % 2, "u", "v")})
+
+
+def _with_nothing(name: str) -> tuple[object, np.ndarray, dict]:
+    """X, y and options of `build`, with something odd in two rows."""
+    x, y, options = X.copy(), Y[:, 0].copy(), dict[str, object]()
+    if name == "far away":
+        x[NOTHING] = 1e4
+    elif name == "labels":
+        y = np.where(F > 0.0, 1.0, 0.0)
+        y[NOTHING], options = 2.0, {"likelihood": "multiclass"}
+    elif name == "counts":
+        y, options = np.round(np.exp(F)), {"likelihood": "poisson", "exposure": np.exp(X[:, 1])}
+        y[NOTHING] = 1e6
+    elif name == "a frame":
+        x = _FRAME.assign(word=_FRAME.word.where(~np.isin(np.arange(40), NOTHING), "new"))
+        x.index = np.linspace(40.0, 0.5, 40)
+    elif name == "outputs":
+        y, options = Y.copy(), {"outputs": "coregionalised"}
+        y[NOTHING] = [-9999.0, 9999.0]
+    else:
+        y[NOTHING], options = -9999.0, {"neighbours": {"num_neighbours": 6}}.get(name, {})
+    options |= {"num_inducing": 7, "num_mean_points": 0} if name in ("points", "far away") else {}
+    return x, y, options
+
+
+@pytest.mark.filterwarnings("ignore:column 'word' has words that training did not have")
+@pytest.mark.parametrize(
+    "name", ["exact", "neighbours", "points", "far away", "labels", "counts", "a frame", "outputs"]
+)
+def test_rows_of_weight_zero_are_no_data(name: str) -> None:
+    """Before, one of y = -9999 set the scale: predictions of 0.16 for 0.83 to -0.82."""
+    x, y, options = _with_nothing(name)
+    seen = ~np.isin(np.arange(40), NOTHING)
+    weight = np.where(seen, np.linspace(1.0, 2.0, 40), 0.0)
+    part = options | ({"exposure": options["exposure"][seen]} if "exposure" in options else {})
+    model = gd.build(x, y, sample_weight=weight, **options, **QUIET)
+    other = gd.build(x[seen], y[seen], sample_weight=weight[seen], **part, **QUIET)
+    found, expected = (gpflow.utilities.parameter_dict(one) for one in (model, other))
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value)
+    for ours, theirs in zip(model.training_data, other.training_data):
+        np.testing.assert_array_equal(ours, theirs)
+    # data of the caller have these rows, and are known again
+    for ours, own in zip(model._to_train_on((x, y)), (model._X, model._Y)):
+        np.testing.assert_array_equal(ours, own)
+
+
+@pytest.mark.parametrize("name", ["exact", "far away", "outputs"])
+def test_known_noise_says_how_much_a_row_counts(name: str) -> None:
+    x, y, options = _with_nothing(name)
+    seen = ~np.isin(np.arange(40), NOTHING)
+    noise = np.where(seen, 0.5, 1e12)
+    model = gd.build(x, y, noise_variance=noise, **options, **QUIET)
+    other = gd.build(x[seen], y[seen], noise_variance=noise[seen], **options, **QUIET)
+    for part in ("mean", "scale"):
+        for ours, theirs in ((model.inputs, other.inputs), (model.outputs, other.outputs)):
+            np.testing.assert_allclose(getattr(ours, part), getattr(theirs, part), rtol=1e-6)
+    if name == "far away":
+        points = (one.inducing_variable.Z.numpy() for one in (model, other))
+        np.testing.assert_allclose(*points, rtol=1e-6)
 
 
 def test_known_noise_is_in_units_and_may_be_a_column() -> None:
@@ -265,6 +340,7 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
         ({"outputs": "coregionalised"}, "pass two outputs or more"),
         ({"sample_weight": -np.ones(40)}, "weight of row 0 is -1"),
         ({"sample_weight": np.full(40, np.inf)}, "sample_weight of row 0 is inf; pass a finite"),
+        ({"sample_weight": np.zeros(40)}, "sample_weight is 0 in all rows"),
         ({"exposure": np.full(40, np.inf)}, "exposure of row 0 is inf; pass a finite number"),
     ],
 )

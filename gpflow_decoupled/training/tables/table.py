@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Table", "is_frame", "is_labelled", "is_truth"]
+__all__ = ["Table", "check_order", "is_frame", "is_labelled", "is_truth", "rows_of"]
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -46,6 +46,29 @@ def is_truth(Y: object) -> bool:
     return bool(seen) and all(isinstance(entry, (bool, np.bool_)) for entry in seen)
 
 
+def rows_of(value: Any, rows: np.ndarray | slice) -> Any:
+    """Rows of an array, a list or a data frame by their places, whatever their labels."""
+    value = _of_frame(value)
+    return value.iloc[rows] if _of_pandas(value) else np.asarray(value)[rows]
+
+
+def check_order(**arrays: Any) -> None:
+    """Refuse frames and columns of the same row labels in another order than those of the first.
+
+    :param arrays: by the names of their arguments; arrays and lists have no labels.
+    """
+    first, *others = [(name, one) for name, one in arrays.items() if _of_pandas(one)] or [
+        ("", None)
+    ]
+    for name, one in others:
+        labels, own = one.index, first[1].index
+        if len(labels) == len(own) and not labels.equals(own) and set(labels) == set(own):
+            raise DataError(
+                f"{first[0]} and {name} have the same row labels in another order: to match rows by"
+                f" label, pass {name}.loc[{first[0]}.index]; by place, {name}.to_numpy()."
+            )
+
+
 def _of_pandas(value: object) -> bool:
     return hasattr(value, "iloc")
 
@@ -72,6 +95,8 @@ class Table:
     """Classes, in the order of their numbers; none unless they have been numbered."""
     left_out: int = 0
     """Rows of training without a target."""
+    weightless: tuple[int, ...] = ()
+    """Rows of training of weight 0, which were left out, among those with a target."""
 
     @classmethod
     def learn(
@@ -79,25 +104,36 @@ class Table:
         X: Any,
         Y: Any,
         *,
-        labels: bool = False,
+        labels: int | None = None,
         grades: bool = False,
         gaps: bool = False,
         numbers: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
         seasons: Sequence[float] = (),
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Learn from training data; return the table, and X [N, D] and Y [N, P] as numbers.
 
-        Rows without a target are left out where Y is a frame or a column of one.
+        Rows without a target are left out where Y is a frame or a column of one, and rows of
+        weight 0.
 
         :param X: a data frame, one column of it, or a matrix.
         :param Y: a data frame, a column, a matrix or a vector.
-        :param labels: number words and other labels of Y.
+        :param labels: number words and other labels of Y, of as many classes; 0 for those in Y.
+            Numbers below that, and booleans, keep their numbers.
         :param grades: labels have an order, so that words without one are refused.
         :param gaps: keep rows that have one of several targets, with NaN for others.
         :param numbers: of each row, [N, k], which follow Y as further columns.
+        :param weights: of each row, [N].
         :param seasons: days of periods, each of which gives every date a cosine and a sine.
         """
         X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
+        numbers = None if numbers is None else numbers[known]
+        weightless = np.zeros(0, bool) if weights is None else weights[known] == 0.0
+        if weightless.any() and len(X) == len(Y) == len(weightless):
+            if weightless.all():
+                raise DataError("sample_weight is 0 in all rows: pass a positive one for some.")
+            X, Y = rows_of(X, ~weightless), rows_of(Y, ~weightless)
+            numbers = None if numbers is None else numbers[~weightless]
         X = X.to_frame() if is_labelled(X) and not is_frame(X) else X
         columns: tuple[Column, ...] = ()
         if is_frame(X):
@@ -105,10 +141,12 @@ class Table:
             columns = tuple(Column.learn(X[name]) for name in X.columns)
         columns += seasons_of(columns, seasons)
         left_out = 0 if isinstance(known, slice) else int(np.sum(~known))
-        table = cls(columns, _names(Y), _classes(Y, grades) if labels else (), left_out)
+        classes = () if labels is None else _classes(Y, labels, grades)
+        none = tuple(np.flatnonzero(weightless).tolist())
+        table = cls(columns, _names(Y), classes, left_out, none)
         outputs = table.outputs(Y)
         if numbers is not None:
-            outputs = np.hstack([np.asarray(outputs, np.float64), numbers[known]])
+            outputs = np.hstack([np.asarray(outputs, np.float64), numbers])
         return table, table.inputs(X), outputs
 
     @staticmethod
@@ -216,9 +254,10 @@ class Table:
 
     def __str__(self) -> str:
         lines = [f"  {line}" for line in map(str, self.columns) if line]
-        if self.left_out:
-            rows = "row" if self.left_out == 1 else "rows"
-            lines.append(f"  {self.left_out} {rows} without a target left out")
+        left_out = {"without a target": self.left_out, "of weight 0": len(self.weightless)}
+        for which, count in left_out.items():
+            if count:
+                lines.append(f"  {count} {'row' if count == 1 else 'rows'} {which} left out")
         if self.classes:
             lines.append(f"  classes 0, 1, ...: {', '.join(map(str, self.classes))}")
         return "\n".join(lines)
@@ -271,6 +310,7 @@ def _names(Y: Any) -> tuple[Hashable, ...]:
 
 
 def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray | slice]:
+    check_order(X=X, Y=Y)
     if not is_labelled(Y):  # arrays are checked later; rows of a batch are not counted yet
         return X, Y, slice(None)
     if not Y.notna().to_numpy().any():
@@ -280,7 +320,7 @@ def _with_target(X: Any, Y: Any, gaps: bool) -> tuple[Any, Any, np.ndarray | sli
     known = ~(missing.all(axis=1) if gaps else missing.any(axis=1))
     if len(X) != len(Y) or known.all():
         return X, Y, slice(None)
-    return (X if is_labelled(X) else np.asarray(X))[known], Y[known], known
+    return rows_of(X, known), rows_of(Y, known), known
 
 
 def _check_unique(frame: pd.DataFrame) -> None:
@@ -322,13 +362,23 @@ def _is_missing(entry: object) -> bool:
     return entry is None or type(entry).__name__ == "NAType" or entry != entry
 
 
-def _classes(Y: Any, grades: bool) -> tuple[Any, ...]:
+def _classes(Y: Any, count: int, grades: bool) -> tuple[Any, ...]:
     if not _has_labels(Y):
         return ()
     labels = _labels(Y)
     has_order = hasattr(Y, "cat") and (Y.cat.ordered or not grades)
     ordered = list(Y.cat.categories) if has_order else []
     found = set(labels.tolist())
+    if found <= set(range(count)):  # True is 1
+        truths = labels.dtype == bool and count == 2
+        return (False, True) if truths else tuple(sorted(found | set(range(count))))
+    if count and len(ordered) == count:
+        return tuple(ordered)
+    if len(found) == 1 and count:
+        raise DataError(
+            f"Y has one class, {labels[0]!r}, so that there is nothing to tell apart: pass rows of"
+            f" two classes, or labels 0 and {count - 1}."
+        )
     if grades and not has_order and any(isinstance(one, str) for one in found):
         raise DataError(
             f"the target has words, such as {labels[0]!r}, in no order: say it by"

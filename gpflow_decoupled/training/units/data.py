@@ -48,11 +48,9 @@ class DataInUnits(tf.Module):
     def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
         """X [N, D] and Y [N, P] that the model was built from, in original units."""
         X, Y = self.inputs.inverse_transform(self._X), self._Y
-        if self.outputs is None:
-            return X, Y
         if self.numbers is not None:
             return X, self.numbers.inverse_transform(Y, self.outputs)
-        return X, self.outputs.inverse_transform(Y)
+        return X, Y if self.outputs is None else self.outputs.inverse_transform(Y)
 
     def encoded(self, Xnew: object) -> tf.Tensor:
         """Inputs [..., N, D], a frame or an array, as the model inside sees them.
@@ -105,16 +103,12 @@ class DataInUnits(tf.Module):
         return self.table.arrays(data, of_rows)
 
     def _seen(self, Y: TensorType) -> TensorType:
-        Y = Y if self.numbers is None else self.numbers.complete(Y)
+        if self.numbers is not None:
+            return self.numbers.transform(self.numbers.complete(Y), self.outputs)
         if self.outputs is not None:
-            return self._transformed(Y, self.outputs)
+            return self.outputs.transform(Y)
         kind = tf.as_dtype(Y.dtype)
         return tf.cast(Y, default_float()) if kind.is_floating else Y
-
-    def _transformed(self, Y: TensorType, outputs: Standardization) -> tf.Tensor:
-        if self.numbers is None:
-            return outputs.transform(Y)
-        return self.numbers.transform(Y, outputs)
 
     def _inside(self, data: Data) -> Data:
         if data is None:
@@ -137,6 +131,8 @@ class DataInUnits(tf.Module):
     def _to_train_on(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
         """X and Y as the model inside sees them; rows it was built from keep their numbers."""
         X, Y = self._arrays(data)
+        if self.numbers is not None:
+            X, Y = self._counted(X, Y, self.numbers)
         inside = self.inputs.transform(X), self._seen(Y)
         if self.numbers is None or Y.shape[-1] != self.numbers.outputs:
             return inside
@@ -149,6 +145,20 @@ class DataInUnits(tf.Module):
                 f" these count like any other. Pass {names} as further columns of Y."
             )
         return inside
+
+    def _counted(
+        self, X: TensorType, Y: TensorType, numbers: RowNumbers
+    ) -> tuple[TensorType, TensorType]:
+        """X and Y [N, P] or [N, P + k] without rows of weight 0."""
+        if tf.is_symbolic_tensor(X) or tf.is_symbolic_tensor(Y):
+            return X, Y  # they add nothing to a bound
+        counts = np.ones(len(Y), bool)
+        if Y.shape[-1] != numbers.outputs:
+            weights = numbers.weights(np.asarray(Y)[:, numbers.outputs :])
+            counts = counts if weights is None else weights != 0.0
+        elif len(Y) == len(self._Y) + len(self.table.weightless):
+            counts[list(self.table.weightless)] = False
+        return (X, Y) if counts.all() else (np.asarray(X)[counts], np.asarray(Y)[counts])
 
     def _other_than_own(self, X: TensorType, Y: TensorType, width: int | None = None) -> str:
         """The name of an array that is none of those it was built from, X or Y; else empty."""

@@ -14,7 +14,7 @@ from ...errors import DataError, ModelError
 from ...inputs import as_values
 from ...likelihoods import RowLikelihood
 from ...models import AffineIndependentGP
-from ..tables import is_frame
+from ..tables.table import check_order, is_frame
 
 
 def check_adds_noise(model: GPModel) -> None:
@@ -44,6 +44,7 @@ def known_noise(value: Any, X: Any, shape: tuple[int | None, ...], outputs: int)
         if not is_frame(X) or value not in X.columns:
             raise DataError(f"noise_variance={value!r} is no column of X; pass numbers, [N].")
         value = np.asarray(X[value])
+    check_order(X=X, noise_variance=value)
     values = as_values(value, "noise_variance").astype(np.float64)
     full = values[..., None] if values.ndim == len(shape) else values
     same = full.ndim == len(shape) + 1 and all(
