@@ -179,6 +179,11 @@ def test_a_step_is_the_same_inside_of_a_function(name: str, autograph: bool) -> 
     _same_inside(name, autograph)
 
 
+@BOTH
+def test_an_optimizer_may_be_made_inside_of_a_function(autograph: bool) -> None:
+    _same_inside("SVGP", autograph, made_inside=True)
+
+
 def test_a_step_of_an_svgp_is_gpflows_and_has_one_view() -> None:
     """With AutoGraph: the first thing that a user of GPflow tries."""
     model = _same_inside("SVGP", autograph=True)
@@ -201,14 +206,14 @@ def test_a_step_of_an_svgp_is_gpflows_and_has_one_view() -> None:
     assert not len(bound_gradients._VIEWS), "a view goes with its model"
 
 
-def _same_inside(name: str, autograph: bool) -> Any:
+def _same_inside(name: str, autograph: bool, made_inside: bool = False) -> Any:
     models = MODELS[name](), MODELS[name]()
     for model, inside in zip(models, (False, True)):
-        optimizer = STEPS[name](0.1)
+        optimizer = None if inside and made_inside else STEPS[name](0.1)
         given = () if hasattr(model, "data") else (_data(model),)
 
         def step(optimizer: Any = optimizer, model: Any = model, given: Any = given) -> Any:
-            return optimizer.minimize(model, *given)
+            return (optimizer or STEPS[name](0.1)).minimize(model, *given)
 
         (tf.function(step, autograph=autograph) if inside else step)()
     for path, value in gpflow.utilities.read_values(models[0]).items():

@@ -91,7 +91,7 @@ class PriorDraws:
                 phi: Features = phi,
                 X: tf.Tensor = x,
             ) -> tf.Tensor:
-                return tf.linalg.matvec(phi(*(x or (X[None],)), draws), w)
+                return tf.linalg.matvec(phi(x[0] if x else X[None], draws), w)
 
             each = (tf.reshape(x, [S, -1, x.shape[-1]]),) if own else ()
             rows = None if x.shape[0] is None else x.shape[0] // (S if own else 1)

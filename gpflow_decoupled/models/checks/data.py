@@ -138,7 +138,8 @@ def check_values(X: Array, Y: Array, likelihood: Likelihood, *readers: object) -
 
     :param readers: kernel and mean function, which may read columns of X as indices.
     """
-    if (X := known(X)) is None or (Y := known(Y)) is None:
+    X, Y = known(X), known(Y)
+    if X is None or Y is None:
         return
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
@@ -182,7 +183,8 @@ def _check_found(name: str, array: np.ndarray, found: Sequence[TensorType], what
 
 def warn_of_values(X: Array, Y: Array, likelihood: Likelihood) -> None:
     """Warn of unusual data X [N, D], Y [N, P]: a single row, constant columns."""
-    if (X := known(X)) is None or (Y := known(Y)) is None:
+    X, Y = known(X), known(Y)
+    if X is None or Y is None:
         return
     if len(Y) == 1:
         warn_user(

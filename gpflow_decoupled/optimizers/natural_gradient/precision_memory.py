@@ -25,13 +25,16 @@ class PrecisionMemory(tf.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        # one that is made in each trace of a `tf.function` cannot keep variables between steps
+        self._keeps = tf.executing_eagerly()
         self._roots: list[tf.Variable] = []
         self._precisions: list[tf.Variable] = []
         self._places: dict[tuple[Reference, int], int] = {}
 
     def recall(self, basis: InducingBasis, part: int, root: tf.Tensor) -> tf.Tensor:
         """The precision [L, M, M] of the part with this whitened root [L, M, M]."""
-        if not basis.whiten:  # the root changes whenever the kernel does, and would never match
+        # unwhitened, the root changes whenever the kernel does, and would never match
+        if not (basis.whiten and self._keeps):
             return precision_from_root(root)
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
@@ -46,7 +49,7 @@ class PrecisionMemory(tf.Module):
         precisions: tuple[tf.Tensor, ...],
     ) -> None:
         """Store the precisions [L, M, M] of the new roots."""
-        if not basis.whiten:
+        if not (basis.whiten and self._keeps):
             return
         for part, (gaussian, precision) in enumerate(zip(gaussians, precisions)):
             place = self._place(basis, part, gaussian.root)
@@ -55,7 +58,7 @@ class PrecisionMemory(tf.Module):
 
     def prepare(self, basis: InducingBasis) -> None:
         """Create the variables, for a checkpoint that is read later."""
-        if basis.whiten:
+        if basis.whiten and self._keeps:
             roots = [
                 parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
             ]
