@@ -153,6 +153,7 @@ def _faults(
         with _third_call_fails(owner, name) if number == 1 else nullcontext():
             found[name] = _message(fit)
     found["data"] = _message(lambda: fit((data[0], data[1] + number)))
+    found["rows"] = _message(lambda: fit((data[0][number:], data[1][number:])))
     late = gd.training.Callbacks([lambda *_: time.sleep(number)], every=1)
     trained, result = fit(steps=None, seconds=seconds, callbacks=late)
     return {

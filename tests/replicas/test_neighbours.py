@@ -64,6 +64,8 @@ def test_what_is_wrong_on_one_worker_ends_the_climb_on_all(
     for found in (first, second):
         start = "DataError: The workers [1] were started with another value of"
         assert str(found["data"]).startswith(f"{start} checksum of the data than the first one")
+        what = "the number of rows" if probe == "neighbours faults" else "parameter .noise.variance"
+        assert str(found["rows"]).startswith(f"{start} {what} than the first one")
     assert first["steps"] == second["steps"] >= 1, "the first one's clock decides"
     for name in first:
         assert not name.startswith("value") or np.array_equal(first[name], second[name]), name

@@ -19,6 +19,7 @@ from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...errors import check_option, check_parameters
 from ...inputs import check_whole
 from ...linalg.neighbours import log_densities
+from ...replicas import Group as Workers
 from .base import NNGP
 from .copies import with_copies
 from .earlier_neighbours import EarlierNeighbours
@@ -83,6 +84,8 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     ) -> None:
         super().__init__(data, kernel, likelihood, seed=seed, **options)
         check_noise(self.likelihood, *self.data)
+        workers = Workers(tf.distribute.get_strategy())
+        workers.refuse_unlike({"the number of rows": int(self.data[0].shape[0])})
         # a variable, so that copies, checkpoints and exports have the same order
         self._order = tf.Variable(random_order(int(self.data[0].shape[0]), seed), trainable=False)
         if self.spread_neighbours is not None:
