@@ -120,11 +120,6 @@ def is_logit(likelihood: gl.Likelihood) -> bool:
 
 def _not_declared(likelihood: gl.Likelihood) -> str:
     name, link = type(likelihood).__name__, getattr(likelihood, "invlink", None)
-    if type(likelihood).__module__.startswith(__package__):
-        return (
-            f"{name} has no site loss: it is not log-concave, or some labels say nothing of f. Use"
-            " a model that needs expected log densities alone, for example CVIGP or NNGP."
-        )
     known = (
         name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"
     )

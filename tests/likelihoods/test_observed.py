@@ -13,8 +13,8 @@ from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import check_labels, site_loss
 from gpflow_decoupled.likelihoods.log_concave import is_log_concave
-from gpflow_decoupled.likelihoods.sites.registry import site_description
 from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, ODVGP, AffineIndependentGP
+from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 from tests.likelihoods.observed_cases import CASES
 from tests.reference import observed as ref
@@ -24,8 +24,6 @@ DEVIATION = np.array([[0.3], [0.9], [1.2], [0.5], [2.0], [0.05]])
 NO_X = np.zeros((6, 1))
 EAGER = {"compile": False, "progress": False}
 each = pytest.mark.parametrize("name", CASES)
-WITH_LOSS = [name for name, case in CASES.items() if site_description(case.make()).loss]
-with_loss = pytest.mark.parametrize("name", WITH_LOSS)
 
 
 def _densities(name):
@@ -160,14 +158,8 @@ def test_bad_observations_are_refused(name):
     assert is_log_concave(case.make()) == case.concave
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in WITH_LOSS])
-def test_without_a_loss_other_models_are_named(name):
-    with pytest.raises(DataError, match="has no site loss: it is not log-concave.*CVIGP or NNGP"):
-        site_loss(CASES[name].make(), CASES[name].Y)
-
-
 @pytest.mark.costly(keep=2)
-@with_loss
+@each
 def test_site_loss_is_minus_the_expectation(name):
     case = CASES[name]
     loss = site_loss(case.make(), case.Y)
@@ -185,6 +177,47 @@ def test_site_loss_is_minus_the_expectation(name):
         slopes = (getattr(up, field) - getattr(down, field)) / (2 * step)
         assert_allclose(getattr(at, second), slopes, rtol=1e-5, atol=1e-5)
     assert np.all((loss.lower <= at.d_h) & (at.d_h <= loss.upper))
+    found = loss.expand(loss.start(at.d_h), 1e-3 * tf.ones_like(h))
+    assert np.all(np.isfinite(found.d_h))
+
+
+@each
+def test_range_of_slopes_and_curvature(name):
+    """Against differences of the log density: S is no smaller, and c is the least but for 0.2 %."""
+    case = CASES[name]
+    loss, f = site_loss(case.make(), case.Y), np.linspace(-20.0, 20.0, 8001)
+    for n, density in enumerate(_densities(name)):
+        with np.errstate(all="ignore"):
+            slope = np.diff(-density(f)) / (f[1] - f[0])
+        slope = slope[np.isfinite(slope)]
+        lower, upper, c = (
+            float(np.asarray(x)[n, 0]) for x in (loss.lower, loss.upper, loss.curvature)
+        )
+        assert np.all((lower - 1e-8 <= slope) & (slope <= upper + 1e-8))
+        if np.isfinite([lower, upper]).all() and not case.concave:
+            assert_allclose([slope.min(), slope.max()], [lower, upper], rtol=2e-3, atol=2e-3)
+        if not case.concave:
+            bend = np.diff(slope) / (f[1] - f[0])
+            assert_allclose(c, max(0.0, -bend.min()), rtol=2e-3, atol=1e-6)
+        else:
+            assert c == 0.0
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("make", [own.HurdlePoisson, own.HurdleNegativeBinomial])
+def test_zeros_of_a_hurdle_are_left_out(make):
+    """They add log w to the bound, and nothing to q."""
+    X, Y = np.linspace(-2.0, 2.0, 9)[:, None], np.array([0.0, 2, 1, 0, 0, 4, 1, 0, 7])[:, None]
+    kernel, method = gpflow.kernels.Matern32(), LinearlyConstrainedLagrangian(compile=False)
+    some, models = Y[:, 0] > 0.0, []
+    for rows in (some, some | True):
+        models.append(LCLGP((X[rows], Y[rows]), kernel, make(0.3)))
+        assert method.run(models[-1]).converged
+    few, full = models
+    assert_allclose(full.elbo() - few.elbo(), np.sum(~some) * np.log(0.3), atol=1e-5)
+    for one, other in zip(full.predict_f(X), few.predict_f(X)):
+        assert_allclose(one, other, atol=1e-3)
+    assert_allclose(full.basis.alpha.numpy()[~some], 0.0, atol=0.0)
 
 
 def _problem(name, rows=24):
@@ -208,12 +241,11 @@ def test_models_agree_on_the_bound(name):
     gpflow.set_trainable(near.likelihood, False)
     gd.fit(near, steps=20, **EAGER)
     assert_allclose(near.predict_f(X)[0], full.predict_f(X)[0], atol=2e-2)
-    if case.concave and site_description(case.make()).loss:
-        dual = LCLGP((X, Y), kernel, case.make())
-        gpflow.set_trainable(dual.kernel, False)
-        gpflow.set_trainable(dual.likelihood, False)
-        gd.fit(dual, **EAGER)
-        assert_allclose(dual.elbo(), best, rtol=1e-5)
+    dual = LCLGP((X, Y), kernel, case.make())
+    gpflow.set_trainable(dual.kernel, False)
+    gpflow.set_trainable(dual.likelihood, False)
+    gd.fit(dual, **EAGER)
+    assert_allclose(dual.elbo(), best, rtol=1e-5)
     affine = AffineIndependentGP((X, Y), kernel, case.make())
     assert np.isfinite(float(affine.elbo())) and float(affine.elbo()) < best + 1e-3
 

@@ -36,7 +36,7 @@ def _normal_loss(likelihood: CensoredNormal, Y: TensorType) -> ExpectedLoss:
         limited = code * inverse_of_mills(-code * scale * alpha)
         return place + scale * tf.where(code == 0.0, scale * alpha, limited)
 
-    return ExpectedLoss(likelihood, Y, y, ends, start)
+    return ExpectedLoss(likelihood, Y, ends, start)
 
 
 def _weibull_loss(likelihood: Weibull, Y: TensorType) -> ExpectedLoss:
@@ -58,7 +58,7 @@ def _weibull_loss(likelihood: Weibull, Y: TensorType) -> ExpectedLoss:
         z = tf.where(code < 0.0, tf.zeros_like(hazard), tf.math.log(hazard))
         return tf.math.log(y) - likelihood.noise_scale() * z
 
-    return ExpectedLoss(likelihood, Y, y, ends, start)
+    return ExpectedLoss(likelihood, Y, ends, start)
 
 
 def _codes(Y: np.ndarray) -> np.ndarray:

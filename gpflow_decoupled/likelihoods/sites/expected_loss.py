@@ -1,52 +1,53 @@
-"""Site losses from a closed-form expected log density."""
+"""Site losses from an accurate expected log density."""
 
 from __future__ import annotations
 
 __all__ = ["ExpectedLoss"]
 
 from collections.abc import Callable
-from typing import Protocol
 
 import tensorflow as tf
 from gpflow.base import TensorType
+from gpflow.likelihoods import ScalarLikelihood
 
+from ..numbered import NumberedLikelihood
 from .site_loss import Expansion, SiteLoss
 
 
-class _Expects(Protocol):
-    def expected_log_prob(self, mean: tf.Tensor, spread: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """E log p(y | f), f ~ N(mean, spread^2), [N, L]."""
-
-
 class ExpectedLoss(SiteLoss):
-    """The site loss -E log p(y | eta) of a likelihood with `expected_log_prob`; log-concave.
+    """The site loss -E log p(y | eta) of a likelihood with accurate `variational_expectations`.
 
     Derivatives are automatic ones, at four times the cost of a value.
 
-    :param likelihood: with a method `expected_log_prob(mean, spread, Y)`.
+    :param likelihood: its `_variational_expectations` are of any shape, and twice differentiable.
     :param Y: as the likelihood takes it, [N, L] or with a column of numbers.
-    :param y: its observations [N, L].
-    :param ends: returns both ends of S [N, L]; a function, so that gradients reach Parameters.
+    :param ends: returns both ends of S [N, L]; a function, since Parameters change. Equal ends, of
+        a row that says nothing of eta, leave it out of the dual.
     :param start: alpha [N, L] -> h [N, L] with about this slope.
+    :param curvature: returns c [N, L], see `SiteLoss.curvature`; by default log-concave.
 
     Example::
 
         ends = lambda: (-np.inf * tf.ones_like(Y), np.inf * tf.ones_like(Y))
-        loss = ExpectedLoss(likelihood, Y, Y, ends, lambda alpha: Y + alpha)
+        loss = ExpectedLoss(likelihood, Y, ends, lambda alpha: Y + alpha)
         loss.value(h, sigma)  # [N, L], nats
     """
 
     def __init__(
         self,
-        likelihood: _Expects,
+        likelihood: ScalarLikelihood,
         Y: TensorType,
-        y: TensorType,
         ends: Callable[[], tuple[tf.Tensor, tf.Tensor]],
         start: Callable[[tf.Tensor], tf.Tensor],
+        curvature: Callable[[], tf.Tensor] | None = None,
     ) -> None:
+        numbered = isinstance(likelihood, NumberedLikelihood)
+        y, *number = likelihood.split(Y) if numbered else (Y,)
         super().__init__(y)
-        self._likelihood, self._whole = likelihood, Y
-        self._ends, self._start = ends, start
+        # a row [1] or [2] for each latent
+        self._rows = tf.stack([self.Y, *(one + tf.zeros_like(self.Y) for one in number)], axis=-1)
+        self._likelihood, self._ends, self._start = likelihood, ends, start
+        self._curvature = curvature
 
     @property
     def lower(self) -> tf.Tensor:
@@ -56,10 +57,17 @@ class ExpectedLoss(SiteLoss):
     def upper(self) -> tf.Tensor:
         return self._ends()[1]
 
+    @property
+    def curvature(self) -> tf.Tensor:
+        return super().curvature if self._curvature is None else self._curvature()
+
+    @property
+    def log_concave(self) -> bool:
+        return self._curvature is None
+
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        return -self._likelihood.expected_log_prob(
-            tf.convert_to_tensor(h), tf.convert_to_tensor(sigma), self._whole
-        )
+        moments = tf.convert_to_tensor(h)[..., None], tf.square(sigma)[..., None]
+        return -self._likelihood._variational_expectations(None, *moments, self._rows)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         zero = tf.UnconnectedGradients.ZERO

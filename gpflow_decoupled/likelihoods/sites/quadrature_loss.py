@@ -76,7 +76,7 @@ class QuadratureLoss(SiteLoss):
             self._check()
 
     def _check(self) -> None:
-        if not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
+        if not np.all(np.asarray(self.lower) <= np.asarray(self.upper)):
             raise DataError(
                 "lower must be below upper: they are the ends of the interval of the derivative of"
                 " -log p(y | f) in f."

@@ -27,7 +27,7 @@ from ..counts.negative_binomial import NegativeBinomial
 from ..hinge import Hinge
 from ..laplace import Laplace
 from ..ordinal import Ordinal
-from ..support import COUNTS, Support, classes
+from ..support import Support, classes
 from ..survival import CensoredNormal, LogNormal, Weibull
 from ..tweedie import Tweedie
 from .beta_site import beta_sites
@@ -35,7 +35,7 @@ from .categorical_site import categorical_sites
 from .censored_site import CENSORED_NORMAL, LOG_NORMAL, WEIBULL
 from .counts.binomial_site import BETA_BINOMIAL, BINOMIAL
 from .counts.log_linear_site import TWEEDIE, exponential_sites, gamma_sites, poisson_sites
-from .counts.negative_binomial_site import NEGATIVE_BINOMIAL
+from .counts.negative_binomial_site import HURDLE, NEGATIVE_BINOMIAL, ZERO_INFLATED
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian_site import GAUSSIAN
 from .laplace_site import HINGE, LAPLACE
@@ -48,8 +48,6 @@ from .student_t_site import STUDENT_T
 # Any for the reason that `description.SiteLossBuilder` has
 Describe = Callable[[Any], SiteDescription]
 """likelihood -> description, since options such as its inverse link matter."""
-_COUNTS = SiteDescription(support=COUNTS)
-"""Without a loss: not log-concave, or with zeros that say nothing of f."""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Gaussian: lambda _: GAUSSIAN,
@@ -70,16 +68,16 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     CategoricalLogit: categorical_sites,
     CensoredNormal: lambda _: CENSORED_NORMAL,
     Hinge: lambda _: HINGE,
-    HurdleNegativeBinomial: lambda _: _COUNTS,
-    HurdlePoisson: lambda _: _COUNTS,
+    HurdleNegativeBinomial: lambda _: HURDLE,
+    HurdlePoisson: lambda _: HURDLE,
     Laplace: lambda _: LAPLACE,
     LogNormal: lambda _: LOG_NORMAL,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
     Ordinal: ordinal_sites,
     Tweedie: lambda _: TWEEDIE,
     Weibull: lambda _: WEIBULL,
-    ZeroInflatedNegativeBinomial: lambda _: _COUNTS,
-    ZeroInflatedPoisson: lambda _: _COUNTS,
+    ZeroInflatedNegativeBinomial: lambda _: ZERO_INFLATED,
+    ZeroInflatedPoisson: lambda _: ZERO_INFLATED,
 }
 
 

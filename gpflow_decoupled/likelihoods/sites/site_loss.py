@@ -176,7 +176,8 @@ class SiteLoss(ABC):
     @property
     def penalised(self) -> tf.Tensor:
         """True where the dual objective has no maximum with rho = 0, [N, L]."""
-        return tf.fill(tf.shape(self.Y), self.needs_penalty)
+        # also where S is one point: the row says nothing of eta
+        return tf.convert_to_tensor(self.needs_penalty) | (self.lower == self.upper)
 
     @abstractmethod
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

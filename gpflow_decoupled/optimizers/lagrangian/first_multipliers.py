@@ -55,7 +55,8 @@ def first_marginals(
     found = [(isolated, (h, sigma))]
     # 2) The same variances with the prior mean, where alpha = 0 lies in S; and from there some site
     # fixed points.
-    centred = bool(tf.reduce_all((zero > low) & (zero < high)))
+    inner = ((zero > low) & (zero < high)) | _single(zero, low, high)
+    centred = bool(tf.reduce_all(inner))
     if sweeps or centred:
         at = problem.with_alpha(isolated, zero)
         found += [(at, (at.mean, at.deviation))] if centred else []
@@ -144,7 +145,9 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
         tf.convert_to_tensor(problem.loss.lower),
         tf.convert_to_tensor(problem.loss.upper),
     )
-    outside = tf.where((alpha <= lower) | (alpha >= upper)).numpy()
+    outside = tf.where(
+        ((alpha <= lower) | (alpha >= upper)) & ~_single(alpha, lower, upper)
+    ).numpy()
     if len(outside):
         n, column = outside[0]
         raise DataError(
@@ -168,6 +171,11 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
     if not at.ok:
         raise _failure(problem, at)
     return at
+
+
+def _single(alpha: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
+    """True where S is one point, for a row that says nothing of f, and alpha is there."""
+    return (alpha == lower) & (alpha == upper)
 
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:

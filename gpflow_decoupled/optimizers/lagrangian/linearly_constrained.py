@@ -6,6 +6,8 @@ __all__ = ["LinearlyConstrainedLagrangian"]
 
 from functools import partial
 
+import tensorflow as tf
+
 from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.unusable_observation import unusable_observation
 from ...errors import DataError, check_option
@@ -113,7 +115,7 @@ class LinearlyConstrainedLagrangian:
                 check_dual(problem.loss)
         except DataError as error:  # derivatives that overflow look like straight lines
             raise unusable_observation(model, None) or error from error
-        if problem.loss.needs_penalty and self.theta == 0.0:
+        if self.theta == 0.0 and bool(tf.reduce_any(problem.loss.penalised)):
             name = (
                 type(model.likelihood).__name__
                 if problem.loss.reference is None

@@ -64,8 +64,8 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     bumpy = c > 0.0  # not log-concave
     # 1) The weights.
     rho = policy.theta * tf.maximum(lam, 0.0)
-    if loss.needs_penalty:  # rho of the size of 1 / v where lambda is next to zero
-        rho = tf.where(loss.penalised, tf.maximum(rho, policy.theta / tf.square(at.deviation)), rho)
+    # rho of the size of 1 / v where lambda is next to zero
+    rho = tf.where(loss.penalised, tf.maximum(rho, policy.theta / tf.square(at.deviation)), rho)
     kappa = delta = None
     if policy.curvature and bool(tf.reduce_any(bumpy)):
         rho, kappa = tf.where(bumpy, EXCESS * c, rho), EXCESS * c  # (V20)

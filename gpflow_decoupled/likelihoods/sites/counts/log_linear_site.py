@@ -188,7 +188,7 @@ def _tweedie_loss(likelihood: Tweedie, Y: TensorType) -> ExpectedLoss:
             y > 0.0, tf.math.log(some) + tf.asinh(phi * alpha * some ** (p - 2.0)), none
         )
 
-    return ExpectedLoss(likelihood, y, y, ends, start)
+    return ExpectedLoss(likelihood, y, ends, start)
 
 
 TWEEDIE = SiteDescription(loss=_tweedie_loss, support=NOT_NEGATIVE)
