@@ -26,7 +26,6 @@ from ..inputs import as_pair, as_values, check_same_rows
 from ..models import Evidence, with_neighbours
 from ..summaries import model_line
 from ..user_warnings import naming_columns
-from . import units
 from .batches import Data
 from .evaluation import Evaluation
 from .fit import fit
@@ -36,6 +35,13 @@ from .row_numbers import RowNumbers
 from .scaled_build import Build, Scaling, build_scaled, scaled_columns, scaling_of_outputs
 from .standardization import Standardization
 from .tables import Table
+from .units import (
+    has_log_scale,
+    inducing_in_units,
+    kernel_in_units,
+    likelihood_in_units,
+    result_in_units,
+)
 from .units.predictions import PredictionsInUnits
 
 
@@ -191,19 +197,19 @@ class Standardized(PredictionsInUnits):
 
     def result_in_units(self, result: FitResult) -> FitResult:
         """The record of a run of the model inside, with bounds in the units of Y."""
-        return units.result_in_units(result, float(self.log_scale()), len(self._X))
+        return result_in_units(result, float(self.log_scale()), len(self._X))
 
     @property
     def kernel(self) -> Kernel:
         """The kernel in the units of the data, views onto what trains: `units.kernel_in_units`."""
         inside = self.model
-        log_scale = units.has_log_scale(inside.likelihood)
-        return units.kernel_in_units(inside.kernel, self.inputs, self.outputs, log_scale)
+        log_scale = has_log_scale(inside.likelihood)
+        return kernel_in_units(inside.kernel, self.inputs, self.outputs, log_scale)
 
     @property
     def likelihood(self) -> Likelihood:
         """The likelihood, with views of its noise in units of Y where Y is standardised."""
-        return units.likelihood_in_units(self.model.likelihood, self.outputs)
+        return likelihood_in_units(self.model.likelihood, self.outputs)
 
     @property
     def inducing_variable(self) -> InducingVariables:
@@ -214,7 +220,7 @@ class Standardized(PredictionsInUnits):
                 f"{type(self.model).__name__} has no inducing points; X and Y that it keeps are"
                 " model.training_data."
             )
-        return units.inducing_in_units(points, self.inputs)
+        return inducing_in_units(points, self.inputs)
 
     def evidence(self, **options: Any) -> Evidence:
         """An interval for the log evidence in units of Y, in nats, of the rows it was built from.
