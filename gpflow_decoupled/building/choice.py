@@ -102,9 +102,10 @@ def build(
         scale of noise that does not train is in units of Y, one that does starts in standard
         deviations of Y, printed.
     :param kernel: a GPflow kernel (copied), or a function from D to one, of X in its units. By
-        default Matern 5/2 from lengthscales of sqrt(D), or shorter ones. "auto" compares four
-        smoothnesses, and ranks of X (`training.NormalScores`), by left-out rows of
-        nearest-neighbour GPs; labels and counts by least squares.
+        default Matern 5/2, or 1/2 where up to 2,000 rows with Gaussian noise are clearly rough,
+        from lengthscales of sqrt(D), or shorter ones. "auto" compares four smoothnesses, and ranks
+        of X (`training.NormalScores`), by left-out rows of nearest-neighbour GPs; labels and counts
+        by least squares.
     :param mean_function: of f, a GPflow mean function (copied) of X in its units: in units of Y
         where that is f plus noise. Trained too; for one latent function per output.
     :param scale: standardise "X", "Y", "both" or "neither". By default X unless a kernel or mean
@@ -180,7 +181,7 @@ def build(
     model.usual_options = {"optimizer": "lbfgs"} if has_best_sites(model.model) else {}
     if verbose:
         given = not (quantile or isinstance(likelihood, str))
-        print(report(model, chosen_points, choices, given, inside.fixed))
+        print(report(model, chosen_points, choices, given, inside.fixed, inside.rough))
     return model
 
 

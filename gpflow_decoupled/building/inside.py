@@ -15,6 +15,7 @@ from gpflow.kernels import (
     IsotropicStationary,
     Kernel,
     LinearCoregionalization,
+    Matern12,
     MultioutputKernel,
     SeparateIndependent,
     SharedIndependent,
@@ -28,7 +29,7 @@ from gpflow.likelihoods import (
 )
 from gpflow.models import GPModel
 
-from ..diagnostics import lengthscale_factor
+from ..diagnostics import lengthscale_factor, roughness
 from ..errors import DataError
 from ..likelihoods import CategoricalLogit, RowLikelihood
 from ..models import CVIGP, NNGP
@@ -78,6 +79,8 @@ class Inside:
     seed: int
     choices: list[KernelChoice] = field(default_factory=list)
     """The result of the search, which runs once, although models may be built again."""
+    rough: float = 0.0
+    """Nats by which some rows speak for Matern 1/2, which is then the default."""
     fixed: bool = False
     """Whether the caller's likelihood has a number in units of Y, which does not train."""
 
@@ -191,7 +194,12 @@ class Inside:
         if given is None and isinstance(part, IsotropicStationary):  # without seasons
             values, _ = values_of(y, density, numbers)
             rows = _telling(each)
-            factor = lengthscale_factor(part, X[rows], values[rows], self.seed)
+            few = X[rows], values[rows]
+            exact = type(density) is Gaussian and self.points is None and len(X) <= EXACT_ROWS
+            self.rough = roughness(part, *few, self.seed) if exact else 0.0
+            if self.rough:
+                part = Matern12(lengthscales=part.lengthscales.numpy())
+            factor = lengthscale_factor(part, *few, self.seed)
             part.lengthscales.assign(part.lengthscales * factor)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])

@@ -55,6 +55,13 @@ def _known_noise(model: Standardized) -> list[str]:
     return ["predict_y adds the learned noise, and known noise where noise_variance= is passed"]
 
 
+def _rough(nats: float) -> str:
+    return (
+        f"kernel Matern 1/2, as Y is rough: some rows have {nats:.0f} nats more evidence for it"
+        ' than for Matern 5/2; kernel="auto" compares more'
+    )
+
+
 def _why(inside: GPModel, chosen_points: bool) -> str:
     if has_evidence(inside):
         return (
@@ -100,11 +107,13 @@ def report(
     choices: Sequence[KernelChoice],
     given: bool,
     fixed: bool,
+    rough: float,
 ) -> str:
     """A few lines on the choice and its reason.
 
     :param given: the likelihood is an object of the user.
     :param fixed: it has noise that does not train.
+    :param rough: nats for the default kernel of rough functions; 0 where that is another one.
     """
     inside = model.model
     rows, columns = model.shape
@@ -115,6 +124,7 @@ def report(
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
             *filter(None, [str(model.table)]),
             *(f"  {choice}" for choice in choices),
+            *([f"  {_rough(rough)};"] if rough else []),
             f"  {_why(inside, chosen_points)};",
             *(f"  {line};" for line in _known_noise(model)),
             (

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-__all__ = ["lengthscale_factor", "warn_of_no_signal"]
+__all__ = ["lengthscale_factor", "roughness", "warn_of_no_signal"]
 
 import numpy as np
 from gpflow.base import TensorType
-from gpflow.kernels import IsotropicStationary, Matern52
+from gpflow.kernels import IsotropicStationary, Matern12, Matern52
 from gpflow.models import GPModel
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
@@ -25,6 +25,10 @@ _CLEAR, _HALF = 5.0, 0.5
 """Nats that are no chance, and share of the best ones to start from. On most of twenty
 regressions sqrt(D) deviations have it. Labels are steps, and the best ones are too short for them.
 """
+_ROUGH = 3.0
+"""Nats for Matern 1/2. Below 2 for 15 draws of smooth functions of one to eight columns, some
+irrelevant, and on 24 of 27 regressions. On the others, airfoil, wine_red and protein, 700 rows of
+Matern 1/2 had test log densities of -1.87 for -1.94, -0.11 for -0.97 and -0.81 for -0.86."""
 _ALL = 0.95
 """Share of the variance of Y that leaves next to nothing but noise."""
 
@@ -42,16 +46,34 @@ def lengthscale_factor(
     :param Y: values [N, P] of f plus noise, NaN where missing.
     :param seed: of the rows, half at random and half nearest to three of them.
     """
+    gains = _gains(kernel, X, Y, seed)
+    best = np.max(gains)
+    return 1.0 if best < _CLEAR else _FACTORS[int(np.argmax(gains > _HALF * best))]
+
+
+def roughness(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: int = 0) -> float:
+    """Nats by which some rows have more evidence for Matern 1/2 than for a kernel, each with its
+    best factor of the lengthscales; 0 where that is less than 3 nats.
+
+    Arguments as in `lengthscale_factor`.
+    """
+    rough = Matern12(lengthscales=kernel.lengthscales.numpy(), active_dims=kernel.active_dims)
+    more = np.max(_gains(rough, X, Y, seed)) - max(0.0, np.max(_gains(kernel, X, Y, seed)))
+    return float(more) if more > _ROUGH else 0.0
+
+
+def _gains(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: int) -> np.ndarray:
+    """Nats by which some rows have more evidence than as noise alone, for each factor."""
     Z = np.asarray(kernel.scale(kernel.slice(X)[0]), np.float64)
     values = np.asarray(Y, np.float64)
     seen = np.flatnonzero(np.isfinite(values).all(axis=1))
     if len(seen) < _FEWEST:
-        return 1.0
+        return np.zeros(len(_FACTORS))
     rows = seen[_some(Z[seen], seed)]
     Z, values = Z[rows], values[rows] - np.mean(values[rows], axis=0)
     values = values[:, np.ptp(values, axis=0) > 0.0]
     if values.shape[1] == 0:
-        return 1.0
+        return np.zeros(len(_FACTORS))
     norms = np.sum(np.square(Z), axis=1)
     squares = np.maximum(norms[:, None] + norms - 2.0 * Z @ Z.T, 0.0)
     variance = float(kernel.variance.numpy())
@@ -62,9 +84,7 @@ def lengthscale_factor(
             for one in _FACTORS
         ]
     )
-    gains = found - noise
-    best = np.max(gains)
-    return 1.0 if best < _CLEAR else _FACTORS[int(np.argmax(gains > _HALF * best))]
+    return found - noise
 
 
 def _some(Z: np.ndarray, seed: int) -> np.ndarray:

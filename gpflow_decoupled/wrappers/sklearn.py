@@ -33,8 +33,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
     in the units of y. Several targets are independent GPs with one kernel.
 
     :param kernel: a GPflow kernel, or a function from the number of inputs to one, in units of X;
-        None: Matern 5/2 with one lengthscale per column. Without a kernel and a likelihood, models
-        with inducing points start from an exact GP on 500 rows, unless
+        None: Matern 5/2, or 1/2 as in `build`, with one lengthscale per column. Without a kernel
+        and a likelihood, models with inducing points start from an exact GP on 500 rows, unless
         `fit_options={"initialize": None}`.
     :param num_mean_points: if this or `num_inducing` is given, the other is 1,000 or 300.
     :param steps: training steps; None leaves the limit to `seconds`. Models without inducing points
