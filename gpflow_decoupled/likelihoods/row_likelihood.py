@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
-from gpflow.quadrature import NDiagGHQuadrature
 
 from ..errors import DataError, check_option
+from ..expectations.log_means import log_mean_exp
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
 from .counts.binomial import log_choices
@@ -28,8 +28,6 @@ NEUTRAL: Mapping[str, float] = {
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 _FILL = 0.5
 """Fills a missing entry: in every support, and what is computed of it is dropped."""
-_NODES = 40
-"""Of log densities of counts of successes."""
 Rule: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """X [n, D], mean, variance and y [n, 1] -> nats [n]."""
 
@@ -191,20 +189,17 @@ class RowLikelihood(Likelihood):
     def _log_density_of_trials(
         self, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType, t: TensorType
     ) -> tf.Tensor:
-        rule = NDiagGHQuadrature(1, _NODES)
-        ones = lambda like: tf.ones_like(like)  # noqa: E731
+        # links of labels do not read X
         seen, trials = _filled(y), t + tf.zeros_like(y)
 
-        def log_prob(F: tf.Tensor, s: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
-            x = tf.zeros_like(F)  # links of labels do not read X
+        def log_prob(f: tf.Tensor) -> tf.Tensor:
             one, none = (
-                self.likelihood._scalar_log_prob(x, F, c) for c in (ones(F), tf.zeros_like(F))
+                self.likelihood._scalar_log_prob(tf.zeros_like(f), f, label)
+                for label in (tf.ones_like(f), tf.zeros_like(f))
             )
-            return log_choices(n, s) + s * one + (n - s) * none
+            return log_choices(trials, seen) + seen * one + (trials - seen) * none
 
-        flat = (tf.reshape(part, [-1, 1]) for part in (mean, variance, seen, trials))
-        m, v, s, n = flat
-        return tf.reshape(rule.logspace(log_prob, m, v, s=s, n=n), tf.shape(y))
+        return log_mean_exp(log_prob, mean, variance)
 
 
 def with_gaps(likelihood: Likelihood, Y: np.ndarray) -> Likelihood:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
 from scipy import stats
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from campaign.references import log_expected_density
+from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.likelihoods import RowLikelihood
 from gpflow_decoupled.likelihoods.log_densities import observation_log_density
 from gpflow_decoupled.models import CVIGP
@@ -31,6 +37,73 @@ DENSITIES = {
     ),
 }
 MOMENTS = [(0.3, 0.5), (-1.0, 20.0), (3.0, 1e-6), (2.0, 300.0)]
+
+
+softplus = tf.nn.softplus
+KINDS: dict[str, tuple[Callable[[], gl.Likelihood], list[list[float]]]] = {
+    # likelihoods, and rows of Y: one by one as wide as q(f), and much narrower
+    "negative binomial": (lambda: own.NegativeBinomial(100.0), [[0.0], [1000.0]]),
+    "Student-t": (lambda: gl.StudentT(scale=0.05), [[0.0], [6.0]]),
+    "labels in trials": (
+        lambda: own.RowLikelihood(own.BernoulliLogit(), ["trials"]), [[30.0, 100.0]],
+    ),
+    "offsets": (lambda: own.RowLikelihood(gl.StudentT(0.05), ["offset"]), [[0.3, 0.5]]),
+    "Beta": (lambda: gl.Beta(scale=200.0), [[0.01], [0.5]]),
+    "Poisson, softplus": (lambda: gl.Poisson(invlink=softplus), [[0.0], [3.0], [1000.0]]),
+    "Exponential, softplus": (lambda: gl.Exponential(invlink=softplus), [[0.1], [30.0]]),
+    "Gamma, softplus": (lambda: gl.Gamma(invlink=softplus, shape=2.5), [[0.1], [50.0]]),
+    "Bernoulli, another link": (lambda: gl.Bernoulli(invlink=_cauchit), [[1.0]]),
+    "switched": (
+        lambda: gl.SwitchedLikelihood([gl.StudentT(0.05), gl.Beta(scale=200.0)]),
+        [[0.3, 0.0], [0.3, 1.0]],
+    ),
+}  # fmt: skip
+WIDTHS = np.array([(0.3, 0.5), (-1.0, 30.0), (3.0, 1e-6), (6.0, 1.0), (2.0, 300.0)])
+
+
+def _cauchit(f: tf.Tensor) -> tf.Tensor:
+    return 0.5 + tf.atan(f) / np.pi
+
+
+def _panels(mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes f and weights of N(mean, variance), dense about every place at which KINDS bend."""
+    spread, around = np.sqrt(variance), np.sinh(np.linspace(-25.0, 25.0, 150))
+    edges = [mean + spread * np.linspace(-37.0, 37.0, 150)]
+    for place in (-3.0, -1.0, -0.2, 0.0, 0.3, 1.0, 3.0, 6.0, 6.9, np.log(2.0), np.log(3.0 / 7.0)):
+        edges.append(np.clip(place + 1e-4 * around, mean - 37.0 * spread, mean + 37.0 * spread))
+    edges = np.unique(np.concatenate(edges))
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    half = 0.5 * np.diff(edges)[:, None]
+    f = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
+    density = np.exp(-0.5 * np.square((f - mean) / spread)) / np.sqrt(2.0 * np.pi * variance)
+    return f[:, None], (half * weights).ravel() * density
+
+
+@pytest.mark.costly(keep=5)
+@pytest.mark.parametrize("name", KINDS)
+def test_densities_under_narrow_and_wide_gaussians(name: str) -> None:
+    """Against panels in logarithms; and narrow ones alone, which take Gauss-Hermite nodes."""
+    make, rows = KINDS[name]
+    likelihood = make()
+    for row in rows:
+        exact = []
+        for m, v in WIDTHS:
+            f, weights = _panels(m, v)
+            with np.errstate(all="ignore"):
+                logs = likelihood.log_prob(np.zeros_like(f), f, np.tile(row, (len(f), 1))).numpy()
+            kept = weights > 0.0
+            exact.append(logsumexp(logs[kept], b=weights[kept]))
+        for some in ([0, 1, 2, 3, 4], [2]):
+            X, Y = np.zeros((len(some), 1)), np.tile(row, (len(some), 1))
+            found = observation_log_density(likelihood, X, *np.split(WIDTHS[some], 2, axis=1), Y)
+            assert_allclose(found, np.array(exact)[some], rtol=1e-8, atol=1e-8, err_msg=f"{row}")
+
+
+def test_labels_of_a_beta_are_not_clipped() -> None:
+    """GPflow's are, at 1e-6."""
+    X, f, y = np.zeros((1, 1)), np.zeros((1, 1)), np.array([[1e-8]])
+    found = observation_log_density(gl.Beta(), X, f, 1e-12 + f, y)
+    assert_allclose(found, stats.beta.logpdf(1e-8, 0.5, 0.5), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", DENSITIES)
