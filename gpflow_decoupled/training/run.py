@@ -291,7 +291,8 @@ class Run:
             return
         bounds, num_data = [*self._before, *result.history["elbo"]], self.plan.batches.num_data
         warn_of_quadrature(self.model, result.elbo, batch)
-        if isinstance(self.model, GPModel):
+        # a few steps have learned no noise
+        if isinstance(self.model, GPModel) and (result.reason not in _LIMITS or result.steps > 20):
             warn_of_no_signal(self.model, *batch)
         rising = self._report is None or not self._report.is_long
         warn_of_fall(bounds, result.elbo, num_data, is_exact, rising, self.plan.sampled_rows)
