@@ -55,7 +55,7 @@ def roughness(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: i
     """Nats by which some rows have more evidence for Matern 1/2 than for a kernel, each with its
     best factor of the lengthscales; 0 where that is less than 3 nats.
 
-    Arguments as in `lengthscale_factor`.
+    X is [N, D], Y [N, P]; arguments as in `lengthscale_factor`.
     """
     rough = Matern12(lengthscales=kernel.lengthscales.numpy(), active_dims=kernel.active_dims)
     more = np.max(_gains(rough, X, Y, seed)) - max(0.0, np.max(_gains(kernel, X, Y, seed)))

@@ -123,6 +123,7 @@ def refuse_gradient(
 ) -> tf.Tensor:
     """Return a loss that is free to read, and has no gradient while q is still the prior.
 
+    :param loss: a scalar [], in nats.
     :param sites: returns variables that are all zero, or NaN, while q is the prior.
     :param run: code that moves them.
     """

@@ -23,7 +23,7 @@ def appended_order(order: np.ndarray, num_rows: int) -> np.ndarray:
 
 
 def most_neighbours(groups: list[Group], X: tf.Tensor, before: bool) -> int:
-    """The most inputs that a row can have as neighbours, at least one; see `find_neighbours`."""
+    """The most inputs of X [N, D] that a row can have as neighbours; see `find_neighbours`."""
     N = int(X.shape[0])
     inputs = [N if one.copies is None else len(one.copies.first) for one in groups]
     others = [size - (before or one.copies is None) for size, one in zip(inputs, groups)]

@@ -47,7 +47,7 @@ def is_truth(Y: object) -> bool:
 
 
 def rows_of(value: Any, rows: np.ndarray | slice) -> Any:
-    """Rows of an array, a list or a data frame by their places, whatever their labels."""
+    """Rows of an array [N, ...], a list or a data frame by their places, not their labels."""
     value = _of_frame(value)
     return value.iloc[rows] if _of_pandas(value) else np.asarray(value)[rows]
 
