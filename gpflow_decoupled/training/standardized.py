@@ -260,7 +260,7 @@ class Standardized(PredictionsInUnits):
             np.concatenate([self._X, np.asarray(X)]),
             np.concatenate([self._Y, np.asarray(Y)]),
         )
-        with all_or_nothing([], [self, self.model, *self.model.submodules]):
+        with all_or_nothing([], [self, *self.model.submodules]):
             record = self.model.update((X, Y), **options)
             self._X, self._Y = joined
         return record

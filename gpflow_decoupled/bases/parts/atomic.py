@@ -23,9 +23,17 @@ _OF_LOCKS = threading.Lock()
 def all_or_nothing(
     variables: Sequence[tf.Variable], owners: Sequence[object] = ()
 ) -> Iterator[None]:
-    """Restore the variables, and the attributes of the owners, if the block raises anything."""
+    """Restore the variables, and the attributes of the owners, if the block raises anything.
+
+    Modules that an owner holds are owners too, also those that it does not show as submodules.
+    """
     before = [(variable, variable.read_value()) for variable in variables]
-    parts = [(owner, dict(vars(owner))) for owner in owners]
+    found, parts = list(owners), list[tuple[object, dict[str, Any]]]()
+    while found:
+        owner = found.pop()
+        if not any(owner is one for one, _ in parts):
+            parts.append((owner, dict(vars(owner))))
+            found += [part for part in vars(owner).values() if isinstance(part, tf.Module)]
     try:
         yield
     except BaseException:  # an interrupt, too
