@@ -1,14 +1,10 @@
 """Variational inference for latent Gaussian models on GPflow, with a modular posterior.
 
 Read `bases` (parametrisations of q(f)), `models` (GPflow models of a basis), `optimizers` (updates
-of q(f)) and `training` (`fit` ). `build` makes a model of arrays in one line; `save` and `load`
+of q(f)) and `training` (`fit`). `build` makes a model of arrays in one line; `save` and `load`
 keep it in a file. `inducing` chooses inducing points; `likelihoods` and `distributions` add what
 GPflow and TFP lack; `pathwise`, `certificates` and `topics` use posteriors; `wrappers` connects to
 scikit-learn and other libraries.
-
-Inside: `building`, `saving` and `launch`; `diagnostics` and `posteriors`; `covariances`,
-`expectations`, `linalg` and `special`; and the files `compilation`, `errors`, `graph_memory`,
-`inputs`, `interrupts`, `lbfgs`, `probability`, `replicas`, `summaries` and `user_warnings`.
 """
 
 from . import (

@@ -13,9 +13,8 @@ from gpflow.kernels import Kernel
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .bases.base import Basis
-from .covariances.centring import within_reach
-from .covariances.indices import check_indices
-from .covariances.latents import mix_outputs
+from .covariances.latents import check_indices, mix_outputs
+from .covariances.stationary import within_reach
 from .errors import UnknownOptionError, not_a_number
 from .inputs import as_inputs, float_type
 from .summaries import kernel_name, one_line, short_repr, short_table

@@ -15,7 +15,7 @@ from gpflow_decoupled import models, wrappers
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.optimizers import ConjugateComputation
 from gpflow_decoupled.training import Standardization, fit
-from gpflow_decoupled.training.batches.datasets import DatasetBatches
+from gpflow_decoupled.training.batches import DatasetBatches
 
 X = np.linspace(-1.0, 1.0, 40)[:, None]
 Y = np.sin(3.0 * X)

@@ -29,7 +29,7 @@ from gpflow_decoupled.optimizers import (
     collapsed_elbo,
     optimal_parameters,
 )
-from gpflow_decoupled.optimizers.natural_gradient import bound_gradients
+from gpflow_decoupled.optimizers import natural_steps as bound_gradients
 from tests.models.test_every_model import MODELS as OWN
 
 _RNG = np.random.default_rng(5)

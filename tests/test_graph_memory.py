@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_decoupled import graph_memory
+from gpflow_decoupled import compilation as graph_memory
 from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.linalg.cholesky import cholesky
 

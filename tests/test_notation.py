@@ -85,7 +85,7 @@ def test_name_exists(name: str) -> None:
 
 def test_what_does_not_exist_is_noticed() -> None:
     assert len(CODE) > 30
-    assert exists("bases.OrthogonalBasis.q_mu") and exists("bases.parts.scaling.MeanScaling")
+    assert exists("bases.OrthogonalBasis.q_mu") and exists("bases.kernel_mean.MeanScaling")
     assert (
         not exists("bases.OrthogonalBasis.q_nu")
         and not exists("bases.NoBasis")

@@ -385,7 +385,7 @@ def test_an_interrupt_leaves_no_half_of_a_file(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     model = _small()
-    monkeypatch.setattr("gpflow_decoupled.saving.replace.os.replace", interrupted)
+    monkeypatch.setattr("gpflow_decoupled.saving.archive.os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gd.save(model, tmp_path / "model.zip")
     assert list(tmp_path.iterdir()) == []

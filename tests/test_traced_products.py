@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.distributions import BASES
-from gpflow_decoupled.special.hermite import hermite_lookup
+from gpflow_decoupled.special import hermite_lookup
 from tests.models.builders import LIKELIHOODS, MODELS, X, build
 from tests.traced import broadcast_products
 

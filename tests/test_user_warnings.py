@@ -23,7 +23,8 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled import graph_memory, likelihoods, models, optimizers
+from gpflow_decoupled import compilation as graph_memory
+from gpflow_decoupled import likelihoods, models, optimizers
 from gpflow_decoupled.bases import OrthogonalBasis
 from gpflow_decoupled.certificates import pac_bayes_certificate
 from gpflow_decoupled.diagnostics import (
@@ -34,17 +35,17 @@ from gpflow_decoupled.diagnostics import (
 )
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.inducing import select
-from gpflow_decoupled.optimizers.lagrangian import outer_iterations
+from gpflow_decoupled.optimizers.lagrangian import linearly_constrained as outer_iterations
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds, SiteSweeps
 from gpflow_decoupled.pathwise import pathwise_samples
 from gpflow_decoupled.saving import model_file
 from gpflow_decoupled.training import Checkpoints, Evaluation, Schedule, Standardized
-from gpflow_decoupled.training.checkpoints import lock
-from gpflow_decoupled.training.scores import Scores
+from gpflow_decoupled.training import checkpoints as lock
+from gpflow_decoupled.training.evaluation import repair_drift
+from gpflow_decoupled.training.run import Scores
 from gpflow_decoupled.training.stages import neighbour_sites
 from gpflow_decoupled.training.tables import Table
 from gpflow_decoupled.training.turns import Turns
-from gpflow_decoupled.training.workers import repair_drift
 from gpflow_decoupled.user_warnings import warn_user
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 
@@ -155,7 +156,7 @@ def other_scale(_: Patch) -> None:
 
 
 def solve_cut_short(patch: Patch) -> None:
-    place = "gpflow_decoupled.models.neighbours.all_rows"
+    place = "gpflow_decoupled.models.neighbours.mean_of_rows"
     patch.setattr(f"{place}.EXACT_ROWS", 0)
     patch.setattr(f"{place}._NEIGHBOURS", 2)  # with more, few rows are solved at once
     patch.setattr(f"{place}._MUCH_LEFT", -1.0)
@@ -171,7 +172,7 @@ def unknown_tensorflow(patch: Patch) -> None:
 
 
 def short_run(patch: Patch) -> None:
-    patch.setattr("gpflow_decoupled.wrappers.estimator._EVERY", 5)
+    patch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
     X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
     DecoupledGPRegressor(
         steps=30,
@@ -265,7 +266,7 @@ def new_gap(_: Patch) -> object:
 
 
 PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
-    "certificates/conditions.py": [
+    "certificates/certificate.py": [
         lambda _: pac_bayes_certificate(classifier(), LABELS),
         lambda _: pac_bayes_certificate(classifier(), LABELS, hyperparameters="same-data"),
         lambda _: pac_bayes_certificate(classifier(), LABELS, learned_on=LABELS),
@@ -285,8 +286,8 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: warn_of_last_rise(np.inf, 12, "Go on."),
     ],
     "diagnostics/scales.py": [other_scale],
-    "graph_memory.py": [unknown_tensorflow],
-    "inducing/point_checks.py": [
+    "compilation.py": [unknown_tensorflow],
+    "inducing/variables.py": [
         lambda _: orthogonal(np.concatenate([X[:1], X[:2] + 0.01])),
         lambda _: models.BasisGP(
             kernel(),
@@ -298,23 +299,23 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: select(X, 4, kernel(), max_rows=8),
         lambda _: select(X, 4, gpflow.kernels.Constant()),
     ],
-    "models/affine_independent/gp.py": [bound_that_does_not_exist],
+    "models/affine_independent.py": [bound_that_does_not_exist],
     "models/basis_gp.py": [
         lambda _: orthogonal().elbo(DATA),
         lambda _: orthogonal().training_loss(DATA),
         lambda _: orthogonal().training_loss_closure(DATA)(),
     ],
-    "models/checks/data.py": [
+    "models/checks.py": [
         lambda _: models.CVIGP((X, 0.0 * X), kernel(), gpflow.likelihoods.Gaussian()),
         lambda _: models.LCLGP((X[:1], X[:1]), kernel(), gpflow.likelihoods.Gaussian()),
     ],
-    "models/neighbours/row_checks.py": [
+    "models/neighbours/groups.py": [
         lambda _: models.NNGP(
             DATA, kernel(), gpflow.likelihoods.Gaussian(1.0000001e-6), num_neighbours=4
         ).leave_one_out()
     ],
     "models/neighbours/mean_of_rows.py": [solve_cut_short],
-    "models/state_space.py": [
+    "models/full_gp.py": [
         lambda _: models.StateSpaceGP(
             DATA,
             gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(lengthscales=0.1)),
@@ -322,29 +323,24 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
             harmonics=2,
         )
     ],
-    "optimizers/approximations/expectation_propagation.py": [too_few_nodes],
-    "optimizers/conjugate/conjugate_result.py": [steps_used_up],
-    "optimizers/lagrangian/lagrangian_result.py": [stalled_run],
-    "optimizers/neighbours/site_sweeps.py": [passes_used_up],
-    "pathwise/data_correction.py": [coarse_draws],
+    "optimizers/expectation_propagation.py": [too_few_nodes],
+    "optimizers/conjugate_computation.py": [steps_used_up],
+    "optimizers/lagrangian/linearly_constrained.py": [stalled_run],
+    "optimizers/neighbours/site_rounds.py": [passes_used_up],
+    "pathwise/corrections.py": [coarse_draws],
     "saving/model_file.py": [file_of_another_version],
-    "training/checkpoints/folder.py": [
-        lambda patch: in_a_folder(patch, lambda path, _: (path / "checkpoint").unlink())
+    "training/checkpoints.py": [
+        lambda patch: in_a_folder(patch, lambda path, _: (path / "checkpoint").unlink()),
+        lambda patch: in_a_folder(patch, lambda _, patch: patch.setattr(lock, "fcntl", None)),
+        lambda patch: in_a_folder(patch, lambda path, _: (path / "run-2.json").unlink()),
     ],
-    "training/checkpoints/lock.py": [
-        lambda patch: in_a_folder(patch, lambda _, patch: patch.setattr(lock, "fcntl", None))
-    ],
-    "training/checkpoints/run.py": [
-        lambda patch: in_a_folder(patch, lambda path, _: (path / "run-2.json").unlink())
-    ],
-    "training/routes/inducing_checks.py": [
+    "training/routes/minibatches.py": [
         lambda _: fit(many_points(12), tf.data.Dataset.from_tensors(LABELS)),
         lambda _: fit(many_points(12), passes),
         lambda _: Standardized(lambda *_: many_points(), LABELS).fit(steps=1, compile=False),
     ],
-    "training/run.py": [spoilt_end],
-    "training/scores.py": [score_that_is_not_finite],
-    "training/stages/collapsed_climb.py": [late_climb],
+    "training/run.py": [spoilt_end, score_that_is_not_finite],
+    "training/stages/climbs.py": [late_climb],
     "training/stages/minibatches.py": [refresh_that_fails],
     "training/stages/neighbour_sites.py": [last_passes_undone],
     "training/stages/neighbours.py": [far_off_intervals],
@@ -352,18 +348,18 @@ PROVOKED: dict[str, list[Callable[[Patch], object]]] = {
         lambda _: gd.build(nearly_constant(), DATA[1], verbose=False),
         built_by_joblib,
     ],
-    "training/tables/column.py": [new_word, new_gap],
-    "training/units/data.py": [rows_without_weights],
-    "training/workers.py": [drifted_replicas],
-    "wrappers/estimator.py": [short_run],
+    "training/columns.py": [new_word, new_gap],
+    "training/units.py": [rows_without_weights],
+    "training/evaluation.py": [drifted_replicas],
+    "wrappers/sklearn.py": [short_run],
 }
 LONG = (
     "models/basis_gp.py",
-    "training/checkpoints/folder.py",
-    "training/checkpoints/run.py",
-    "training/routes/inducing_checks.py",
+    "training/checkpoints.py",
+    "training/checkpoints.py",
+    "training/routes/minibatches.py",
     "training/stages/neighbours.py",
-    "wrappers/estimator.py",
+    "wrappers/sklearn.py",
 )
 """Of these the short run leaves out the last action."""
 CASES = [

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from scipy.stats import norm, rankdata
 from sklearn.metrics import accuracy_score, log_loss
 
-from gpflow_decoupled.wrappers.classes import class_probabilities
+from gpflow_decoupled.wrappers.sklearn import class_probabilities
 
 from .data import Data
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from gpflow_decoupled import bases, models
 from gpflow_decoupled.likelihoods import CategoricalLogit
-from gpflow_decoupled.training.routes.inducing_checks import natural_step
+from gpflow_decoupled.training.routes.minibatches import natural_step
 
 from ..harness.data import Data, inducing_points
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import as_basis_model
+from gpflow_decoupled.optimizers.natural_steps import as_basis_model
 
 from ..checks import check_bound, check_trained
 from ..outcome import Case, Outcome, Part

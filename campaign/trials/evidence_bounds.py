@@ -23,10 +23,10 @@ from gpflow.kernels import Kernel, SeparateIndependent
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.bases import CoupledBasis
-from gpflow_decoupled.covariances.neighbours import Conditioning
+from gpflow_decoupled.covariances.neighbourhoods import Conditioning
 from gpflow_decoupled.inducing.variables import as_inducing
 from gpflow_decoupled.models import NNGP, ODVGP, BasisGP
-from gpflow_decoupled.models.evidence import bounds as interval
+from gpflow_decoupled.models import evidence as interval
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
 from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
 

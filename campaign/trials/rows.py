@@ -11,7 +11,7 @@ import gpflow
 import numpy as np
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.covariances.centring import covariance
+from gpflow_decoupled.covariances.stationary import covariance
 from gpflow_decoupled.likelihoods import observation_moments
 
 from ..outcome import Case, Outcome, Part

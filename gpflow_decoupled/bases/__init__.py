@@ -1,9 +1,10 @@
 """Bases: parametrisations of q(f), the approximate posterior process.
 
-Read the contracts `base` and `inducing_basis` first; then `coupled` (with `one_gaussian`),
-`decoupled`, `hybrid`, `orthogonal` and `mean_on_data` (with `orthogonal_mean`), `solve`. `site`,
-`state_space`, `dual` and `affine_independent` (with `affine_map`) are for models that own their
-data. `parts` has shared pieces, `parameters` other parameters of the same q(f).
+Read the contract `base`, then `inducing`, the contract on inducing variables with the Gaussian that
+most of them hold, and `coupled`, the simplest. `orthogonal`, `decoupled`, `solve` and
+`mean_on_data` separate the mean from the covariance; their means are in `kernel_mean`. `site`,
+`state_space`, `dual` and `affine_independent` are for models that own their data. `optimum` has the
+best q for Gaussian noise.
 """
 
 from . import parameters
@@ -12,11 +13,10 @@ from .base import Basis, Features, GaussianPart
 from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
 from .dual import DualBasis
-from .hybrid import HybridBasis
-from .inducing_basis import InducingBasis
+from .inducing import InducingBasis
 from .mean_on_data import MeanOnDataBasis
-from .orthogonal import OrthogonalBasis
-from .parts.optimum import OptimalParameters, Regression
+from .optimum import OptimalParameters, Regression
+from .orthogonal import HybridBasis, OrthogonalBasis
 from .site import SiteBasis
 from .solve import SolveBasis
 from .state_space import StateSpaceBasis

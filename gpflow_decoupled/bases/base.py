@@ -1,16 +1,8 @@
 """The contract of a basis."""
 
-# | symbol | code | shape |
-# |---|---|---|
-# | L, G | latent functions; groups of them that share kernel and points | scalars |
-# | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
-# | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
-#
-# All is in latent space, prior mean subtracted.
-
 from __future__ import annotations
 
-__all__ = ["EAGER_ROWS", "Basis", "Features", "GaussianPart", "State"]
+__all__ = ["Basis", "EAGER_ROWS", "Features", "GaussianPart", "State"]
 
 import abc
 from typing import Any, NamedTuple
@@ -21,6 +13,15 @@ from gpflow.kernels import Kernel
 
 from ..covariances.latents import prior_variance
 from ..summaries import one_line, short_table
+
+# | symbol | code | shape |
+# |---|---|---|
+# | L, G | latent functions; groups of them that share kernel and points | scalars |
+# | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
+# | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
+#
+# All is in latent space, prior mean subtracted.
+
 
 EAGER_ROWS = 8192
 """Inputs whose features exist at once in eager predictions of means and variances."""

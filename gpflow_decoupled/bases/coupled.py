@@ -1,11 +1,5 @@
 """The coupled basis: one set of points."""
 
-# Titsias 2009; Hensman, Fusi & Lawrence 2013. With K_beta = L_b L_b^T, q(f(beta)) = N(L_b m~, L_b
-# S~ L_b^T) and A_x = L_b^-1 k_bx, (D3), (D4):
-#
-#   m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x'
-#   KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
-
 from __future__ import annotations
 
 __all__ = ["CoupledBasis", "CoupledState"]
@@ -18,14 +12,25 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
-from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import whiten, whitener
+from ..linalg.whitening import apply_per_latent, kl_from_whitened, whiten, whitener
 from .base import Features
-from .one_gaussian import OneGaussianBasis
-from .parts.collapsed import coupled_bound, coupled_bound_and_left
-from .parts.inducing_gaussian import whitened
-from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
+from .inducing import OneGaussianBasis, whitened
+from .optimum import (
+    OptimalParameters,
+    Regression,
+    coupled_bound,
+    coupled_bound_and_left,
+    no_mean_points,
+    project,
+    with_gaussians,
+)
+
+# Titsias 2009; Hensman, Fusi & Lawrence 2013. With K_beta = L_b L_b^T, q(f(beta)) = N(L_b m~, L_b
+# S~ L_b^T) and A_x = L_b^-1 k_bx, (D3), (D4):
+#
+#   m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x'
+#   KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
 
 
 class CoupledState(NamedTuple):

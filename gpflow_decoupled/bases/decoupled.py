@@ -29,16 +29,19 @@ from ..covariances.latents import gram, gram_diagonal, gram_to_data, gram_to_fac
 from ..errors import DataError, check_option
 from ..inducing.variables import as_inducing, count_points, input_dims
 from ..linalg.cholesky import cholesky
-from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
-from ..linalg.whitening import Whitener, whiten, whitener
+from ..linalg.whitening import Whitener, kl_from_whitened, whiten, whitener
 from .base import Features, GaussianPart
-from .inducing_basis import InducingBasis, norm_of
-from .parts.inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
-from .parts.inverse_root import inverse_root
-from .parts.kernel_mean import KernelMean
-from .parts.mean_operator import MeanOperator
-from .parts.optimum import (
+from .inducing import (
+    InducingBasis,
+    assign_whitened_root,
+    inverse_root,
+    norm_of,
+    root_parameter,
+    whitened_root,
+)
+from .kernel_mean import KernelMean, MeanOperator
+from .optimum import (
     OptimalParameters,
     Regression,
     best_precision,

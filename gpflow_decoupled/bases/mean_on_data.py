@@ -15,10 +15,9 @@ from ..covariances.latents import MULTIOUTPUT_INDUCING
 from ..errors import DataError, ModelError, check_option
 from ..inducing.variables import count_points, input_dims
 from ..summaries import short_repr
-from .orthogonal import OrthogonalBasis
-from .orthogonal_mean import OrthogonalMeanBasis, OrthogonalState
-from .parts.data_mean import DataMean
-from .parts.scaling import SCALINGS
+from .kernel_mean import SCALINGS
+from .optimum import DataMean
+from .orthogonal import OrthogonalBasis, OrthogonalMeanBasis, OrthogonalState
 
 
 class MeanOnDataBasis(OrthogonalMeanBasis):

@@ -29,19 +29,21 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..covariances.latents import cross_gram, gram_to_factor
-from ..covariances.residual import residual_gram_to_factor
+from ..covariances.latents import cross_gram, gram_to_factor, residual_gram_to_factor
 from ..errors import DataError, ModelError, check_option
 from ..linalg.cholesky import cholesky, diagnose
-from ..linalg.gaussians import apply_per_latent, precision_from_root, root_from_precision
 from ..linalg.triangular import lower_gram, lower_product, solve
+from ..linalg.whitening import apply_per_latent, precision_from_root, root_from_precision
 from .base import GaussianPart
 from .decoupled import DecoupledBasis
-from .hybrid import HybridBasis
-from .inducing_basis import InducingBasis
-from .orthogonal import OrthogonalBasis
-from .parts.inducing_gaussian import assign_whitened_root, whiten_columns, whitened_root
-from .parts.inverse_root import inverse_root
+from .inducing import (
+    InducingBasis,
+    assign_whitened_root,
+    inverse_root,
+    whiten_columns,
+    whitened_root,
+)
+from .orthogonal import HybridBasis, OrthogonalBasis
 
 
 def __dir__() -> list[str]:

@@ -1,27 +1,89 @@
 """The site basis."""
 
+from __future__ import annotations
+
+__all__ = ["OnObservations", "SiteBasis", "SiteState", "observation_points", "per_observation"]
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.config import default_float
+from gpflow.inducing_variables import SharedIndependentInducingVariables
+from gpflow.kernels import Kernel
+
+from ..covariances.latents import gram_to_data, positive_gram, prior_variance
+from ..errors import DataError
+from ..inducing.variables import check_finite, fixed_points
+from ..inputs import check_whole
+from ..linalg.site_posterior import site_posterior
+from ..linalg.triangular import solve
+from ..linalg.whitening import apply_per_latent
+from .base import Basis, Features
+
+# ---
+# Fixed inputs, and a number per observation.
+
+
+class OnObservations:
+    """Members of a basis whose points are the inputs of the observations, a mixin."""
+
+    points: SharedIndependentInducingVariables
+
+    @property
+    def X(self) -> tf.Tensor:
+        """The inputs [N, D]."""
+        return tf.convert_to_tensor(self.points.inducing_variable.Z)
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """The number of observations N."""
+        return {"N": self.num_data}
+
+    @property
+    def num_data(self) -> int:
+        """The number of observations N."""
+        return int(self.X.shape[0])
+
+
+def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
+    """Inputs X [N, D] as untrained inducing points; `DataError` unless finite and of rank 2."""
+    points = np.asarray(points)
+    if points.ndim != 2:
+        raise DataError(
+            f"points has shape {points.shape}; it must be [N, D], the inputs of the observations."
+        )
+    check_finite(points, "points")
+    return SharedIndependentInducingVariables(fixed_points(points))
+
+
+def per_observation(
+    name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str
+) -> Parameter:
+    """A Parameter [N, L] without gradient training, by default zero."""
+    check_whole(1, num_latent_gps=latents)
+    shape = (num_data, latents)
+    value = np.zeros(shape) if value is None else np.asarray(value)
+    if value.shape != shape:
+        raise DataError(
+            f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one row per"
+            " observation."
+        )
+    if not np.all(np.isfinite(value)):
+        raise DataError(f"{name} has entries that are not finite; {neutral}.")
+    return Parameter(value, dtype=default_float(), trainable=False)
+
+
+# ---
+
+
 # Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. With f = m_0 + u, site n is exp(nu_n
 # u_n - tau_n u_n^2 / 2), q(u) = N(K alpha, (K^-1 + W)^-1) and W = diag(tau), (C10), (C11), (C14):
 #
 #   m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'
 #   KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
-
-from __future__ import annotations
-
-__all__ = ["SiteBasis", "SiteState"]
-
-from typing import NamedTuple
-
-import numpy.typing as npt
-import tensorflow as tf
-from gpflow.kernels import Kernel
-
-from ..covariances.latents import gram_to_data, positive_gram, prior_variance
-from ..linalg.gaussians import apply_per_latent
-from ..linalg.site_posterior import site_posterior
-from ..linalg.triangular import solve
-from .base import Basis, Features
-from .parts.observations import OnObservations, observation_points, per_observation
 
 
 class SiteState(NamedTuple):

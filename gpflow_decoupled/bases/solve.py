@@ -20,17 +20,20 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
-from ..covariances.residual import residual_gram_to_factor
+from ..covariances.latents import (
+    cross_gram,
+    gram,
+    gram_to_data,
+    gram_to_factor,
+    residual_gram_to_factor,
+)
 from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.cholesky import add_jitter
-from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import Whitener, whiten, whitener
+from ..linalg.whitening import Whitener, apply_per_latent, kl_from_whitened, whiten, whitener
 from .base import Features, GaussianPart
-from .inducing_basis import InducingBasis
-from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
-from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
+from .inducing import InducingBasis, assign_whitened, gaussian_parameters, whitened
+from .optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
 
 
 class SolveState(NamedTuple):

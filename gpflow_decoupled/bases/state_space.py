@@ -19,7 +19,6 @@ from ..covariances.latents import split_latents
 from ..covariances.state_space import StateSpace, resized, state_space
 from ..errors import DataError, ModelError
 from ..inputs import check_whole
-from ..linalg.blocks import map_rows
 from ..linalg.chain import (
     ChainPosterior,
     Knots,
@@ -28,8 +27,9 @@ from ..linalg.chain import (
     marginals_between,
     predicted_between,
 )
+from ..linalg.conjugate_gradients import map_rows
 from .base import Basis
-from .parts.observations import OnObservations, observation_points, per_observation
+from .site import OnObservations, observation_points, per_observation
 
 _NUMBERS = 8_000_000
 """Most numbers in the matrices of a block of predictions."""

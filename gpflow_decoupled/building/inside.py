@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["NUM_INDUCING", "NUM_MEAN_POINTS", "Inside"]
+__all__ = [
+    "EXACT_ROWS", "FULL_ROWS", "Inside", "NUM_INDUCING", "NUM_MEAN_POINTS", "ON_DATA",
+    "RowArguments", "can_initialize", "classes_rows", "default_kernel", "report",
+    "sparse_model", "take_rows", "with_rows",
+]  # fmt: skip
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.functions import MeanFunction
+from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 from gpflow.kernels import (
     IsotropicStationary,
     Kernel,
@@ -29,22 +36,278 @@ from gpflow.likelihoods import (
 )
 from gpflow.models import GPModel
 
+from ..bases import CoupledBasis
 from ..diagnostics import lengthscale_factor, roughness
 from ..errors import DataError
-from ..likelihoods import CategoricalLogit, RowLikelihood
-from ..models import CVIGP, NNGP
-from ..models.checks import check_kernel, check_mean_function
-from ..training import Standardization
-from ..training.row_numbers import RowNumbers
-from ..training.tables import Column
+from ..inducing import select
+from ..inputs import stacked
+from ..likelihoods import CategoricalLogit, NumberedLikelihood, RowLikelihood
+from ..likelihoods.row_likelihood import NEUTRAL
+from ..models import CVIGP, NNGP, ODVGP, BasisGP
+from ..models.checks import check_kernel, check_mean_function, infer_num_latent_gps
+from ..training import NormalScores, Standardization, Standardized
+from ..training.columns import Column
+from ..training.stages.sites import has_evidence
+from ..training.standardization import ARGUMENTS, RowNumbers, number_columns
+from ..training.tables import check_order, is_frame
 from ..training.units import StandardizedMean, fixed_numbers_inside
-from .kernels import AUTO, PREDICTION_NEIGHBOURS, SPREAD_NEIGHBOURS, KernelChoice
+from .kernels import (
+    AUTO,
+    PREDICTION_NEIGHBOURS,
+    SPREAD_NEIGHBOURS,
+    KernelChoice,
+    date_places,
+    with_seasons,
+)
 from .label_runs import values_of
 from .likelihoods import likelihood_for, prior_mean
-from .report import EXACT_ROWS, FULL_ROWS, classes_rows
-from .rows import with_rows
-from .seasons import date_places, with_seasons
-from .sparse import default_kernel, sparse_model
+
+# ---
+# Arguments of `build` with a number for each row.
+
+
+RowArguments = Mapping[str, Any]  # arrays, or names of columns
+"""By the name of the argument."""
+
+
+def take_rows(
+    X: Any, arguments: RowArguments, Y: Any, own: str | None = None
+) -> tuple[Any, np.ndarray | None, RowNumbers | None]:
+    """X without the columns that are numbers of rows, these numbers [N, k], and what they are.
+
+    :param X: a data frame, or a matrix.
+    :param arguments: None where nothing is given; arrays [N] or [N, P], or names of columns of X.
+    :param Y: observations [N, P] or [N].
+    :param own: the argument that the likelihood needs.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if own is not None:
+        given.setdefault(own, np.full(len(X), NEUTRAL[own]))
+    check_order(X=X, Y=Y, **given)
+    if "offset" in given and "exposure" in given:
+        raise DataError("offset and exposure are both given, and exposure is exp(offset): pass one")
+    shape = stacked(Y, "Y").shape
+    outputs = shape[1] if len(shape) > 1 else 1
+    blocks, names, columns = [], list[str](), list[tuple[str, Hashable]]()
+    for argument, value in given.items():
+        if isinstance(value, str):
+            if not is_frame(X) or value not in X.columns:
+                raise DataError(f"{argument}={value!r} is no column of X; pass numbers, [N].")
+            columns.append((argument, value))
+            value = X[value].to_numpy()
+        block = number_columns(argument, value, len(X), outputs)
+        blocks.append(block)
+        names += [ARGUMENTS[argument]] * block.shape[1]
+    if not blocks:
+        return X, None, None
+    rest = X.drop(columns=[name for _, name in columns]) if columns else X
+    return rest, np.hstack(blocks), RowNumbers(outputs, tuple(names), tuple(columns))
+
+
+def with_rows(likelihood: Likelihood, numbers: RowNumbers | None, gaps: bool) -> Likelihood:
+    """The likelihood of rows with numbers, or gaps; itself without either, or with its number."""
+    names = () if numbers is None else numbers.names
+    own = (likelihood.number,) if isinstance(likelihood, NumberedLikelihood) else ()
+    if names == own and not gaps:
+        return likelihood
+    return RowLikelihood(likelihood, names)
+
+
+# ---
+# A model on inducing points for plain arrays.
+
+
+ON_DATA = "data"
+"""A number of mean points that stands for a mean on all rows."""
+
+
+def sparse_model(
+    X: np.ndarray,
+    likelihood: Likelihood,
+    kernel: Kernel | None = None,
+    *,
+    num_latent_gps: int | None = 1,
+    num_inducing: int = 300,
+    num_mean_points: int | str = 1000,
+    mean_function: MeanFunction | None = None,
+    seed: int = 0,
+) -> BasisGP:
+    """An untrained `ODVGP`, or `BasisGP` with a `CoupledBasis` if no rows are left for the mean.
+
+    Points are rows of greatest conditional variance. Cost: N (M_beta + M_gamma)^2, once.
+
+    :param X: standardised inputs [N, D].
+    :param kernel: copied; by default Matern 5/2 with a lengthscale of sqrt(D) per column.
+    :param num_latent_gps: L; None takes the likelihood's or the kernel's, else 1.
+    :param num_inducing: M_beta, at most the number of distinct rows of X.
+    :param num_mean_points: M_gamma, at most the remaining distinct rows; or "data".
+    """
+    kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
+    distinct = len(np.unique(X, axis=0))
+    M_beta = min(num_inducing, distinct)
+    M_gamma = 0 if num_mean_points == ON_DATA else min(int(num_mean_points), distinct - M_beta)
+    with warnings.catch_warnings():
+        # `select` warns that it looks at a sample of many rows, or takes random ones where no
+        # variance is left: both will do
+        warnings.simplefilter("ignore", UserWarning)
+        seen = kernel.latent_kernels[0] if isinstance(kernel, MultioutputKernel) else kernel
+        beta = select(X, M_beta, seen, seed=seed)
+        gamma = select(X, M_gamma, seen, given=beta, seed=seed) if M_gamma else None
+    if num_mean_points == ON_DATA:
+        return ODVGP(
+            kernel,
+            likelihood,
+            ON_DATA,
+            beta,
+            num_latent_gps=num_latent_gps,
+            mean_function=mean_function,
+        )
+    if gamma is None:
+        if isinstance(kernel, MultioutputKernel):  # all latents share the points
+            beta = SharedIndependentInducingVariables(InducingPoints(beta))
+        basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
+        return BasisGP(kernel, likelihood, basis, mean_function=mean_function)
+    return ODVGP(
+        kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function
+    )
+
+
+def default_kernel(num_dims: int, measured: int | None = None) -> Kernel:
+    """Matern 5/2 with D lengthscales, all at about the distance of two standardised rows.
+
+    :param num_dims: D.
+    :param measured: variables behind the columns, several columns of 0 and 1 for one; the distance
+        is its root. By default D.
+    """
+    distance = np.sqrt(num_dims if measured is None else measured)
+    return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, distance))
+
+
+# ---
+# The lines that `build` prints.
+
+
+FULL_ROWS, EXACT_ROWS = 500, 2000
+"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points; and up to
+which it is the default with Gaussian noise, where L-BFGS needs some 50 evaluations."""
+
+
+def classes_rows(classes: int) -> int:
+    """`FULL_ROWS` for a latent function per class: they cost as much as `FULL_ROWS` of three
+    classes.
+    """
+    return int(FULL_ROWS * min(1.0, 3.0 / classes) ** (1.0 / 3.0))
+
+
+def can_initialize(model: GPModel) -> bool:
+    """True if `fit(initialize="auto")` takes the model: inducing points, Gaussian, one kernel."""
+    one_kernel = not isinstance(model.kernel, MultioutputKernel)
+    return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
+
+
+def _scaled(model: Standardized, given: bool, fixed: bool) -> str:
+    if isinstance(model.inputs, NormalScores):
+        return "X by its ranks" if model.outputs is None else "X by its ranks, Y standardised"
+    inputs = bool(np.any(model.inputs.scale.numpy() != 1.0))
+    scaled = [*(["X"] if inputs else []), *(["Y"] if model.outputs is not None else [])]
+    said = f"{' and '.join(scaled) or 'nothing'} standardised"
+    said += "" if inputs else ", X in its units, which the kernel has too"
+    if not given or model.outputs is None:
+        return said
+    if fixed:
+        return said + ", but the noise of your likelihood, which does not train, in units of Y"
+    # the user's numbers mean something else than in a model without scales
+    return said + ", to which Y the numbers of your likelihood belong"
+
+
+def _known_noise(model: Standardized) -> list[str]:
+    if model.numbers is None or "noise" not in model.numbers.names:
+        return []
+    return ["predict_y adds the learned noise, and known noise where noise_variance= is passed"]
+
+
+def _rough(nats: float) -> str:
+    return (
+        f"kernel Matern 1/2, as Y is rough: some rows have {nats:.0f} nats more evidence for it"
+        ' than for Matern 5/2; kernel="auto" compares more'
+    )
+
+
+def _why(inside: GPModel, chosen_points: bool) -> str:
+    if has_evidence(inside):
+        return (
+            f"a full GP, exact for Gaussian noise, trained by L-BFGS: up to {EXACT_ROWS} rows that"
+            " takes seconds"
+        )
+    if isinstance(inside, CVIGP):
+        classes = getattr(inside.likelihood, "num_classes", 1)
+        return (
+            f"a full GP, for up to {classes_rows(classes)} rows, trained by L-BFGS on the bound at"
+            " the best sites"
+        )
+    if isinstance(inside, NNGP):
+        few = inside.num_neighbours
+        nearest = f"{inside.prediction_neighbours}"
+        if inside.chooses_neighbours:
+            other = "as many more" if inside.prediction_neighbours == few else "fewer"
+            nearest += f", or {other} as leave-one-out asks for at the end of fit"
+        return (
+            f"learns from random rows given their {few} nearest earlier ones, and predicts from the"
+            f" nearest {nearest}"
+        )
+    if isinstance(inside, ODVGP) and inside.basis.data_mean is not None:
+        return (
+            "the mean is on all rows, and the covariance on beta, points where the kernel is least"
+            " certain"
+        )
+    if isinstance(inside, ODVGP):
+        return (
+            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
+            " mean alone"
+        )
+    others = "as asked" if chosen_points else "no rows are left for more of them"
+    return (
+        "points where the kernel is least certain, for mean and covariance; none for the mean"
+        f" alone, {others}"
+    )
+
+
+def report(
+    model: Standardized,
+    chosen_points: bool,
+    choices: Sequence[KernelChoice],
+    given: bool,
+    fixed: bool,
+    rough: float,
+) -> str:
+    """A few lines on the choice and its reason.
+
+    :param given: the likelihood is an object of the user.
+    :param fixed: it has noise that does not train.
+    :param rough: nats for the default kernel of rough functions; 0 where that is another one.
+    """
+    inside = model.model
+    rows, columns = model.shape
+    data = "frame" if model.table.columns and model.table.targets else "(X, Y)"
+    start = ', initialize="auto"' if can_initialize(inside) else ""
+    return "\n".join(
+        [
+            f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
+            *filter(None, [str(model.table)]),
+            *(f"  {choice}" for choice in choices),
+            *([f"  {_rough(rough)};"] if rough else []),
+            f"  {_why(inside, chosen_points)};",
+            *(f"  {line};" for line in _known_noise(model)),
+            (
+                f"  {_scaled(model, given, fixed)}, predictions in your units; train it by"
+                f" gpflow_decoupled.fit(model, {data}{start})."
+            ),
+        ]
+    )
+
+
+# ---
+
 
 NUM_NEIGHBOURS = 30
 """Learning wants many rows with few neighbours, so that it meets rows that contradict each other.

@@ -1,33 +1,128 @@
 """Gram matrices for shared or separate kernels and inducing variables."""
 
-# The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
-# do, else L.
-
 from __future__ import annotations
 
 __all__ = [
-    "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor",
-    "inducing_gram", "mix_outputs", "positive_gram", "positive_variances", "prior_variance",
-    "split_latents",
+    "Index", "MULTIOUTPUT_INDUCING", "SharedAndOwn", "check_indices", "cross_gram", "gram",
+    "gram_diagonal", "gram_to_data", "gram_to_factor", "indices_of", "inducing_gram",
+    "mix_outputs", "positive_gram", "positive_variances", "prior_variance", "residual_diagonal",
+    "residual_gram", "residual_gram_to_factor", "split_latents",
 ]  # fmt: skip
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance
+from gpflow import Parameter
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.conditionals.util import mix_latent_gp
 from gpflow.covariances import Kuf, Kuu
+from gpflow.functions import Function, SwitchedFunction
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
     FallbackSharedIndependentInducingVariables,
     InducingPoints,
     InducingVariables,
 )
-from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
+from gpflow.kernels import (
+    ChangePoints,
+    Combination,
+    Coregion,
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+)
+from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
-from ..linalg.cholesky import add_jitter
-from .centring import covariance, is_centred
-from .stationary import stationary_gram
+from ..inputs import known
+from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.triangular import solve
+from .stationary import covariance, is_centred, stationary_gram
+
+# ---
+# Columns that are indices: neither scaled nor rounded.
+
+
+class Index(NamedTuple):
+    """A column that is read as an index."""
+
+    column: int
+    """Of X; -1 is the last one."""
+    size: int
+    """Values are 0, 1, ..., size - 1."""
+    reader: str
+    """The class that reads it."""
+
+
+def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
+    """Return the columns of X that parts of a model read as indices.
+
+    These are the columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`,
+    in compositions too.
+
+    :param parts: kernels, mean functions, likelihoods; None is skipped.
+    """
+    return [index for part in parts for index in _read_by(part)]
+
+
+def check_indices(X: TensorType, name: str, *parts: Kernel | Function | Likelihood | None) -> None:
+    """Refuse entries that are no index where one is read, as far as known when tracing.
+
+    :param X: inputs [..., N, D].
+    :param parts: of the model, see `indices_of`.
+    """
+    # TensorFlow reads 0.5 as 0, and out of range gives zeros on some devices.
+    found = indices_of(*parts)
+    values = known(X) if found else None
+    if not found or values is None or values.ndim < 2:
+        return
+    for column, size, reader in found:
+        if not -values.shape[-1] <= column < values.shape[-1]:
+            continue  # the kernel's check of its columns says so
+        entries = values[..., column].reshape(-1)
+        bad = (entries != np.round(entries)) | (entries < 0) | (entries >= size)
+        if np.any(bad):
+            row, place = int(np.flatnonzero(bad)[0]), column % values.shape[-1]
+            raise DataError(
+                f"{name}[{row}, {place}] is {entries[row]:g}, and {reader} reads this column as an"
+                f" index: it must be a whole number from 0 to {size - 1}. Do not scale it; number"
+                " the categories by np.unique(column, return_inverse=True)[1]."
+            )
+
+
+def _read_by(part: object) -> Iterator[Index]:
+    if isinstance(part, Coregion):
+        dims = part.active_dims
+        column = int((dims.start or 0) if isinstance(dims, slice) else dims[0])
+        yield Index(column, int(part.output_dim), "Coregion")
+    elif type(part).__name__ == "Categorical" and isinstance(part, Kernel):
+        # by its name, as GPflow does not export it
+        yield Index(-1, int(part._Z_deltas.shape[0]) + 1, "Categorical")
+    elif isinstance(part, SwitchedFunction):
+        yield Index(-1, len(part.functions), type(part).__name__)
+    else:
+        for inner in _inside(part):
+            yield from _read_by(inner)
+
+
+def _inside(part: object) -> Iterable[object]:
+    if isinstance(part, MultioutputKernel):
+        return part.latent_kernels
+    if isinstance(part, (Combination, ChangePoints)):
+        return part.kernels
+    if isinstance(part, (Function, Likelihood)):
+        return [own for own in vars(part).values() if isinstance(own, Function)]
+    return ()
+
+
+# ---
+
+
+# The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
+# do, else L.
+
 
 _LEAST = 1e-4
 """Least prior variance at an observation, in machine epsilons of the largest one."""
@@ -193,3 +288,64 @@ def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) ->
         f"GPflow has no covariance between {type(left).__name__} and {type(right).__name__}; "
         "make one of gamma and beta plain inducing points."
     )
+
+
+# ---
+# The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx', the prior given beta.
+
+
+def residual_gram(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+    """C_g = K_g - K_gb K_b^-1 K_bg [G, M_gamma, M_gamma]; M_gamma^2 M_beta."""
+    projection = _projection(kernel, beta, gamma)
+    return gram(kernel, gamma) - tf.matmul(projection, projection, transpose_a=True)
+
+
+def residual_gram_to_factor(
+    kernel: Kernel, beta: InducingVariables, gamma: InducingVariables
+) -> tf.Tensor:
+    """`residual_gram` with jitter for a factorisation, [G, M_gamma, M_gamma]."""
+    return add_jitter(residual_gram(kernel, beta, gamma), minuend=gram(kernel, gamma))
+
+
+def residual_diagonal(
+    kernel: Kernel, beta: InducingVariables, gamma: InducingVariables
+) -> tf.Tensor:
+    """The diagonal of C_g, [G, M_gamma]; M_gamma M_beta^2."""
+    return gram_diagonal(kernel, gamma) - tf.reduce_sum(
+        tf.square(_projection(kernel, beta, gamma)), axis=-2
+    )
+
+
+def _projection(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+    chol, _ = cholesky(gram_to_factor(kernel, beta))
+    return solve(chol, cross_gram(kernel, beta, gamma))
+
+
+# ---
+# Coregionalisation with a latent function of each output alone.
+
+
+class SharedAndOwn(LinearCoregionalization):
+    """Outputs f_p = sum_r W_pr g_r + h_p, of R shared and P own latents (Nguyen & Bonilla 2014).
+
+    Without h, W W^T of R < P latents is singular.
+
+    :param kernels: of g_1, ..., g_R, h_1, ..., h_P; kernels of g have a fixed variance.
+    :param shared: mixture of the shared latents, [P, R].
+
+    Example::
+
+        kernel = SharedAndOwn([Matern52(), Matern52(), Matern52()], np.array([[1.0], [-1.0]]))
+    """
+
+    def __init__(
+        self, kernels: Sequence[Kernel], shared: TensorType, name: str | None = None
+    ) -> None:
+        Combination.__init__(self, kernels=kernels, name=name)
+        self.shared = Parameter(shared)
+
+    @property
+    def W(self) -> tf.Tensor:
+        """The mixture of all latents, [P, R + P]: the shared part beside the identity."""
+        shared = tf.convert_to_tensor(self.shared)
+        return tf.concat([shared, tf.eye(shared.shape[0], dtype=shared.dtype)], axis=1)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["explain", "restored"]
+__all__ = ["explain", "naming_observation", "restored", "unusable_observation"]
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.base import RegressionData
 from gpflow.likelihoods import Likelihood
 
+from ..covariances.latents import mix_outputs, prior_variance
 from ..errors import NumericalError
+from ..likelihoods import BernoulliLogit
 from ..likelihoods.parameters import extreme_parameters
+from ..likelihoods.registry import is_logit
 from ..linalg.cholesky import unsound
+from ..models.checks import CheckedPredictions, Moments
 
 RESTORED = " The model holds the last good parameters."
 _LIKELY_FIXES = (
@@ -57,3 +64,121 @@ def explain(
 def restored(error: NumericalError, step: int) -> NumericalError:
     """Add to an error the number of the step, and that the model was restored."""
     return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)
+
+
+# ---
+# The observation that makes a bound infinite or NaN.
+
+
+_TOO_LARGE = 1e30
+"""Nats. Some site losses are cut off above it, so that they stay finite."""
+_Pair = tuple[tf.Tensor, tf.Tensor]
+"""Mean and variance of f, [N, P] each."""
+
+
+def unusable_observation(
+    model: object,
+    data: RegressionData | None,
+    moments: _Pair | None = None,
+    rows: np.ndarray | None = None,
+) -> NumericalError | None:
+    """Return the error for the first observation whose expected log density is not finite.
+
+    :param data: X [N, D] and Y [N, P], or None for a model that owns them.
+    :param moments: mean and variance of f at the data, [N, P] each.
+    :param rows: their numbers in the whole data set [N].
+    :return: None if none is found.
+    """
+    # Tries the given moments, the model's q(f), and for some models the prior.
+    if not isinstance(model, CheckedPredictions):
+        return None
+    for (X, Y), at_place in _places(model, data, moments):
+        try:
+            at = at_place()
+            values = model.expected_log_densities(at, (X, Y)).numpy()
+        except (NumericalError, tf.errors.InvalidArgumentError):
+            continue  # a matrix is the cause, and another error names it
+        sound = tf.reduce_all(tf.math.is_finite(at.mean)) and tf.reduce_all(
+            tf.math.is_finite(at.variance) & (at.variance >= 0.0)
+        )
+        if sound and np.any(_unusable(values)):
+            return _error(model.likelihood, Y, at, values, rows)
+    return None
+
+
+@contextmanager
+def naming_observation(model: object, moments: Callable[[], _Pair] | None = None) -> Iterator[None]:
+    """Make a `NumericalError` raised inside name the observation at fault, if any.
+
+    :param moments: computes the moments of f at the start of the run, after an error only.
+    """
+    try:
+        yield
+    except NumericalError as error:
+        cause = unusable_observation(model, None, None if moments is None else moments())
+        raise error if cause is None else cause from error
+
+
+def _places(
+    model: CheckedPredictions, data: RegressionData | None, moments: _Pair | None
+) -> Iterator[tuple[RegressionData, Callable[[], Moments]]]:
+    own = getattr(model, "data", None)
+    here = own if data is None else data
+    if here is None:
+        return
+    if moments is not None:
+        yield here, lambda: Moments(*moments)
+        if data is not None:
+            return  # some of the rows, and the moments of all may cost too much
+    whole = here if own is None else own
+    yield whole, lambda: model.moments(whole if own is None else None)
+    if model.starts_at_prior:
+        yield whole, lambda: _prior_moments(model, whole[0])
+
+
+def _prior_moments(model: CheckedPredictions, X: tf.Tensor) -> Moments:
+    shape = [tf.shape(X)[0], model.num_latent_gps]
+    variance = tf.transpose(prior_variance(model.kernel, X, full_cov=False))
+    mean, variance = mix_outputs(
+        model.kernel, tf.zeros(shape, X.dtype), tf.broadcast_to(variance, shape)
+    )
+    return Moments(mean + tf.cast(model.mean_function(X), X.dtype), variance)
+
+
+def _error(
+    likelihood: gl.Likelihood,
+    Y: tf.Tensor,
+    at: Moments,
+    values: np.ndarray,
+    rows: np.ndarray | None,
+) -> NumericalError:
+    bad = _unusable(values)
+    row, name = int(np.argmax(bad)), type(likelihood).__name__
+    y, m, v = (
+        np.array2string(np.asarray(part)[row], precision=4) for part in (Y, at.mean, at.variance)
+    )
+    where = (
+        f"row {row} of the data of this step" if rows is None else f"row {rows[row]} of the data"
+    )
+    return NumericalError(
+        f"The bound is not finite: the expected log density of {name} is {values[row]:.4g} at"
+        f" {where}, Y = {y}, where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)}"
+        " rows are like that). " + _remedy(likelihood),
+        matrix=f"expected log density of {name}",
+    )
+
+
+def _unusable(values: np.ndarray) -> np.ndarray:
+    return ~(np.abs(values) < _TOO_LARGE)
+
+
+def _remedy(likelihood: gl.Likelihood) -> str:
+    if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
+        return (
+            "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"
+            " gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."
+        )
+    return extreme_parameters(likelihood) or (
+        "Its own parameters are moderate, so that f is too far from Y: scale Y, use a mean"
+        " function, or start from a kernel with a smaller variance."
+    )

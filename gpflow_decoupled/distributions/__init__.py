@@ -1,26 +1,25 @@
 """Distributions that TensorFlow Probability lacks.
 
-Base distributions of affine-independent inference, w = A v + b: read the contract `base_density`
-first.
-
-`closed_form`, `skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are
-the families, `choose` finds one by name, `block_base` combines several, `scalar` has TFP
-distributions. `families` has exponential families for factor graphs.
+Base distributions of affine-independent inference, w = A v + b: read the contract `base_density`,
+then `densities`; `choose` finds one by name or makes one of a TFP distribution, and `scalar` has
+two TFP distributions. Exponential families for factor graphs: the contract `family`, and
+`families`.
 """
 
 from . import families
 from .base_density import Base
-from .block_base import BlockBase
-from .choose import BASES, BaseLike, base_variable
-from .closed_form import LaplaceBase, LogisticBase, NormalBase
-from .generalized import GeneralizedNormalBase
-from .mixture import NormalMixtureBase
-from .scalar.generalized_normal import GeneralizedNormal
-from .scalar.skew_normal import SkewNormal
-from .skewed import SkewNormalBase
-from .student_t import StudentTBase
-from .tabulated import TabulatedBase
-from .variance_gamma import VarianceGammaBase
+from .choose import BASES, BaseLike, BlockBase, TabulatedBase, base_variable
+from .densities import (
+    GeneralizedNormalBase,
+    LaplaceBase,
+    LogisticBase,
+    NormalBase,
+    NormalMixtureBase,
+    SkewNormalBase,
+    StudentTBase,
+    VarianceGammaBase,
+)
+from .scalar import GeneralizedNormal, SkewNormal
 
 __all__ = [
     "BASES", "Base", "BaseLike", "BlockBase", "GeneralizedNormal", "GeneralizedNormalBase",

@@ -32,7 +32,7 @@ import tensorflow as tf
 
 from ..errors import DataError
 from ..probability import tfp
-from ..special.gradients import with_slopes
+from ..special import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]
 """Real and imaginary part of a characteristic function; None for a zero imaginary part."""

@@ -1,15 +1,14 @@
 """Expectations under Gaussians, and under sums of independent variables.
 
-One Gaussian: `logit_integrals`, bounded by `piecewise`, `peaked`, and `log_means` of densities.
-Classes: `softmax`, `wide_softmax`, `log_sum_exp`. Sums: read `projections`, then `fourier`, the
-interface of `frequency_sum`, `spectral` and `lattice`, and `site_integrals`, how a model chooses.
-`axis_products` works in blocks; `decay` finds sums that end too early.
+One Gaussian: `peaked` for any function, `log_means` of densities by the places of their `bends`,
+`logit_integrals` and `softmax` for classes. Sums of independent variables: read `projections`, then
+`fourier`, and `site_integrals`, how a model chooses.
 """
 
 # | integral | file | error | cost per observation |
 # |---|---|---|---|
 # | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
-# | the same, bound by R best or convex pieces | `piecewise` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
+# | the same, bound by R best or convex pieces | `Pieces` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
 # | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
 # | log E p(y given f), f Gaussian, p bends or peaks once | `log_means` | 1e-8 | 384 nodes |
 # | E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "ROUTES",
-    "Integration",
-    "SiteGroup",
-    "frequencies_for",
-    "growth_of",
-    "integrate",
-    "points_for",
-    "reach_of",
-    "route_of",
-]
+    "Integration", "ROUTES", "SiteGroup", "frequencies_for", "growth_of", "integrate",
+    "points_for", "reach_of", "route_of",
+]  # fmt: skip
 
 import math
 from typing import NamedTuple

@@ -19,15 +19,15 @@ from numpy.typing import ArrayLike
 from scipy.cluster.vq import kmeans2
 
 from ..compilation import Compiled
-from ..covariances.centring import covariance
+from ..covariances.stationary import covariance
 from ..errors import DataError, check_option
 from ..inputs import is_whole
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
-from ..linalg.pivoted import Entries, pivoted_cholesky
+from ..linalg.conjugate_gradients import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
 from ..summaries import short_repr
 from ..user_warnings import warn_user
-from .point_checks import check_finite, check_inducing, first_equal_row, read, rows_in
+from .variables import check_finite, check_inducing, first_equal_row, read, rows_in
 
 METHODS = ("greedy_variance", "kmeans", "random")
 

@@ -1,18 +1,22 @@
 """Likelihoods that GPflow lacks, and sites of all likelihoods.
 
-Read `laplace`, then `sites`. Each class has its file (`asymmetric_laplace`, `bernoulli_logit`,
-`bernoulli_probit`, `hinge`, `laplace`, `ordinal`, `categorical_logit`, `tweedie`); `counts` and
-`survival` are folders, `numbered` is for observations with a number beside them, and
-`row_likelihood` has numbers of rows. `sites` has the sites of all, GPflow's included; `lookup`
-finds them, `declare_site` adds one. `support` and `labels` check labels, `parameters` Parameters;
-`nodes` changes quadratures, `predictions` and `log_densities` predict; see also `log_concave`.
+Read `laplace`, then `site_loss`, the contract of sites, and `registry`, which knows the sites and
+labels of every likelihood; `declare_site` adds one. `bernoulli`, `categorical`, `counts`,
+`ordinal`, `survival` and `tweedie` have likelihoods, some with their sites; `count_sites`,
+`gpflow_sites` and `prior_sites` have sites alone. `row_likelihood` has numbers of rows;
+`predictions` has moments, distribution functions and quantiles.
 """
 
 from ..expectations.projections import Site
-from .asymmetric_laplace import AsymmetricLaplace
-from .bernoulli_logit import BernoulliLogit
-from .bernoulli_probit import BernoulliProbit
-from .categorical_logit import CategoricalLogit
+from .bernoulli import (
+    BernoulliLogit,
+    BernoulliProbit,
+    ConvexPiecewiseLogitLoss,
+    LogitLoss,
+    PiecewiseLogitLoss,
+)
+from .categorical import CategoricalLogit
+from .count_sites import BinomialLoss, LogLinearLoss
 from .counts import (
     BetaBinomial,
     Binomial,
@@ -22,26 +26,22 @@ from .counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from .hinge import Hinge
-from .labels import check_labels, observation_columns
-from .laplace import Laplace
-from .lookup import declare_site_loss, likelihood_site, site_loss
-from .numbered import NumberedLikelihood
+from .gpflow_sites import GaussianLoss
+from .laplace import AsymmetricLaplace, Hinge, HingeLoss, Laplace, LaplaceLoss, QuantileLoss
 from .ordinal import Ordinal
+from .parameters import NumberedLikelihood, Support
 from .predictions import observation_moments, observation_quantiles
+from .prior_sites import prior_site
+from .registry import (
+    check_labels,
+    declare_site,
+    declare_site_loss,
+    likelihood_site,
+    observation_columns,
+    site_loss,
+)
 from .row_likelihood import RowLikelihood
-from .sites.counts.binomial_site import BinomialLoss
-from .sites.counts.log_linear_site import LogLinearLoss
-from .sites.expected_loss import ExpectedLoss
-from .sites.gaussian_site import GaussianLoss
-from .sites.laplace_site import HingeLoss, LaplaceLoss
-from .sites.logit_site import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
-from .sites.prior_sites import prior_site
-from .sites.quadrature_loss import QuadratureLoss
-from .sites.quantile_site import QuantileLoss
-from .sites.registry import declare_site
-from .sites.site_loss import Expansion, Maximiser, SiteLoss
-from .support import Support
+from .site_loss import Expansion, ExpectedLoss, Maximiser, QuadratureLoss, SiteLoss
 from .survival import CensoredLikelihood, CensoredNormal, LogNormal, Weibull
 from .tweedie import Tweedie
 

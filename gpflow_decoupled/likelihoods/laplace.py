@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST_DEVIATION", "Laplace", "expected_laplace_loss", "log_side"]
+__all__ = [
+    "AsymmetricLaplace", "HINGE", "Hinge", "HingeLoss", "LAPLACE", "LEAST_DEVIATION", "Laplace",
+    "LaplaceLoss", "QUANTILE", "QuantileLoss", "expected_hinge_loss", "expected_laplace_loss",
+    "laplace_site", "log_side",
+]  # fmt: skip
 
 import math
 
@@ -12,10 +16,16 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
+from gpflow.quadrature import NDiagGHQuadrature
 
+from ..errors import DataError
+from ..expectations.projections import Site
+from ..inputs import is_number
 from ..probability import tfp
-from ..special.normal import log_normal_cdf
-from .parameters import positive_parameter
+from ..special import log_normal_cdf
+from ..summaries import short_repr
+from .parameters import BINARY, constant_parameter, parameter_per_site, positive_parameter
+from .site_loss import Expansion, Maximiser, SiteDescription, SiteLoss, site_labels
 
 LEAST_DEVIATION = 1e-10
 """Least deviation of f: the expected loss is |h - y| / b to all digits, derivatives finite."""
@@ -94,3 +104,359 @@ def expected_laplace_loss(residual: tf.Tensor, sigma: tf.Tensor, scale: tf.Tenso
     t = tf.clip_by_value(residual / sigma, -40.0, 40.0)
     kink = 2.0 * sigma * tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI
     return tf.math.log(2.0 * scale) + (kink + residual * tf.math.erf(t / _SQRT_2)) / scale
+
+
+# ---
+# The hinge loss of support vector machines.
+
+
+_NODES = 100  # of predictions, whose integrand has kinks
+
+
+class Hinge(ScalarLikelihood):
+    """The hinge loss max(0, 1 - s f), s = 2 y - 1, for generalised (Gibbs) posteriors.
+
+    exp(-loss) does not sum to 1 over labels: bounds do not compare with other likelihoods, nor
+    choose the scale. Log-concave, with closed-form expected losses. Predictions normalise
+    exp(-loss) over both labels (Sollich 2002).
+
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
+
+    Example::
+
+        # Y [N, 1] of zeros and ones
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(variance=100.0), Hinge())
+        LinearlyConstrainedLagrangian().run(model)
+        probability, _ = model.predict_y(Xnew)
+    """
+
+    def __init__(self, **kwargs: object) -> None:
+        kwargs.setdefault("quadrature", NDiagGHQuadrature(1, _NODES))
+        super().__init__(**kwargs)
+
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return -tf.nn.relu(1.0 - (2.0 * Y - 1.0) * F)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.sigmoid(tf.nn.relu(1.0 + F) - tf.nn.relu(1.0 - F))
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        p = self._conditional_mean(X, F)
+        return p * (1.0 - p)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        p = self.quadrature(lambda f: self._conditional_mean(None, f), Fmu, Fvar)
+        return p, p * (1.0 - p)
+
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        # p(0 | f) is p(1 | -f)
+        p = self.quadrature(lambda f: self._conditional_mean(None, f), (2.0 * Y - 1.0) * Fmu, Fvar)
+        return tf.reduce_sum(tf.math.log(p), axis=-1)
+
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
+        return -tf.reduce_sum(expected_hinge_loss(Fmu, sigma, 2.0 * Y - 1.0), axis=-1)
+
+
+def expected_hinge_loss(h: tf.Tensor, sigma: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
+    """E max(0, 1 - s f), f ~ N(h, sigma^2), s = `sign` of -1 or 1, sigma > 0; [...] broadcast."""
+    # (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, (V32).
+    two = tf.constant(2.0, h.dtype)
+    # (V32)
+    return expected_laplace_loss(h - sign, sigma, two) - math.log(4.0) + 0.5 * (1.0 - sign * h)
+
+
+# ---
+# Noise under which f is a quantile of y.
+
+
+class AsymmetricLaplace(ScalarLikelihood):
+    """p(y | f) = q (1 - q) / b exp(-rho(y - f) / b), rho(u) = u (q - [u < 0]): f is the q-quantile.
+
+    Minus log p is the loss of quantile regression (Yu & Moyeed, 2001). Log-concave; expectations
+    and predictions are closed forms. `predict_f` is of the quantile; `predict_y` has this noise,
+    which is right near the quantile only.
+
+    :param quantile: q, above 0 and below 1.
+    :param scale: b, above 0.
+    :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
+
+    Example::
+
+        model = gd.build(X, y, AsymmetricLaplace(0.9))
+        gd.fit(model)
+        ninth_decile, _ = model.predict_f(Xnew)
+    """
+
+    def __init__(self, quantile: float = 0.5, scale: npt.ArrayLike = 1.0, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        if not is_number(quantile) or not 0.0 < quantile < 1.0:
+            raise DataError(
+                f"quantile={short_repr(quantile)} must be a number above 0 and below 1, for example"
+                " 0.9."
+            )
+        self.quantile = float(quantile)
+        self.scale: Parameter = positive_parameter(scale, "scale")
+
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        scale, q = tf.convert_to_tensor(self.scale), self.quantile
+        residual = (Y - tf.convert_to_tensor(F)) / scale
+        return tf.math.log(q * (1.0 - q) / scale) - tf.maximum(q * residual, (q - 1.0) * residual)
+
+    def _shift(self) -> float:
+        return (1.0 - 2.0 * self.quantile) / (self.quantile * (1.0 - self.quantile))
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return F + self._shift() * self.scale
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        # the variance of a difference of exponentials of means 1 / q and 1 / (1 - q)
+        squares = self.quantile**-2.0 + (1.0 - self.quantile) ** -2.0
+        return squares * tf.square(self.scale) + tf.zeros_like(F)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        # one term for each side of the kink, as `Laplace`
+        scale, q = tf.convert_to_tensor(self.scale), self.quantile
+        sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
+        t, ratio = (Y - Fmu) / sigma, sigma / scale
+        above, below = log_side(-t, q * ratio), log_side(t, (1.0 - q) * ratio)
+        density = tf.reduce_logsumexp(tf.stack([above, below]), axis=0)
+        return tf.reduce_sum(density + tf.math.log(q * (1.0 - q) / scale), axis=-1)
+
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
+        scale = tf.convert_to_tensor(self.scale)
+        # rho(u) / b = |u| / (2 b) + (q - 1/2) u / b
+        even = expected_laplace_loss(Fmu - Y, sigma, 2.0 * scale)
+        odd = (self.quantile - 0.5) * (Y - Fmu) / scale
+        return tf.reduce_sum(self.log_excess() - even - odd, axis=-1)
+
+    def log_excess(self) -> float:
+        """log 4 q (1 - q), by which a Laplace density of scale 2 b is larger at the kink."""
+        return float(np.log(4.0 * self.quantile * (1.0 - self.quantile)))
+
+
+# ---
+# Sites of Laplace noise, Laplace priors, hinge loss.
+
+
+class LaplaceLoss(SiteLoss):
+    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
+
+    t = (h - y) / sigma. f is linear along rays from (h, sigma) = (y, 0), so the dual objective has
+    a maximum for rho > 0 only.
+
+    :param likelihood: with the scale b of the noise.
+    :param Y: labels y [N, L].
+
+    Example::
+
+        loss = LaplaceLoss(Laplace(0.5), Y)
+        loss.value(h, sigma)  # [N, L], nats
+    """
+
+    needs_penalty = True
+
+    def __init__(self, likelihood: Laplace, Y: TensorType) -> None:
+        super().__init__(Y)
+        self._likelihood = likelihood
+        constant_parameter(likelihood.scale, "The noise scale", positive=True)
+
+    @property
+    def _scale(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self._likelihood.scale)
+
+    @property
+    def lower(self) -> tf.Tensor:
+        return -tf.ones_like(self.Y) / self._scale
+
+    @property
+    def upper(self) -> tf.Tensor:
+        return tf.ones_like(self.Y) / self._scale
+
+    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        return expected_laplace_loss(
+            h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale
+        )
+
+    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
+        size, sign, scale = tf.maximum(tf.abs(sigma), LEAST_DEVIATION), tf.sign(sigma), self._scale
+        t = tf.clip_by_value((h - self.Y) / size, -40.0, 40.0)
+        slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)  # f_sigma
+        bend = slope / size
+        d_h = tf.math.erf(t / _SQRT_2) / scale
+        return Expansion(
+            self.value(h, sigma), d_h, sign * slope, bend, -sign * t * bend, tf.square(t) * bend
+        )
+
+    def start(self, alpha: tf.Tensor) -> tf.Tensor:
+        return self.Y + tf.zeros_like(alpha)
+
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
+        """The maximum of `dual_objective` over sigma >= sigma_k / 2, [N, L] each; rho > 0."""
+        scale = self._scale
+        # 1) f_h = alpha is an equation for t = (h - y) / sigma alone
+        edge = 1.0 - (1e-15 if alpha.dtype == tf.float64 else 1e-6)
+        t = _SQRT_2 * tf.math.erfinv(tf.clip_by_value(scale * alpha, -edge, edge))
+        # 2) on that ray f_sigma is constant, and (V15) a parabola in sigma
+        slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)
+        free = sigma_k + (lam * sigma_k - slope) / rho
+        moves = tf.cast(free > 0.5 * sigma_k, free.dtype)
+        sigma = tf.maximum(free, 0.5 * sigma_k)
+        # 3) its maximum, with f inserted by hand: alpha h - f cancels all terms in h - y but alpha
+        # y
+        pull = lam * sigma_k * (sigma - 0.5 * sigma_k) - 0.5 * rho * tf.square(sigma - sigma_k)
+        value = alpha * self.Y - tf.math.log(2.0 * scale) - slope * sigma + pull  # (V15)
+        d_h_d_alpha = sigma / slope + moves * tf.square(t) / rho  # (V17)
+        return Maximiser(
+            self.Y + sigma * t,
+            sigma,
+            value,
+            d_h_d_alpha,
+            moves * t * sigma_k / rho,
+            moves * sigma_k / rho,
+        )
+
+
+class HingeLoss(LaplaceLoss):
+    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), s = 2 y - 1.
+
+    t = (1 - s h) / sigma: a Laplace loss about s of scale 2, up to log 4 and a linear function. f_h
+    lies in (-1, 0) for y = 1, in (0, 1) for y = 0.
+
+    :param likelihood: without Parameters.
+    :param Y: labels y of 0 or 1 [N, L]; the attribute `Y` has s.
+
+    Example::
+
+        loss = HingeLoss(Hinge(), Y)
+        loss.value(h, sigma)  # [N, L]
+    """
+
+    def __init__(self, likelihood: Hinge, Y: TensorType) -> None:
+        SiteLoss.__init__(self, 2.0 * site_labels(Y) - 1.0)
+
+    @property
+    def _scale(self) -> tf.Tensor:
+        return tf.constant(2.0, self.Y.dtype)
+
+    @property
+    def lower(self) -> tf.Tensor:
+        return super().lower - 0.5 * self.Y
+
+    @property
+    def upper(self) -> tf.Tensor:
+        return super().upper - 0.5 * self.Y
+
+    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        return expected_hinge_loss(h, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self.Y)
+
+    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
+        half = super().expand(h, sigma)  # with the value of this class
+        return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
+
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
+        best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
+        return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
+
+
+def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
+    """Laplace log density of y about y_0 [N] with scale tau [N], of a likelihood or a prior."""
+
+    def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
+        return -expected_laplace_loss(
+            m - y_0, tf.sqrt(tf.maximum(variance, LEAST_DEVIATION**2)), tau
+        )
+
+    return Site(
+        smooth=lambda y, y_0, tau: tf.zeros_like(y) - tf.math.log(2.0 * tau),
+        parameters=(y_0, tau),
+        kink=lambda y_0, tau: (y_0, -1.0 / tau),
+        kernel=lambda omega, y_0, tau: tf.zeros_like(omega) - 2.0 / tau,
+        gauss=gauss,
+        centre=lambda y_0, tau: y_0,
+    )
+
+
+def _density(likelihood: Laplace, Y: tf.Tensor) -> Site:
+    return laplace_site(Y, parameter_per_site(likelihood.scale, "The noise scale", Y))
+
+
+LAPLACE = SiteDescription(LaplaceLoss, _density)
+HINGE = SiteDescription(HingeLoss, support=BINARY)
+
+
+# ---
+# Closed-form sites of quantiles.
+
+
+class QuantileLoss(LaplaceLoss):
+    """The site loss of a quantile: a Laplace loss of scale 2 b, and a linear function.
+
+    With c = (1/2 - q) / b, f = L(h, sigma) + c (h - y) - log 4 q (1 - q).
+
+    :param likelihood: with the quantile q and the scale b.
+    :param Y: labels y [N, L].
+
+    Example::
+
+        loss = QuantileLoss(AsymmetricLaplace(0.9), Y)
+        loss.value(h, sigma)  # [N, L], nats
+    """
+
+    def __init__(self, likelihood: AsymmetricLaplace, Y: TensorType) -> None:
+        super().__init__(likelihood, Y)
+        self._quantiles = likelihood
+
+    @property
+    def _scale(self) -> tf.Tensor:
+        return 2.0 * tf.convert_to_tensor(self._quantiles.scale)
+
+    @property
+    def _slope(self) -> tf.Tensor:
+        return (0.5 - self._quantiles.quantile) / tf.convert_to_tensor(self._quantiles.scale)
+
+    @property
+    def lower(self) -> tf.Tensor:
+        return super().lower + self._slope
+
+    @property
+    def upper(self) -> tf.Tensor:
+        return super().upper + self._slope
+
+    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        linear = self._slope * (h - self.Y) - self._quantiles.log_excess()
+        return super().value(h, sigma) + linear
+
+    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
+        half = super().expand(h, sigma)  # with the value of this class
+        return half._replace(d_h=half.d_h + self._slope)
+
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
+        best = super().maximiser(alpha - self._slope, lam, sigma_k, rho)
+        constant = self._slope * self.Y + self._quantiles.log_excess()
+        return best._replace(value=best.value + constant)
+
+
+QUANTILE = SiteDescription(loss=QuantileLoss)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Ordinal"]
+__all__ = ["Ordinal", "ordinal_sites"]
 
 import gpflow.likelihoods as gl
 import numpy as np
@@ -13,10 +13,12 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.quadrature import NDiagGHQuadrature
 
 from ..errors import DataError
+from ..expectations.projections import Site
 from ..probability import tfb
-from ..special.normal import log_normal_cdf, normal_cdf
+from ..special import log_normal_cdf, normal_cdf
 from ..summaries import short_repr
-from .parameters import positive_parameter
+from .parameters import classes, constant_parameter, parameter_per_site, positive_parameter
+from .site_loss import QuadratureLoss, SiteDescription, site_labels
 
 _NODES = 40  # twice GPflow's; accuracy in the docstring of the class
 
@@ -141,3 +143,37 @@ class Ordinal(gl.ScalarLikelihood):
         # Cov = p(y > k) p(y <= j) for j <= k: all terms are positive, so that nothing cancels
         heads += 2.0 * tf.cumsum(heads, axis=-1, exclusive=True)
         return tf.reduce_sum(tails, axis=-1), tf.reduce_sum(tails * heads, axis=-1)
+
+
+# ---
+# Sites of grades.
+
+
+def _ordinal_loss(likelihood: Ordinal, Y: TensorType) -> QuadratureLoss:
+    """Log-concave loss -log [Phi(b) - Phi(a)], monotone for the first and last grade."""
+    y = site_labels(Y)
+    constant_parameter(likelihood.sigma, "The noise sigma", positive=True)
+    zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)
+    first, last = y == 0.0, y == likelihood.num_bins - 1.0
+
+    def start(alpha: tf.Tensor) -> tf.Tensor:
+        return tf.gather(likelihood.middles, tf.cast(y, tf.int32))
+
+    return QuadratureLoss(
+        likelihood,
+        y,
+        lower=tf.where(first, zero, -infinite),
+        upper=tf.where(last, zero, infinite),
+        start=start,
+    )
+
+
+def _ordinal_density(likelihood: Ordinal, Y: tf.Tensor) -> Site:
+    """The log density with the deviation and both edges of each grade as its parameters."""
+    sigma = parameter_per_site(likelihood.sigma, "The noise sigma", Y)
+    return Site(likelihood.log_prob_between, (Y, sigma, *likelihood.edges_of(Y)))
+
+
+def ordinal_sites(likelihood: Ordinal) -> SiteDescription:
+    """The sites of a likelihood with its number of grades."""
+    return SiteDescription(_ordinal_loss, _ordinal_density, classes(likelihood.num_bins))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 __all__ = [
-    "constant_parameter", "extreme_parameters", "noise_variance_at", "parameter_per_site",
-    "positive_parameter", "share_parameter", "single_noise_variance",
+    "BINARY", "COUNTS", "NOT_NEGATIVE", "NumberedLikelihood", "POSITIVE", "Support",
+    "UNIT_INTERVAL", "classes", "constant_parameter", "extreme_parameters", "noise_variance_at",
+    "parameter_per_site", "positive_parameter", "share_parameter", "single_noise_variance",
 ]  # fmt: skip
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +18,84 @@ from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood
 from gpflow.utilities import parameter_dict, positive
 
 from ..errors import DataError
 from ..probability import tfp
 from ..summaries import short_repr
+
+# ---
+# Sets of labels that likelihoods accept.
+
+
+class Support(NamedTuple):
+    """The labels that a likelihood accepts.
+
+    Example::
+
+        angles = Support("angles from 0 to 2 pi", lambda Y: (Y >= 0) & (Y <= 2 * np.pi))
+        declare_site(VonMises, support=angles)
+    """
+
+    words: str
+    """The set in words, as it follows "which takes" in an error message."""
+    accepts: Callable[[np.ndarray], np.ndarray]
+    """labels of any shape -> booleans of the same shape."""
+    fix: str = "recode Y"
+    """The last words of an error message: what to do about it."""
+
+
+def classes(number: int) -> Support:
+    """The whole numbers 0 to `number` - 1."""
+    return Support(
+        f"whole numbers 0 to {number - 1}", lambda Y: _whole(Y) & (Y >= 0) & (Y <= number - 1)
+    )
+
+
+def _whole(Y: np.ndarray) -> np.ndarray:
+    return Y == np.round(Y)
+
+
+BINARY = Support("0 or 1", lambda Y: (Y == 0) | (Y == 1))
+COUNTS = Support("counts 0, 1, 2, ...", lambda Y: _whole(Y) & (Y >= 0))
+NOT_NEGATIVE = Support("numbers of at least 0", lambda Y: Y >= 0)
+POSITIVE = Support("numbers above 0", lambda Y: Y > 0)
+UNIT_INTERVAL = Support("numbers strictly between 0 and 1", lambda Y: (Y > 0) & (Y < 1))
+
+
+# ---
+# Likelihoods of observations with a known number.
+
+
+class NumberedLikelihood(ScalarLikelihood):
+    """A likelihood of y given one latent each, whose rows have a known number in a last column.
+
+    Y is [N, P + 1]: P observations, and trials (`Binomial`) or a code of censoring
+    (`CensoredNormal`). `build` takes it as the argument that `number` names. Predicted moments are
+    for one trial, not censored.
+
+    Example::
+
+        class Successes(NumberedLikelihood):
+            number = "trials"
+
+            def _scalar_log_prob(self, X, F, Y):
+                y, trials = self.split(Y)
+                return y * F - trials * tf.nn.softplus(F)
+    """
+
+    number: ClassVar[str]
+    """The name of the last column, in `row_likelihood.NEUTRAL`."""
+
+    @staticmethod
+    def split(Y: TensorType) -> tuple[TensorType, TensorType]:
+        """y [..., P] and the numbers [..., 1] of Y [..., P + 1]."""
+        return Y[..., :-1], Y[..., -1:]
+
+
+# ---
+
 
 _LEAST, _MOST = 1e-5, 1e8
 """Parameters outside of this range are named as likely causes of numbers that are not finite."""

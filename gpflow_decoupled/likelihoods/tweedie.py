@@ -15,7 +15,7 @@ from ..errors import DataError
 from ..expectations.log_means import log_mean_exp
 from ..probability import tfp
 from ..summaries import short_repr
-from .counts.binomial import deviation_of
+from .counts import deviation_of
 from .parameters import positive_parameter
 
 _LIMIT = 80.0

@@ -1,20 +1,28 @@
 """A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site."""
 
-# Site n is exp(nu_n f - tau_n f^2 / 2), W = diag(tau). Positive tau enter through the factor L_B of
-# B = I + W^1/2 K W^1/2 (C10), negative ones I afterwards through C = I - n V_II n, n = |tau|^1/2,
-# positive definite exactly if K^-1 + W is. K may be singular.
-
 from __future__ import annotations
 
-__all__ = ["SitePosterior", "site_posterior"]
+__all__ = [
+    "DenseSites", "NormalDensity", "SitePosterior", "dense_sites", "normal_density",
+    "normal_log_density", "site_posterior",
+]  # fmt: skip
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from scipy.linalg import get_lapack_funcs, solve_triangular
 
 from ..compilation import traced_for_xla
 from .cholesky import cholesky
 from .triangular import inverse, solve
+
+# Site n is exp(nu_n f - tau_n f^2 / 2), W = diag(tau). Positive tau enter through the factor L_B of
+# B = I + W^1/2 K W^1/2 (C10), negative ones I afterwards through C = I - n V_II n, n = |tau|^1/2,
+# positive definite exactly if K^-1 + W is. K may be singular.
+
 
 SMALL = 1e-3
 """Least tau v at which B^-1 gives the variance: three digits cancel there."""
@@ -129,3 +137,175 @@ def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor
 
 def _log_diagonal(chol: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
+
+
+# ---
+# `site_posterior` by LAPACK, without a graph.
+
+
+_SMALL = 1e-3
+"""Least tau v at which B^-1 gives the variance: three digits cancel there."""
+
+
+class DenseSites(NamedTuple):
+    """The posterior N(u, V) of N(0, K) times sites exp(nu_n f - tau_n f^2 / 2)."""
+
+    mean: np.ndarray
+    """u [N]"""
+    variance: np.ndarray
+    """diag V [N]"""
+    alpha: np.ndarray
+    """K^-1 u [N]"""
+    log_det: float
+    """log det(I + K W), W = diag(tau)."""
+    root: np.ndarray
+    """R [N, N], lower, with R^T R = B^-1, B = I + W^1/2 K W^1/2 of the positive tau."""
+    scale: np.ndarray
+    """W^1/2 of the positive tau [N]."""
+    negative: np.ndarray
+    """F [m, N]: (K + W^-1)^-1 = W^1/2 B^-1 W^1/2 - F^T F."""
+
+    def divergence(self, tau: np.ndarray) -> float:
+        """KL from the prior in nats, for the tau [N] of the sites."""
+        quadratic = self.alpha @ self.mean - tau @ self.variance
+        return 0.5 * float(self.log_det + quadratic)  # (C14)
+
+    def of_covariance(self) -> np.ndarray:
+        """The gradient of -KL by K at fixed u and V, [N, N]; N^3 / 3."""
+        # 1/2 (alpha alpha^T - (K + W^-1)^-1), as for log N(nu / tau; 0, K + W^-1).
+        (multiply,) = get_lapack_funcs(("lauum",), (self.root,))
+        inverse = np.tril(multiply(self.root, lower=1)[0])
+        inverse += np.tril(inverse, -1).T
+        inverse *= self.scale[:, None]
+        inverse *= self.scale
+        inverse -= self.negative.T @ self.negative
+        return 0.5 * (np.outer(self.alpha, self.alpha) - inverse)
+
+
+def dense_sites(K: np.ndarray, nu: np.ndarray, tau: np.ndarray) -> DenseSites | None:
+    """Combine a prior K [N, N] with sites nu, tau [N]; None where the posterior does not exist.
+
+    A third of the processor time of `sites.site_posterior`. Cost: 2/3 N^3, and N^2 for each site
+    with negative tau or small tau v.
+    """
+    scale = np.sqrt(np.maximum(tau, 0.0))
+    B = scale[:, None] * K * scale
+    B[np.diag_indices_from(B)] += 1.0
+    factorise, invert = get_lapack_funcs(("potrf", "trtri"), (B,))
+    chol, failed = factorise(B, lower=1, clean=1, overwrite_a=1)
+    if failed:
+        return None
+    log_det = 2.0 * float(np.sum(np.log(np.diag(chol))))
+    root = invert(chol, lower=1, overwrite_c=1)[0]
+    alpha = _dense_sites_coefficients(K, root, scale, nu)
+    share = 1.0 - np.sum(np.square(root), axis=0)  # tau v
+    fit = (share > _SMALL) & (scale > 0.0)
+    variance = np.where(fit, share, 0.0) / np.square(np.where(fit, scale, 1.0))
+    others = ~fit
+    if np.any(others):
+        half = root @ (scale[:, None] * K[:, others])
+        variance[others] = np.diag(K)[others] - np.sum(np.square(half), axis=0)  # (C11)
+    none = np.zeros((0, len(K)))
+    found = DenseSites(K @ alpha, variance, alpha, log_det, root, scale, none)
+    return found if np.all(tau >= 0.0) else _with_negative(K, tau, found)
+
+
+def _with_negative(K: np.ndarray, tau: np.ndarray, found: DenseSites) -> DenseSites | None:
+    rows = np.flatnonzero(tau < 0.0)
+    n = np.sqrt(-tau[rows])
+    half = found.root @ (found.scale[:, None] * K[:, rows])
+    rest = np.zeros((len(rows), len(K)))  # rows of (I + K W)^-1, W of the positive sites
+    rest[np.arange(len(rows)), rows] = 1.0
+    rest -= (found.scale[:, None] * (found.root.T @ half)).T
+    V_rows = rest @ K
+    C = np.eye(len(rows)) - n[:, None] * V_rows[:, rows] * n
+    try:
+        chol = np.linalg.cholesky(C)
+    except np.linalg.LinAlgError:
+        return None
+    solve = lambda right: solve_triangular(chol, right, lower=True)  # noqa: E731
+    negative, excess = solve(n[:, None] * rest), solve(n[:, None] * V_rows)
+    pull = solve(n * found.mean[rows])
+    return found._replace(
+        mean=found.mean + excess.T @ pull,
+        variance=found.variance + np.sum(np.square(excess), axis=0),
+        alpha=found.alpha + negative.T @ pull,
+        log_det=found.log_det + 2.0 * float(np.sum(np.log(np.diag(chol)))),
+        negative=negative,
+    )
+
+
+def _dense_sites_coefficients(
+    K: np.ndarray, root: np.ndarray, scale: np.ndarray, nu: np.ndarray
+) -> np.ndarray:
+    large = np.square(scale) * np.diag(K) > 1.0
+    pseudo = np.where(large, nu / np.where(large, scale, 1.0), 0.0)
+    rest = np.where(large, 0.0, nu)
+    return rest + scale * (root.T @ (root @ (pseudo - scale * (K @ rest))))  # (C10)
+
+
+# ---
+# Log densities of centred normal vectors, by LAPACK: K^-1 by `potri` takes a fifth of a gradient
+# through the factor.
+
+
+class NormalDensity(NamedTuple):
+    """log N(r; 0, K) in nats, summed over columns of r, and gradients; NaN for an unusable K."""
+
+    value: float
+    of_covariance: np.ndarray
+    """1/2 (A A^T - P K^-1) with A = K^-1 r, [N, N]"""
+    of_columns: np.ndarray
+    """-A [N, P]"""
+
+
+def normal_density(K: np.ndarray, r: np.ndarray) -> NormalDensity:
+    """The log density of the P columns of r [N, P] under a covariance K [N, N], on arrays."""
+    value, chol, A = _factorised(K, r)
+    return NormalDensity(float(value), _of_covariance(chol, A), -A)
+
+
+def normal_log_density(K: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
+    """The same log density in nats, a scalar, in a graph too; differentiable once.
+
+    NaN where K is not positive definite. XLA refuses it.
+    """
+    return _density(tf.convert_to_tensor(K), tf.convert_to_tensor(r))
+
+
+@tf.custom_gradient
+def _density(
+    K: tf.Tensor, r: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    value, chol, A = tf.numpy_function(_factorised, [K, r], [K.dtype] * 3, stateful=False)
+    value.set_shape([])
+    chol.set_shape(K.shape)
+    A.set_shape(r.shape)
+
+    def pulled_back(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        of_K = tf.numpy_function(_of_covariance, [chol, A], K.dtype, stateful=False)
+        of_K.set_shape(K.shape)
+        return upstream * of_K, -upstream * A
+
+    return value, pulled_back
+
+
+@np.errstate(all="ignore")  # overflow is a density that is not finite, and no warning
+def _factorised(K: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    factorise, solve = get_lapack_funcs(("potrf", "potrs"), (K,))
+    chol, failed = factorise(K, lower=1, clean=1)
+    if failed:
+        return np.asarray(math.nan, K.dtype), np.full_like(K, math.nan), np.full_like(r, math.nan)
+    A = np.ascontiguousarray(solve(chol, r, lower=1)[0])
+    N, P = r.shape
+    log_det = 2.0 * np.sum(np.log(np.diag(chol)))
+    value = -0.5 * (np.sum(r * A) + P * (log_det + N * math.log(2.0 * math.pi)))
+    return np.asarray(value, K.dtype), np.ascontiguousarray(chol), A
+
+
+@np.errstate(all="ignore")
+def _of_covariance(chol: np.ndarray, A: np.ndarray) -> np.ndarray:
+    (invert,) = get_lapack_funcs(("potri",), (chol,))
+    inverse = np.tril(invert(chol, lower=1)[0])
+    inverse += np.tril(inverse, -1).T
+    return 0.5 * (A @ A.T - A.dtype.type(A.shape[1]) * inverse)

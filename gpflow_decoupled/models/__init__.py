@@ -1,33 +1,25 @@
 """GPflow models: a kernel, a likelihood, a mean function, and a basis for q(f).
 
-Models on inducing points take data in their methods, others own them. Read `basis_gp`, `full_gp`
-and `conjugate` first. Inducing points: `decoupled`, `sparse_conjugate`, `dtc`, `streams`. All data:
-`state_space`, `lcl`, `affine_independent`, `neighbours`. Others: `linear` (with `linear_parts`),
-`gmrf`, `factor_graph` (with `factors`). Shared: `checks`, the `data_term` by `expectations`,
-`monte_carlo` or `residual_bound`, `basis_predictions`, the interval `evidence`, and `families`.
-`with_neighbours` turns a model with a mean on all data into one of neighbours.
+Models on inducing points take data in their methods; others own their data. Read `basis_gp` and
+`full_gp` first. Inducing points: `decoupled`, with `streams` and the tighter `residual_bound`. All
+data: the constructors of `full_gp`, `affine_independent` and `neighbours`. Others: `linear` and
+`lcl_linear`, `gmrf`, `factor_graph`. `checks` refuses bad input, `evidence` is the interval of the
+log evidence, and `families` says what trains each model.
 """
 
-from .affine_independent.gp import AffineIndependentGP
+from .affine_independent import AffineIndependentGP
 from .basis_gp import BasisGP
-from .conjugate import CVIGP
-from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
-from .dtc import DTC
+from .checks import MonteCarlo
+from .decoupled import DTC, DVGP, HDVGP, ODVGP, SOLVEGP, SparseCVIGP
 from .evidence import Evidence
-from .factor_graph import FactorGraph
-from .factors import Factor, SampledFactor, prior_factor
-from .full_gp import FullGP
+from .factor_graph import Factor, FactorGraph, SampledFactor, prior_factor
+from .full_gp import CVIGP, LCLGP, FullGP, StateSpaceGP
 from .gmrf import GMRF
-from .lcl import LCLGP
-from .linear.affine_glm import AffineIndependentGLM
-from .linear.glm import CVIGLM, weights_posterior
-from .linear.lcl_glm import LCLGLM
-from .linear.weights_posterior import WeightsPosterior
-from .monte_carlo import MonteCarlo
+from .lcl_linear import LCLGLM
+from .linear import CVIGLM, AffineIndependentGLM, WeightsPosterior, weights_posterior
 from .neighbours import NNGP, LeaveOneOut, SolvedMean
-from .sparse_conjugate import SparseCVIGP
-from .state_space import StateSpaceGP
-from .streams import StreamMemory, StreamUpdate
+from .stream_posterior import StreamMemory
+from .streams import StreamUpdate
 from .with_neighbours import with_neighbours
 
 __all__ = [

@@ -6,15 +6,14 @@ __all__ = ["data_mean_of", "require_model", "ways_to_train"]
 
 from gpflow.models import SVGP, BayesianModel
 
-from ..bases.parts.data_mean import DataMean, refuse_white
+from ..bases.optimum import DataMean, refuse_white
 from ..errors import ModelError
-from .affine_independent.gp import AffineIndependentGP
+from .affine_independent import AffineIndependentGP
 from .basis_gp import BasisGP
-from .conjugate import CVIGP
-from .dtc import DTC
+from .decoupled import DTC
 from .factor_graph import FactorGraph
+from .full_gp import CVIGP, LCLGP
 from .gmrf import GMRF
-from .lcl import LCLGP
 from .neighbours import GaussianNNGP, LabelNNGP, SiteNNGP
 
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (

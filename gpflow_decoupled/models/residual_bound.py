@@ -26,8 +26,8 @@ from gpflow.likelihoods import Likelihood
 from ..bases import Features, InducingBasis
 from ..covariances.latents import prior_variance
 from ..errors import ModelError, check_option
-from ..likelihoods.log_concave import is_log_concave
 from ..likelihoods.parameters import single_noise_variance
+from ..likelihoods.registry import is_log_concave
 from ..linalg.whitening import squares_with_slope
 
 BOUNDS = ("classical", "tight")

@@ -25,37 +25,30 @@ All work at fixed hyperparameters; `gpflow_decoupled.fit` trains both.
 | `fit(model)`, `fit(model, data)` | trains q(f) and hyperparameters | all |
 
 `minimize` works inside `tf.function`; `run` and `sweep` shorten steps that lower the bound, and
-return a result. Packages: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
-`affine_independent`, `mixture`, `approximations`, `data_mean`, `neighbours`. They share `steps`,
-`ascent`, `results`, `log_climb` (over `log_coordinates` of a `log_objective`), `start`,
-`gaussian_optimum`, `array_evidence`, `best_sites` and `adam`.
+return a result. Packages: `data_mean`, `lagrangian`, `neighbours`; other methods are modules.
+They share `ascent` (the loop, steps and results), `log_climb` (L-BFGS), `start`,
+`natural_steps`, `data_passes`, `gaussian_optimum` and `best_sites`.
 """
 
-from .affine_independent.affine_ascent import AffineIndependentAscent
-from .affine_independent.affine_result import AffineResult
-from .affine_independent.jaakkola_jordan import JaakkolaJordan
-from .approximations.evidence_result import EvidenceResult
-from .approximations.expectation_propagation import ExpectationPropagation
-from .approximations.laplace_approximation import LaplaceApproximation
-from .conjugate.conjugate_computation import ConjugateComputation
-from .conjugate.conjugate_result import ConjugateResult
-from .conjugate.sweep import sweep
-from .data_mean.mean_conjugate_gradients import ConjugateGradients
-from .data_mean.mean_dual_descent import StochasticDualDescent
-from .data_mean.mean_result import MeanResult
+from .affine_independent import AffineIndependentAscent
+from .affine_start import AffineResult
+from .ascent import StepReport
+from .conjugate_computation import ConjugateComputation, ConjugateResult
+from .data_mean.mean_optimizer import ConjugateGradients, MeanResult, StochasticDualDescent
+from .expectation_propagation import ExpectationPropagation
 from .gaussian_optimum import Optimum, collapsed_elbo, optimal_parameters
+from .jaakkola_jordan import JaakkolaJordan
 from .lagrangian.cholesky_kl import CholeskyKL
 from .lagrangian.constraint_subset import ConstraintSubset
-from .lagrangian.lagrangian_result import LagrangianResult
-from .lagrangian.linearly_constrained import LinearlyConstrainedLagrangian
+from .lagrangian.linearly_constrained import LagrangianResult, LinearlyConstrainedLagrangian
 from .lagrangian.opper_archambeau import OpperArchambeau
-from .mean_field.mean_field_cvi import MeanFieldCVI
-from .mixture.mixture_ascent import MixtureAscent
-from .mixture.mixture_posterior import MixturePosterior
-from .mixture.mixture_result import MixtureResult
-from .natural_gradient.natural_gradient import NaturalGradient
+from .laplace_approximation import LaplaceApproximation
+from .mean_field import MeanFieldCVI
+from .mixture import MixtureAscent, MixturePosterior, MixtureResult
+from .natural_gradient import NaturalGradient
 from .neighbours import LabelRounds, NeighbourRounds, SiteRounds, SiteSweeps
-from .steps import StepReport
+from .sweep import sweep
+from .tilted import EvidenceResult
 
 __all__ = [
     "AffineIndependentAscent",

@@ -12,11 +12,10 @@ from gpflow.functions import Constant, Zero
 from gpflow.kernels import MultioutputKernel
 from gpflow.likelihoods import Gaussian
 
-from ..covariances.array_grams import ArrayGram, array_gram
-from ..linalg.normal_density import normal_density
+from ..covariances.stationary import ArrayGram, array_gram
+from ..linalg.site_posterior import normal_density
 from ..models import CVIGP
-from .log_climb import FAR
-from .log_coordinates import LogCoordinates
+from .log_climb import FAR, LogCoordinates
 
 _DIGITS = 1e10
 """Largest prior variance in variances of the noise, in double precision: round-off of the evidence

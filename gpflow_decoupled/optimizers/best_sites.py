@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..linalg.dense_sites import DenseSites, dense_sites
+from ..linalg.site_posterior import DenseSites, dense_sites
 
 Expectation: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 """Mean (less the prior's) and variance of f [N, L] -> sum_n E_n in nats, dE/dmean and dE/dvariance

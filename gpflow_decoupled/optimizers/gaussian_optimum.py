@@ -19,7 +19,7 @@ from ..errors import ModelError, NumericalError
 from ..likelihoods.parameters import single_noise_variance
 from ..linalg.cholesky import unsound
 from ..models import BasisGP
-from .natural_gradient.bound_gradients import as_basis_model
+from .natural_steps import as_basis_model
 
 
 class Optimum(OptimalParameters):

@@ -27,18 +27,17 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import IsotropicStationary, Kernel, MultioutputKernel, Stationary
 from gpflow.likelihoods import Gaussian, Likelihood
 
-from ..bases.parts.atomic import all_or_nothing
-from ..covariances.centring import reads_scaled_inputs
-from ..covariances.residual import residual_diagonal
+from ..covariances.latents import residual_diagonal
+from ..covariances.stationary import reads_scaled_inputs
 from ..diagnostics import lengthscale_factor
 from ..errors import DataError, ModelError, NumericalError
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_pair, as_values, check_whole
+from ..interrupts import all_or_nothing
 from ..models import CVIGP
 from ..models.neighbours.evidence import log_evidence_of
 from ..summaries import html_table
-from .log_climb import climb_logarithms
-from .log_objective import LogObjective
+from .log_climb import LogObjective, climb_logarithms
 
 _EVALUATIONS = 30
 """Limit of evaluations of the log evidence; L-BFGS has most of its gain by then."""

@@ -21,9 +21,7 @@ from ..inputs import as_inputs, float_type, is_whole
 from ..models import NNGP, BasisGP, FullGP
 from ..optimizers import ConjugateGradients
 from ..summaries import kernel_name, one_line, short_repr
-from .basis_correction import basis_correction
-from .data_correction import data_correction
-from .neighbour_correction import neighbour_correction
+from .corrections import basis_correction, data_correction, neighbour_correction
 from .prior import PriorDraws, draw_prior
 
 _TOLERANCE = 1e-3

@@ -1,12 +1,12 @@
 """Replicas of `tf.distribute`; with one replica nothing changes, to the last bit.
 
-`sums` is for a training step, which each replica runs; `group` for code around it. `row_sums` adds
-up passes, `datasets` finds a shard, `refusals` of silent failures.
+`sums` is for a training step, which each replica runs; `group` for code around it; `row_sums` adds
+up passes and refuses silent failures.
 """
 
-from .datasets import dataset_of, starts_passes
-from .group import Group
-from .refusals import (
+from .group import Group, dataset_of, starts_passes
+from .row_sums import (
+    RowSums,
     apply_trainable,
     check_strategy,
     group_of,
@@ -15,7 +15,6 @@ from .refusals import (
     refuse_elsewhere,
     refuse_other_workers,
 )
-from .row_sums import RowSums
 from .sums import Message, agreed, count, counted, fold_in_rank, of_first, rank, share, total
 
 __all__ = [

@@ -1,8 +1,8 @@
 """A trained model in one file: `save` and `load`.
 
 The file is a zip archive of `model.json` and `arrays/0.npy`, ..., without code; nothing is
-unpickled. Read `model_file` first, then `describe` (object to JSON) and `rebuild` (back); `names`
-has the classes that a file may name, `archive` the zip archive, `replace` writes complete files.
+unpickled. Read `model_file` first, then `structure` (object to JSON and back) and `archive`, with
+the names that a file may contain.
 """
 
 from .model_file import load, save

@@ -21,11 +21,8 @@ from ..models import FactorGraph
 from ..summaries import short_repr
 from ..training import Standardized
 from ..user_warnings import warn_user
-from .archive import read_archive, write_archive
-from .describe import describe
-from .names import Names
-from .rebuild import rebuild
-from .replace import replaced
+from .archive import Names, read_archive, replaced, write_archive
+from .structure import describe, rebuild
 
 _FORMAT = 2  # one more whenever older files cannot be read
 _TRACED = 2**30  # bytes of a file: a graph holds constants of up to 2 GB

@@ -1,15 +1,12 @@
 """Topic models of documents: latent Dirichlet allocation and the correlated topic model.
 
-Read `lda`, `topic_model` (shared methods), `fitting/document_passes`, `fitting/local`,
-`proportions/dirichlet_proportions` in this order. `ctm` is the second model; `estimator` has
-scikit-learn's methods, `topic_settings` and `counts` check inputs, `scores` scores. `fitting` and
-`proportions` build on `words`, `document_blocks`, `documents`, `dirichlet_functions` and
-`dirichlet_priors`.
+Read `models`, then `topic_model`, their shared methods, `fitting` and `proportions`. `documents`
+checks and splits word counts, `dirichlet` has Dirichlet distributions in NumPy, `ascent` steps
+that keep each document's bound rising.
 """
 
-from .counts import split_words
-from .ctm import CorrelatedTopicModel
-from .lda import LatentDirichletAllocation
+from .documents import split_words
+from .models import CorrelatedTopicModel, LatentDirichletAllocation
 
 __all__ = ["CorrelatedTopicModel", "LatentDirichletAllocation", "split_words"]
 

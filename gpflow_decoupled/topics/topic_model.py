@@ -2,29 +2,144 @@
 
 from __future__ import annotations
 
-__all__ = ["TopicModel"]
+__all__ = ["Estimator", "TopicModel", "completion"]
 
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..errors import DataError
-from .counts import Counts, check_counts
-from .document_blocks import split_into_blocks
-from .documents import put_rows
-from .estimator import Estimator
-from .fitting.document_passes import Progress, fit_batch, fit_stochastic, minibatch_step
-from .fitting.history import History
-from .fitting.local import Limits, Local, local_step
-from .fitting.shared import Shared, start_topics, topics_bound, with_best_topic_prior
-from .proportions.family import Proportions
-from .scores import completion
-from .topic_settings import check_prior, check_settings, check_whole
-from .words import topic_weights
+from ..errors import DataError, UnknownOptionError
+from ..summaries import one_line
+from .documents import Counts, check_counts, put_rows, split_into_blocks, topic_weights
+from .fitting import (
+    History,
+    Limits,
+    Local,
+    Progress,
+    Shared,
+    check_prior,
+    check_settings,
+    check_whole,
+    fit_batch,
+    fit_stochastic,
+    local_step,
+    minibatch_step,
+    start_topics,
+    topics_bound,
+    with_best_topic_prior,
+)
+from .proportions import Proportions
+
+# ---
+# Scores on held-out words.
+
+
+_CELLS = 1 << 14  # counts at a time
+
+
+def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_matrix) -> float:
+    """Mean of log sum_k theta_dk beta_kw over held-out words, in nats per word.
+
+    Proportions are [D, K], topics [K, V], counts [D, V].
+    """
+    rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
+    words = np.ascontiguousarray(topics.T)
+    total = 0.0
+    # the products of a million cells would not fit into memory
+    for first in range(0, held_out.nnz, _CELLS):
+        part = slice(first, first + _CELLS)
+        chances = np.einsum(
+            "nk,nk->n", proportions[rows[part]], words[held_out.indices[part]], dtype=float
+        )
+        total += float(held_out.data[part] @ np.log(chances))
+    return total / float(held_out.sum(dtype=float))
+
+
+# ---
+# scikit-learn's interface, without importing scikit-learn.
+
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+
+class Estimator:
+    """Constructor parameters as scikit-learn's pipelines, searches and `clone` need them.
+
+    A subclass's constructor only stores its arguments under their names.
+    """
+
+    num_topics: int
+    _fitted: Progress
+
+    def get_params(
+        self, deep: bool = True
+    ) -> dict[str, Any]:  # of many types, so that the constructor takes them
+        """The constructor's arguments, by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: object) -> Estimator:
+        """Change constructor arguments; return the model."""
+        unknown = set(params) - set(self.get_params())
+        if unknown:
+            raise UnknownOptionError(
+                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has"
+                f" {', '.join(self.get_params())}."
+            )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {
+            name: one.default for name, one in inspect.signature(type(self)).parameters.items()
+        }
+        changed = {
+            name: value
+            for name, value in self.get_params().items()
+            if not _same(value, defaults[name])
+        }
+        return one_line(self, **changed)
+
+    @property
+    def n_features_in_(self) -> int:
+        """V, the size of the fitted vocabulary, by scikit-learn's name."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(
+                f"This {type(self).__name__} has no topics yet; call fit or partial_fit first."
+            )
+        return int(self._fitted.shared.components.shape[1])
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The names "topic0", "topic1", ... [K] of `transform`'s columns; the input is ignored."""
+        return np.array([f"topic{number}" for number in range(self.num_topics)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    def __sklearn_tags__(self) -> Tags:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
+            input_tags=InputTags(sparse=True, positive_only=True),
+        )
+
+
+def _same(value: object, default: object) -> bool:
+    return value is default or (isinstance(value, (str, Real)) and value == default)
+
+
+# ---
+
 
 SCORING_STEPS = 100
 """Most local steps of a document that is transformed or scored."""

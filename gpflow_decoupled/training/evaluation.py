@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluation", "checked", "held_out_metrics"]
+__all__ = [
+    "Evaluation", "checked", "held_out_metrics", "metrics_of_all", "refuse_other_run",
+    "repair_drift", "run_settings",
+]  # fmt: skip
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from gpflow.models import GPModel
+from gpflow.utilities import parameter_dict
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
@@ -21,7 +25,10 @@ from ..linalg.neighbours import log_densities
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
 from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..models.neighbours import GaussianNNGP
+from ..replicas import Group
 from ..summaries import one_line
+from ..user_warnings import warn_user
+from .batches import checksum
 from .schedules import given
 
 Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
@@ -200,3 +207,74 @@ def _noisy_predictions(model: GaussianNNGP) -> Predictions:
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))
+
+
+# ---
+# Work of several processes between steps.
+
+
+def run_settings(
+    model: GPModel | FactorGraph, parts: Mapping[str, object], refresh_every: int, group: Group
+) -> dict[str, object]:
+    """Return the values, by name, that all workers and a checkpoint must share."""
+    settings: dict[str, object] = {
+        part: type(getattr(model, part)).__name__
+        for part in ("basis", "kernel", "likelihood", "mean_function")
+        if hasattr(model, part)
+    }
+    settings |= {**parts, "refresh_every": refresh_every}
+    for name, parameter in parameter_dict(model).items():
+        flag = "trainable" if parameter.trainable else "fixed"
+        settings[f"parameter {name}"] = f"{list(parameter.numpy().shape)} {flag}"
+    if group.replicas > 1:
+        settings["replicas"] = group.replicas
+    return settings
+
+
+def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]]) -> None:
+    """Raise on all workers if data, model or options differ from the first one's."""
+    if group.workers == 1:
+        return
+    own = settings()
+    # where these differ, the numbers of values may too
+    group.refuse_unlike({"the names of the settings": list(own)})
+    group.refuse_unlike(own)
+
+
+def metrics_of_all(
+    group: Group,
+    model: GPModel,
+    data: Sequence[npt.ArrayLike],
+    units: np.ndarray | None = None,
+) -> dict[str, float]:
+    """`held_out_metrics` of X [N, D], Y [N, P], shared by the workers; one message."""
+    X, Y = (np.asarray(array) for array in data)
+    if group.workers == 1 or len(X) < group.workers:
+        return held_out_metrics(model, data, units=units)
+    own = X[group.number :: group.workers], Y[group.number :: group.workers]
+    found = held_out_metrics(model, own, units=units)
+    means = np.array([1.0, found["rmse"] ** 2, found["log_density"]])
+    rows, squares, densities = np.sum(group.gather(len(own[0]) * means), axis=0)
+    return {"rmse": float(np.sqrt(squares / rows)), "log_density": float(densities / rows)}
+
+
+def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
+    """Copy the first replica's values to all if they differ by a bit, with a warning.
+
+    :param variables: all that a step writes, of any shapes [...].
+    """
+    # Different processors, and kernels that add in no fixed order, may drift. One message of one
+    # number per replica, and one per variable to repair.
+    if group.strategy is None or group.replicas == 1:
+        return False
+    digests = group.gather(np.array([checksum(copies) for copies in group.copies(variables)]))
+    if np.all(digests == digests.flat[0]):
+        return False
+    for variable in variables:
+        variable.assign(tf.cast(group.of_first(variable.read_value()), variable.dtype))
+    warn_user(
+        "The replicas were no longer the same and have the values of the first one now, as after"
+        " each refresh. Processors of different kinds round differently; if all are of one kind, a"
+        " callback may have changed the model on one of them."
+    )
+    return True

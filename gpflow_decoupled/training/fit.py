@@ -20,16 +20,14 @@ from ..errors import DataError, NumericalError, WorkerError
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from ..user_warnings import naming_columns
 from .batches import Data
-from .beginning import Beginning
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, checked
 from .keras import Optimizer
-from .options import OF_STEPS, chosen, named_options
-from .progress import Callback, Callbacks
+from .options import OF_STEPS, Callback, Callbacks, chosen, named_options
 from .result import FitResult
-from .routes.inducing_checks import check_kernel_gradients
+from .routes.minibatches import check_kernel_gradients
 from .routes.registry import route_for
-from .run import Run
+from .run import Beginning, Run
 from .schedules import MeanSolver, Schedule
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..models import Evidence
-from ..optimizers.results import RunResult
+from ..optimizers.ascent import RunResult
 from ..optimizers.start import Start
 
 if TYPE_CHECKING:

@@ -2,37 +2,195 @@
 
 from __future__ import annotations
 
-__all__ = ["Run"]
+__all__ = ["Beginning", "Run", "Scores"]
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import SupportsFloat
 
 import numpy as np
+import tensorflow as tf
 from gpflow.models import GPModel
 
-from ..bases.parts.atomic import all_or_nothing
-from ..diagnostics import final_evidence, restored, warn_of_no_signal, warn_of_quadrature
+from ..diagnostics import (
+    check_digits,
+    final_evidence,
+    restored,
+    warn_of_no_signal,
+    warn_of_quadrature,
+    warn_of_scales,
+)
 from ..diagnostics.trend import warn_of_fall, warn_of_last_rise, warn_of_rise
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
-from ..interrupts import noted, raise_swallowed
+from ..inducing.variables import point_values
+from ..interrupts import all_or_nothing, noted, raise_swallowed
 from ..lbfgs import EVALUATIONS_DONE, TIME_IS_UP
-from ..models import FactorGraph
+from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers.ascent import INTERRUPTED
+from ..optimizers.start import Start, check_parts, initialize
 from ..user_warnings import warn_user
-from .batches import ArrayBatches
-from .beginning import Beginning
+from .batches import ArrayBatches, Batches, DatasetBatches, DiskBatches, FunctionBatches
 from .checkpoints import States
-from .options import Options
-from .plan import Plan
-from .progress import ProgressLine
+from .evaluation import metrics_of_all, refuse_other_run, run_settings
+from .options import Options, ProgressLine
 from .result import RECENT, FitResult, History, Totals
-from .scores import Scores
+from .snapshots import Best
 from .stages.stage import ROUNDS_DONE, Clock, Report
-from .turns import Taken, Turns
-from .workers import refuse_other_run, run_settings
+from .turns import Plan, Taken, Turns
+
+# ---
+# Checks and start of a run.
+
+
+_SHARE = 0.1
+"""Of a run by seconds, that a start may take."""
+_ROWS = 10_000
+"""At which the prior variance is computed at most."""
+
+
+class Beginning:
+    """Checks before the first step: scales of the data, digits, and values to start from.
+
+    :param accept: tells the model about the data.
+    """
+
+    def __init__(
+        self,
+        model: BasisGP | FullGP | FactorGraph,
+        batches: Batches,
+        options: Options,
+        accept: Callable[[], None],
+    ) -> None:
+        if not isinstance(model, FactorGraph):  # which has no kernel
+            _check_digits(model, batches)
+        self.accept = accept
+        self.start: Start | None = None
+        self._find = None if options.initialize is None else _start_of(model, batches, options)
+        if self._find is None and not isinstance(model, FactorGraph):
+            _look_at_scales(model, batches)
+
+    def __call__(self, done: int) -> float:
+        """Tell the model about the data and find the start; return its seconds.
+
+        :param done: steps of an earlier run; with any, the start is skipped.
+        """
+        self.accept()
+        if self._find is None or done:
+            return 0.0
+        self.start = self._find()
+        return self.start.seconds
+
+
+def _start_of(
+    model: BasisGP | FullGP | FactorGraph, batches: Batches, options: Options
+) -> Callable[[], Start]:
+    if (
+        not isinstance(batches, ArrayBatches)
+        or not isinstance(model, BasisGP)
+        or options.group.replicas > 1
+    ):
+        raise DataError(
+            'initialize="auto" needs arrays X and Y in one process: call'
+            " training.initialize(kernel, likelihood, (X, Y)) on some of the rows before the model"
+            " is built."
+        )
+    check_parts(model.kernel, model.likelihood)
+    seconds = np.inf if options.limits.seconds is None else _SHARE * options.limits.seconds
+    beta = model.basis.beta if point_values(model.basis.beta) else None
+    return lambda: initialize(
+        model.kernel,
+        model.likelihood,
+        (batches.X, batches.Y),
+        mean_function=model.mean_function,
+        beta=beta,
+        seed=options.seed,
+        deadline=time.perf_counter() + seconds,
+    )
+
+
+def _check_digits(model: BasisGP | FullGP, batches: Batches) -> None:
+    if isinstance(batches, ArrayBatches):
+        check_digits(model, batches.X[:_ROWS])
+    elif isinstance(batches, DiskBatches):
+        check_digits(model, tf.constant(batches.sample[0]))
+
+
+def _look_at_scales(model: BasisGP | FullGP, batches: Batches) -> None:
+    if isinstance(batches, ArrayBatches):
+        warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data)
+    elif isinstance(batches, DiskBatches):
+        warn_of_scales(model, *batches.sample, batches.num_data)
+    elif isinstance(batches, (DatasetBatches, FunctionBatches)):
+        batches.look = lambda X, Y: warn_of_scales(model, X, Y, batches.num_data)
+
+
+# ---
+# Held-out scores, and patience.
+
+
+class Scores:
+    """Evaluates the model, and counts evaluations since the best one."""
+
+    def __init__(self, model: GPModel | FactorGraph, options: Options, history: History) -> None:
+        self.model, self.history, self.group = model, history, options.group
+        self.evaluation = options.evaluation
+        self.best = Best()
+
+    @property
+    def patience(self) -> int | None:
+        """Evaluations without a better score that end a run; None ends none."""
+        return None if self.evaluation is None else self.evaluation.patience
+
+    def out_of_patience(self, totals: Totals) -> bool:
+        """True if that many evaluations have passed."""
+        return self.patience is not None and totals.waited >= self.patience
+
+    def is_due(self, done: int) -> bool:
+        """True if there is an evaluation after this step."""
+        return self.evaluation is not None and done % self.evaluation.every == 0
+
+    def after(
+        self, done: int, totals: Totals, variables: Sequence[tf.Variable]
+    ) -> dict[str, float]:
+        """Evaluate the model after a step, and compare with the best score."""
+        assert self.evaluation is not None
+        metrics = self.evaluate(done, totals.seconds)
+        estimate = self.history.mean("elbo", self.evaluation.every)
+        score = self.group.first(metrics.get("log_density", estimate))
+        if not np.isfinite(score):
+            warn_user(
+                f"The score after step {done} is {score}, and is not taken for a lack of"
+                " improvement."
+            )
+            return metrics
+        totals.waited += 1
+        if score > totals.best:
+            totals.best, totals.best_step, totals.waited = score, done, 0
+            if self.patience is not None and self.evaluation.restore_best:
+                self.best.take(variables)
+        return metrics
+
+    def evaluate(self, done: int, seconds: float) -> dict[str, float]:
+        """Score the model on the held-out data, if there are any."""
+        if self.evaluation is None or self.evaluation.data is None:
+            return {}
+        metrics = metrics_of_all(
+            self.group, self.model, self.evaluation.data, self.evaluation.units
+        )
+        self.history.append(evaluation_step=done, evaluation_seconds=seconds, **metrics)
+        return metrics
+
+    def at_the_end(self, done: int, seconds: float, step: int) -> None:
+        """Evaluate, unless the last step did."""
+        last = self.history.tail("evaluation_step", 1)
+        if not last or last[0] != done:
+            self.evaluate(step, seconds)
+
+
+# ---
+
 
 _LIMITS = ("steps done", TIME_IS_UP)
 _UNFINISHED = (*_LIMITS, EVALUATIONS_DONE, ROUNDS_DONE)

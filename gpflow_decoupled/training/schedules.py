@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "METHODS", "Limits", "MeanSolver", "Rates", "Schedule", "StepSizes", "annealed", "given",
+    "Limits", "METHODS", "MeanSolver", "Rates", "Schedule", "StepSizes", "annealed", "given",
     "ramped",
 ]  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Standardized"]
+__all__ = ["PredictionsInUnits", "Standardized", "StandardizedPosterior"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,37 +12,380 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 from gpflow.utilities import deepcopy
+from scipy.special import ndtri
 
-from ..bases.parts.atomic import all_or_nothing, one_at_a_time
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values, check_same_rows
-from ..models import Evidence, with_neighbours
-from ..summaries import model_line
+from ..interrupts import all_or_nothing, one_at_a_time
+from ..likelihoods import RowLikelihood, observation_moments, observation_quantiles
+from ..likelihoods.predictions import moments_of_trials
+from ..linalg.neighbours import log_densities
+from ..models import NNGP, AffineIndependentGP, Evidence, LeaveOneOut, with_neighbours
+from ..models.neighbours import GaussianNNGP
+from ..models.neighbours.groups import noise_rows
+from ..pathwise import pathwise_samples
+from ..summaries import model_line, short_repr
 from ..user_warnings import naming_columns
 from .batches import Data
 from .evaluation import Evaluation
 from .fit import fit
-from .normal_scores import NormalScores
 from .result import FitResult
-from .row_numbers import RowNumbers
-from .scaled_build import Build, Scaling, build_scaled, scaled_columns, scaling_of_outputs
-from .standardization import Standardization
-from .tables import Table
+from .standardization import NormalScores, RowNumbers, Standardization
+from .tables import Table, is_frame, is_labelled
 from .units import (
-    has_log_scale,
-    inducing_in_units,
-    kernel_in_units,
-    likelihood_in_units,
+    Build,
+    DataInUnits,
+    Scaling,
+    build_scaled,
+    check_adds_noise,
+    known_noise,
     result_in_units,
+    scaled_columns,
+    scaling_of_outputs,
 )
-from .units.predictions import PredictionsInUnits
+from .views import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units
+
+# ---
+# Predictions in the units of the data.
+
+
+class PredictionsInUnits(DataInUnits):
+    """The predictions of a `model` of standardised data."""
+
+    def posterior(
+        self, precompute_cache: str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> StandardizedPosterior:
+        """Predictions of f with the present factorisations; "variable" ones can be exported."""
+        return StandardizedPosterior(self, self.model.posterior(precompute_cache))
+
+    def pathwise_samples(
+        self, num_samples: int, **options: Any
+    ) -> Callable[[TensorType], tf.Tensor]:
+        """Draw functions of the posterior: X [N, D] -> [S, N, P] in the units of the data.
+
+        :param num_samples: S.
+        :param options: of `pathwise.pathwise_samples`.
+        """
+        draws = pathwise_samples(self.model, num_samples, **options)
+
+        def function(X: TensorType) -> tf.Tensor:
+            values = draws(self.encoded(X))
+            return self.in_units((values, tf.ones_like(values)), False, False)[0]
+
+        return function
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D] in the units of Y, in GPflow's shapes."""
+        moments = self.model.predict_f(
+            self.encoded(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        return self.in_units(moments, full_cov, full_output_cov)
+
+    def predict_y(
+        self,
+        Xnew: TensorType,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, as `predict_f`.
+
+        :param noise_variance: known noise of the new rows, in squared units of Y, which is added to
+            the learned one: [..., N], [..., N, P], or a column of the frame Xnew. Without it only
+            the learned noise is added, although rows of training had their own.
+        :param offset: of the new rows, as in `build`: [N], [N, P], or a column of the frame Xnew.
+            Where this and the next ones are not given, every prediction of observations reads the
+            columns of training that a frame has, else it is for an exposure of 1 and one trial.
+        :param exposure: exp(offset).
+        :param trials: of the new rows; y counts their successes.
+        """
+        given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
+        if numbers := self._of_new(Xnew, given):
+            return self._moments_at(Xnew, numbers, noise_variance, (full_cov, full_output_cov))
+        X, known, options = self.encoded(Xnew), None, {}
+        if noise_variance is not None:
+            known = self.known_noise(noise_variance, Xnew)
+            if isinstance(self.model, GaussianNNGP) and noise_rows(self.model.likelihood):
+                # the model adds it, and has no other
+                scale = 1.0 if self.outputs is None else self.outputs.scale.numpy()
+                options, known = {"noise_variance": known / np.square(scale)}, None
+        moments = self.model.predict_y(
+            X, full_cov=full_cov, full_output_cov=full_output_cov, **options
+        )
+        mean, variance = self.in_units(moments, full_cov, full_output_cov)
+        if known is None:
+            return mean, variance
+        known = tf.cast(known, variance.dtype)
+        # inside of a tf.function rows are counted when it runs, and one would stand for all
+        rows = "noise_variance and Xnew have different numbers of rows."
+        tf.debugging.assert_equal(tf.shape(known), tf.shape(variance), rows)
+        return mean, variance + known
+
+    def predict_log_density(
+        self,
+        data: Sequence[TensorType],
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
+    ) -> tf.Tensor:
+        """Log densities [..., N] in nats per unit of Y, at X [..., N, D], Y [..., N, P].
+
+        Of a censored row it is the log probability beyond its limit.
+
+        :param noise_variance: as in `predict_y`, in the place of noise among the columns of Y.
+        :param offset: this, `exposure` and `trials` as in `predict_y`.
+        """
+        given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
+        if noise_variance is not None:
+            return self._noisy_log_density(data, noise_variance, given, full_cov, full_output_cov)
+        inside = self._standardised(data, **given)
+        density = self.model.predict_log_density(
+            inside, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        seen = self._measured(tf.cast(inside[1], density.dtype))
+        return density - self._log_scale(density.dtype, seen)
+
+    def predict_quantiles(
+        self,
+        Xnew: TensorType,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        noise_variance: npt.ArrayLike | str | None = None,
+        offset: npt.ArrayLike | str | None = None,
+        exposure: npt.ArrayLike | str | None = None,
+        trials: npt.ArrayLike | str | None = None,
+    ) -> np.ndarray:
+        """Quantiles [N, P, Q] of new observations at Xnew [N, D], in the units of Y.
+
+        Of counts and labels the smallest y with a probability of at most y that reaches the level.
+        Cost: `predict_f`, and for other than Gaussian noise `likelihoods.observation_quantiles`.
+
+        :param quantiles: levels [Q], above 0 and below 1.
+        :param noise_variance: this, `offset`, `exposure` and `trials` as in `predict_y`.
+
+        Example::
+
+            low, high = model.predict_quantiles(X_new, (0.05, 0.95))[:, 0].T
+        """
+        levels = np.asarray(quantiles, dtype=np.float64)
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise DataError(
+                f"quantiles={short_repr(quantiles)}: pass numbers above 0 and below 1, for example"
+                " (0.05, 0.95)."
+            )
+        if isinstance(self.model, AffineIndependentGP):
+            raise ModelError(
+                "f of an AffineIndependentGP is not Gaussian, and quantiles of y are not known:"
+                " model.model.predict_f_quantiles has those of f."
+            )
+        likelihood = self.model.likelihood
+        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+        if type(base) is Gaussian:
+            given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
+            moments = self.predict_y(Xnew, noise_variance=noise_variance, **given)
+            mean, variance = (np.asarray(part)[..., None] for part in moments)
+            return mean + np.sqrt(variance) * ndtri(levels)
+        if noise_variance is not None:
+            check_adds_noise(self.model)
+        X = self.encoded(Xnew)
+        f_mean, f_variance = (np.asarray(part, np.float64) for part in self.model.predict_f(X))
+        numbers = self._of_new(Xnew, {"offset": offset, "exposure": exposure, "trials": trials})
+        scale = 1.0 if self.outputs is None else self.outputs.scale.numpy()
+        f_mean = f_mean + numbers.get("offset", 0.0) / scale
+        found = partial(
+            observation_quantiles, base, np.asarray(X), f_mean, f_variance,
+            trials=numbers.get("trials"),
+        )  # fmt: skip
+        values = np.stack([found(level) for level in levels], axis=-1)
+        if self.outputs is None:
+            return values
+        return values * self.outputs.scale.numpy()[:, None] + self.outputs.mean.numpy()[:, None]
+
+    def predict_f_samples(
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Samples [..., S, N, P] (without S [..., N, P]) of f at Xnew [..., N, D] in units of Y."""
+        inside = self.encoded(Xnew)
+        samples = self.model.predict_f_samples(
+            inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        return self.in_units((samples, tf.ones_like(samples)), False, False)[0]
+
+    def leave_one_out(self, rows: np.ndarray | None = None, **options: Any) -> LeaveOneOut:
+        """Predict observed rows, each from its nearest other rows, in the units of Y.
+
+        :param rows: row numbers [B]; all rows if not given.
+        :param options: of `leave_one_out` of the `NNGP` inside.
+        :raises ModelError: for other models.
+        """
+        if not isinstance(self.model, NNGP):
+            raise ModelError(
+                f"{type(self.model).__name__} has no leave_one_out: compare models by rows that"
+                " were set aside, wrappers.compare(first, second, data)."
+            )
+        found = self.model.leave_one_out(rows, **options)
+        mean, variance = self.in_units((found.mean, found.variance), False, False)
+        Y = self.model.data[1].numpy().astype(np.float64)
+        seen = self._measured(Y if rows is None else Y[rows])
+        density = found.log_density - self._log_scale(tf.float64, seen).numpy()
+        return LeaveOneOut(np.asarray(mean), np.asarray(variance), density, found.spread)
+
+    def in_units(
+        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f or y, mean [..., N, P] and (co)variances, in the units of Y."""
+        mean, cov = moments
+        if self.outputs is None:
+            return mean, cov
+        # latents beyond the outputs have no units, but for the logarithm of a scale
+        count = int(mean.shape[-1]) - int(self.outputs.scale.shape[0])
+        own = tf.pad(self.outputs.scale, [[0, count]], constant_values=1.0)
+        beyond = tf.math.log(self.outputs.scale[:count]) * has_log_scale(self.model.likelihood)
+        shift = tf.concat([self.outputs.mean, beyond], axis=0)
+        level = tf.cast(mean, tf.float64) * own + shift
+        scale = tf.cast(own, cov.dtype)
+        if full_output_cov:  # [..., N, P, P], or [..., N, P, N, P]
+            factor = scale[:, None, None] * scale if full_cov else scale[:, None] * scale
+        else:  # [..., P, N, N], or [..., N, P]
+            factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
+        return tf.cast(level, default_float()), cov * factor
+
+    def _measured(self, Y: TensorType) -> tf.Tensor:
+        """[..., P], 1 where an entry of Y [..., P + k] inside was measured, else 0."""
+        width = None if self.numbers is None else self.numbers.outputs
+        seen = ~tf.math.is_nan(Y[..., :width])
+        if self.numbers is not None:
+            seen = tf.logical_and(seen, self.numbers.measured(Y))
+        return tf.cast(seen, Y.dtype)
+
+    def known_noise(self, value: npt.ArrayLike | str, X: Any) -> np.ndarray:
+        """Check noise variances of new rows X; return them as [..., N, P] in squared units of Y.
+
+        Parameters and errors as of `noise_variance` in `predict_y`.
+        """
+        check_adds_noise(self.model)
+        shape = tuple(np.shape(X)[:1] if is_labelled(X) else self.encoded(X).shape[:-1])
+        return known_noise(value, X, shape, self._num_outputs)
+
+    def _of_new(self, X: Any, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Offsets and trials of new rows X, where they are known."""
+        if not is_frame(X) and all(one is None for one in given.values()):
+            return {}  # inside of a tf.function rows are not counted yet
+        rows = np.shape(X)[0] if is_labelled(X) else self.encoded(X).shape[-2]
+        found = self.numbers_of(X, rows, given)
+        return {name: found[name] for name in ("offset", "trials") if name in found}
+
+    def _moments_at(
+        self,
+        X: Any,
+        numbers: Mapping[str, np.ndarray],
+        noise_variance: Any,
+        full: tuple[bool, bool],
+    ) -> MeanAndVariance:
+        offset, trials = numbers.get("offset", 0.0), numbers.get("trials")
+        likelihood, inside = self.model.likelihood, self.encoded(X)
+        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+        if type(base) is Gaussian or self.outputs is not None:  # f plus noise
+            value = None if noise_variance is None else self.known_noise(noise_variance, X)
+            plain = self.table.inputs(X)  # without columns of numbers
+            mean, variance = self.predict_y(plain, *full, noise_variance=value)
+            return mean + tf.cast(offset, mean.dtype), variance
+        if any(full) or isinstance(self.model, AffineIndependentGP):
+            raise ModelError(
+                "offsets and trials of new rows need a Gaussian f of each row: leave full_cov, or"
+                " scale predictions of one trial and an exposure of 1 yourself."
+            )
+        if noise_variance is not None:
+            check_adds_noise(self.model)
+        mean, variance = self.model.predict_f(inside)
+        mean = mean + tf.cast(offset, mean.dtype)
+        if trials is None:
+            return observation_moments(base, inside, mean, variance)
+        return moments_of_trials(base, inside, mean, variance, tf.cast(trials, mean.dtype))
+
+    @property
+    def _num_outputs(self) -> int:
+        return self._Y.shape[1] if self.numbers is None else self.numbers.outputs
+
+    def _noisy_log_density(
+        self,
+        data: Any,
+        value: Any,
+        given: Mapping[str, Any],
+        full_cov: bool,
+        full_output_cov: bool,
+    ) -> tf.Tensor:
+        P, numbers = self._num_outputs, self.numbers
+        noise = value
+        X, Y = self._to_predict(data, given)
+        if is_frame(data) or is_frame(data[0]):  # without the rows that have no target
+            noise = self.table.arrays(data, lambda frame: self.known_noise(value, frame))[1][:, P:]
+        mean, variance = self.predict_y(X, full_cov, full_output_cov, noise_variance=noise)
+        Y = tf.cast(Y if numbers is None else numbers.complete(Y), mean.dtype)
+        y = Y[..., :P]
+        there = ~tf.math.is_nan(y)
+        if numbers is not None:
+            mean += tf.cast(numbers.offsets(Y), mean.dtype)
+        terms = log_densities(tf.where(there, y, mean), mean, variance)
+        return tf.reduce_sum(tf.where(there, terms, tf.zeros_like(terms)), axis=-1)
+
+    def _log_scale(self, dtype: tf.DType, seen: TensorType) -> tf.Tensor:
+        """The log determinant of dY/dz of observations whose entries are seen or not, [...]."""
+        # `seen` [..., P] is 1 or 0, or the share of rows.
+        if self.outputs is None:
+            return tf.zeros([], dtype)
+        return tf.reduce_sum(tf.cast(tf.math.log(self.outputs.scale), dtype) * seen, axis=-1)
+
+
+class StandardizedPosterior(tf.Module):
+    """Predictions of f from cached factorisations, in the units of the data.
+
+    `inside` is the posterior of standardised data. Example::
+
+        posterior = model.posterior()
+        mean, variance = posterior.predict_f(Xnew)
+    """
+
+    def __init__(self, model: PredictionsInUnits, inside: AbstractPosterior) -> None:
+        super().__init__()
+        self.model, self.inside = model, inside
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D], as `Standardized.predict_f`."""
+        X = self.model.encoded(Xnew)
+        moments = self.inside.predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+        return self.model.in_units(moments, full_cov, full_output_cov)
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute the factorisations again from the present Parameters."""
+        self.inside.update_cache(precompute_cache)
+
+
+# ---
 
 
 class Standardized(PredictionsInUnits):

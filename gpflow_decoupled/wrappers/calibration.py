@@ -18,8 +18,7 @@ from ..inputs import as_pair, as_values, check_finite_entries, check_whole
 from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit, RowLikelihood
 from ..training import Standardized
 from ..training.tables import Table
-from .axes import axes_or_new
-from .curves import inside
+from .plots import axes_or_new, inside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,22 +2,218 @@
 
 from __future__ import annotations
 
-__all__ = ["plot_history", "plot_posterior_1d"]
+__all__ = [
+    "Curve", "Observed", "axes_or_new", "curve", "inducing_sets", "inside", "legend_above",
+    "new_figure", "observed", "plot_densities", "plot_history", "plot_posterior_1d",
+    "plot_weights", "rgb", "round_levels",
+]  # fmt: skip
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, ScalarLikelihood, Softmax
 from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
+from scipy.stats import norm
 
+from ..diagnostics import has_scale
 from ..errors import DataError
-from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type
+from ..inducing.variables import point_values
+from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type, is_number
+from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit
+from ..models import AffineIndependentGP, WeightsPosterior
+from ..models.linear import weight_labels
+from ..summaries import short_repr
 from ..training import FitResult, Standardized
-from .axes import axes_or_new, legend_above
-from .curves import inducing_sets
+
+# ---
+# Axes; the only module that imports Matplotlib.
+
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MISSING = "Plots need Matplotlib, which is not installed: pip install matplotlib."
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return `ax`, or new axes if it is None."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def legend_above(ax: Axes, shown: Sequence[Artist]) -> None:
+    """Draw a legend of these lines and bands above the axes."""
+    names = [str(artist.get_label()) for artist in shown]
+    ax.legend(
+        shown,
+        names,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=min(3, len(names)),
+        frameon=False,
+        fontsize="small",
+    )
+
+
+def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its axes [rows, columns].
+
+    :param size: width and height in inches.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+
+
+def rgb(name: str) -> tuple[float, float, float]:
+    """Red, green and blue of a colour's name, such as "C0"."""
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(name)
+
+
+def round_levels(low: float, high: float) -> np.ndarray:
+    """About a dozen round numbers [K] that cover [`low`, `high`]."""
+    from matplotlib.ticker import MaxNLocator
+
+    return np.asarray(MaxNLocator(12).tick_values(low, high if high > low else low + 1.0))
+
+
+# ---
+# The contents of a plot.
+
+
+POINTS = {
+    "beta": "inducing points beta",
+    "gamma": "mean points gamma",
+    "alpha": "mean points alpha",
+}
+_BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
+
+
+class Curve(NamedTuple):
+    """A posterior at inputs, on the scale of the observations."""
+
+    centre: np.ndarray
+    """[N, P]: mean of f if observations are f plus noise, else mean of an observation."""
+    low: np.ndarray | None
+    """[N, P], lower end of a 0.95 interval of f, if known."""
+    high: np.ndarray | None
+    """[N, P], its upper end."""
+    noise: np.ndarray | None
+    """[N, P], standard deviation of an observation under Gaussian noise, else None."""
+    name: str
+    """The name of `centre`."""
+
+
+class Observed(NamedTuple):
+    """Data of a plot."""
+
+    X: np.ndarray
+    """[N, D]"""
+    Y: np.ndarray
+    """[N, P]"""
+    names: list[str]
+    """[D], names of the columns of X."""
+
+
+def inside(model: GPModel | Standardized) -> GPModel:
+    """The GPflow model of a `Standardized` one; any other unchanged; `DataError` for no model."""
+    found = model.model if isinstance(model, Standardized) else model
+    if not hasattr(found, "predict_y"):
+        raise DataError(f"model is a {type(model).__name__}; pass a GPflow model, or a built one.")
+    return found
+
+
+def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
+    """Return the posterior at X [N, D].
+
+    The interval is mean -+ 2 standard deviations of f, or quantiles of a non-Gaussian f, mapped to
+    the conditional mean (say, a probability) unless observations are f plus noise.
+    """
+    likelihood = inside(model).likelihood
+    scaled = has_scale(likelihood)
+    if not scaled and not isinstance(likelihood, ScalarLikelihood):
+        name = (
+            "probability of"
+            if isinstance(likelihood, (CategoricalLogit, MultiClass, Softmax))
+            else "mean of y"
+        )
+        return Curve(model.predict_y(X)[0].numpy(), None, None, None, name)
+    mean, variance = (part.numpy() for part in model.predict_f(X))
+    ends = [mean - 2.0 * np.sqrt(variance), mean + 2.0 * np.sqrt(variance)]
+    if hasattr(model, "predict_f_quantiles"):
+        ends = [end[:, None] for end in model.predict_f_quantiles(X, (0.025, 0.975)).T]
+    if scaled:
+        noise = np.sqrt(model.predict_y(X)[1].numpy()) if isinstance(likelihood, Gaussian) else None
+        return Curve(mean, ends[0], ends[1], noise, "mean")
+    low, high = (np.asarray(likelihood.conditional_mean(X, end)) for end in ends)
+    centre = model.predict_y(X)[0].numpy()
+    name = "probability of 1" if isinstance(likelihood, _BINARY) else "mean of y"
+    return Curve(centre, np.minimum(low, high), np.maximum(low, high), None, name)
+
+
+def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
+    """Return X [N, D] and Y [N, P]: the argument, or the model's data."""
+    inside(model)
+    if data is None:
+        data = (
+            model.training_data if isinstance(model, Standardized) else getattr(model, "data", None)
+        )
+    if data is None:
+        raise DataError(f"This {type(model).__name__} does not keep its data: pass (X, Y).")
+    given: Sequence[object]
+    if isinstance(model, Standardized) and model.table.columns:
+        given, names = model.table.arrays(data), list(model.table.names)
+    else:
+        given = as_pair(data)
+        names = [str(name) for name in getattr(given[0], "columns", ())]
+    X, Y = (
+        as_values(array, name, float_type(inside(model).kernel)) for array, name in zip(given, "XY")
+    )
+    for array, name in ((X, "X"), (Y, "Y")):
+        if array.ndim != 2 or len(array) == 0 or len(array) != len(X):
+            fix = (
+                f"use {name}[:, None]"
+                if array.ndim == 1
+                else "pass X [N, D] and Y [N, P] of the same N observations"
+            )
+            raise DataError(f"{name} has shape {array.shape}; {fix}.")
+        several = name == "Y" and array.shape[1] > 1  # whose gaps are not drawn
+        check_finite_entries(np.where(np.isnan(array), 0.0, array) if several else array, name)
+    if not names:
+        names = ["x"] if X.shape[1] == 1 else [f"x{column}" for column in range(X.shape[1])]
+    return Observed(X, Y, names)
+
+
+def inducing_sets(model: GPModel | Standardized) -> dict[str, np.ndarray]:
+    """Inducing points [M, D] by their names in a legend, in the units of X."""
+    part = inside(model)
+    basis = getattr(part, "basis", None)
+    found = {label: getattr(basis, name, None) for name, label in POINTS.items()}
+    if basis is None:
+        found = {"inducing points": getattr(part, "inducing_variable", None)}
+    sets = {
+        label: point_values(variable) for label, variable in found.items() if variable is not None
+    }
+    values = {label: np.asarray(arrays[0]) for label, arrays in sets.items() if arrays}
+    if isinstance(model, Standardized):
+        return {label: np.asarray(model.inputs.inverse_transform(Z)) for label, Z in values.items()}
+    return values
+
+
+# ---
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -210,3 +406,109 @@ def _half(values: npt.ArrayLike, upper: bool) -> tuple[float, float]:
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
     return np.convolve(values, np.full(window, 1.0 / window), mode="valid")
+
+
+# ---
+# Plots of marginals.
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_DENSITIES = 8
+
+
+def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw the density of f(x) at each row of X, and its Gaussian approximation, dashed.
+
+    :param model: an `AffineIndependentGP`, or a model of `AffineIndependentGLM`.
+    :param X: at most 8 inputs [N, D].
+    :param ax: Matplotlib axes; new ones if not given.
+    :return: the axes.
+
+    Example::
+
+        plot_densities(model, X[:3]).figure.savefig("densities.png")
+    """
+    if not isinstance(model, AffineIndependentGP):
+        raise DataError(
+            f"The densities of this {type(model).__name__} are Gaussian; draw it by plot_posterior."
+        )
+    inputs = as_values(X, "X")
+    if inputs.ndim != 2 or not 0 < len(inputs) <= _MOST_DENSITIES:
+        raise DataError(
+            f"X has shape {inputs.shape}; pass from 1 to {_MOST_DENSITIES} rows, [N, D]."
+        )
+    ax = axes_or_new(ax)
+    mean, variance = (part.numpy()[:, 0] for part in model.predict_f(inputs))
+    deviation = np.sqrt(variance)
+    grid = mean[:, None] + deviation[:, None] * np.linspace(-4.5, 4.5, 301)
+    density = model.predict_f_density(inputs, grid).numpy()
+    for row, (values, heights) in enumerate(zip(grid, density)):
+        place = ", ".join(f"{value:.3g}" for value in inputs[row, :3]) + (
+            ", ..." if inputs.shape[1] > 3 else ""
+        )
+        ax.plot(values, heights, color=f"C{row}", label=f"x = {place}")
+        ax.plot(values, norm.pdf(values, mean[row], deviation[row]), "--", color=f"C{row}", lw=1)
+    ax.plot([], [], "--", color="0.5", lw=1, label="Gaussian")
+    ax.set(xlabel="f", ylabel="density", ylim=(0.0, None))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax
+
+
+def plot_weights(
+    posterior: WeightsPosterior,
+    names: Iterable[object] | None = None,
+    ax: Axes | None = None,
+    *,
+    level: float = 0.95,
+) -> Axes:
+    """Draw mean and interval of each weight of a linear model, the first at the top.
+
+    Several latents are side by side, in different colours.
+
+    :param posterior: of `models.weights_posterior`.
+    :param names: of the weights, as in `WeightsPosterior.summary`.
+    :param ax: Matplotlib axes; new ones if not given.
+    :param level: the probability of a Gaussian interval.
+    :return: the axes.
+
+    Example::
+
+        plot_weights(gpflow_decoupled.models.weights_posterior(model), frame.columns)
+    """
+    if not (is_number(level) and 0.0 < level < 1.0):
+        raise DataError(
+            f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95."
+        )
+    if not isinstance(posterior, WeightsPosterior):
+        raise DataError(
+            f"posterior is a {type(posterior).__name__}; pass the weights of a linear model,"
+            " gpflow_decoupled.models.weights_posterior(model)."
+        )
+    means, deviations = posterior.moments
+    labels = weight_labels(names, means.shape[1])
+    if ax is None:
+        height = float(np.clip(0.28 * len(labels) * len(means) + 1.0, 2.4, 30.0))
+        ax = new_figure(1, 1, (6.4, height))[1][0, 0]
+    z = float(norm.ppf(0.5 + 0.5 * level))
+    for latent, (mean, deviation) in enumerate(zip(means, deviations)):
+        shift = 0.0 if len(means) == 1 else 0.5 * (latent / (len(means) - 1) - 0.5)
+        rows = np.arange(len(labels)) + shift
+        name = None if len(means) == 1 else f"latent {latent}"
+        ax.errorbar(
+            mean,
+            rows,
+            xerr=z * deviation,
+            fmt="o",
+            ms=4,
+            capsize=2,
+            color=f"C{latent % 10}",
+            label=name,
+        )
+    ax.axvline(0.0, color="0.6", lw=1, zorder=0)
+    ax.set_yticks(range(len(labels)), [str(label) for label in labels])
+    ax.set(ylim=(len(labels) - 0.5, -0.5), xlabel=f"weight, with intervals of {100.0 * level:g} %")
+    if len(means) > 1:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax

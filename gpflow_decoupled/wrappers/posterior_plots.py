@@ -15,8 +15,7 @@ from scipy.ndimage import gaussian_filter
 from ..errors import DataError
 from ..inputs import as_values, check_whole
 from ..training import Standardized
-from .axes import new_figure, rgb, round_levels
-from .curves import Curve, Observed, curve, inducing_sets, observed
+from .plots import Curve, Observed, curve, inducing_sets, new_figure, observed, rgb, round_levels
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import AffineIndependentBasis
-from gpflow_decoupled.bases.affine_map import STRUCTURES
+from gpflow_decoupled.bases.affine_independent import STRUCTURES
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.inducing import Weights
 from tests.reference import affine_model as ref

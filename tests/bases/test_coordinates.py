@@ -12,9 +12,8 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import OrthogonalBasis
-from gpflow_decoupled.bases.parts import scaling as scaling_module
-from gpflow_decoupled.bases.parts.kernel_mean import KernelMean
-from gpflow_decoupled.bases.parts.scaling import MeanScaling
+from gpflow_decoupled.bases import kernel_mean as scaling_module
+from gpflow_decoupled.bases.kernel_mean import KernelMean, MeanScaling
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import BasisGP
 from tests.bounds.registry import CASES, kernel_of, matern, numpy_kernel, randomize

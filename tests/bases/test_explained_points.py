@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import OrthogonalBasis, SolveBasis
-from gpflow_decoupled.bases.parts.frame import frame_of
+from gpflow_decoupled.bases.optimum import frame_of
 
 SCALE = 100.0
 """The prior variance: round-off of a difference of such numbers is far above GPflow's jitter of

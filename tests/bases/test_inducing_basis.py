@@ -30,7 +30,7 @@ from gpflow_decoupled.bases import (
     SiteBasis,
     SolveBasis,
 )
-from gpflow_decoupled.bases.parts.optimum import best_means
+from gpflow_decoupled.bases.optimum import best_means
 from gpflow_decoupled.covariances.latents import gram_to_data, gram_to_factor
 from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.inducing.variables import as_inducing, count_points

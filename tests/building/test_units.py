@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.covariances.indices import indices_of
+from gpflow_decoupled.covariances.latents import indices_of
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
 

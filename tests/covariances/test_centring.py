@@ -13,9 +13,9 @@ from gpflow.kernels.categorical import Categorical
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.covariances.centring import covariance
 from gpflow_decoupled.covariances.latents import gram_to_data
 from gpflow_decoupled.covariances.products import kernel_product
+from gpflow_decoupled.covariances.stationary import covariance
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(-2000, 2000, size=(40, 2)) / 1024.0

@@ -12,15 +12,10 @@ import tensorflow as tf
 from gpflow import kernels as gk
 from numpy.testing import assert_allclose
 
-import gpflow_decoupled.covariances.neighbours.tree as tree_module
-from gpflow_decoupled.covariances.centring import reads_scaled_inputs
-from gpflow_decoupled.covariances.neighbours import (
-    conditional_variances,
-    earlier_neighbours,
-    kept_index,
-    neighbourhood_grams,
-    row_index,
-)
+import gpflow_decoupled.covariances.neighbours as tree_module
+from gpflow_decoupled.covariances.neighbourhoods import conditional_variances, neighbourhood_grams
+from gpflow_decoupled.covariances.neighbours import earlier_neighbours, kept_index, row_index
+from gpflow_decoupled.covariances.stationary import reads_scaled_inputs
 
 N, B, M = 1200, 70, 12  # enough rows for a tree, and queries for two blocks
 SCALES = np.array([0.5, 1.0, 2.0])

@@ -34,7 +34,8 @@ from gpflow.kernels import (
 )
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.covariances import products, stationary, stationary_products
+from gpflow_decoupled.covariances import blocks as stationary_products
+from gpflow_decoupled.covariances import products, stationary
 from gpflow_decoupled.covariances.blocks import chunks
 from gpflow_decoupled.covariances.products import (
     diagonal_excess,
@@ -315,9 +316,7 @@ def test_progress_and_interrupt(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.blocks._ENTRIES", 500.0)
-    monkeypatch.setattr(
-        "gpflow_decoupled.covariances.stationary_products.number_of_threads", lambda: 2
-    )
+    monkeypatch.setattr("gpflow_decoupled.covariances.blocks.number_of_threads", lambda: 2)
     X, Z, V, _ = _problem(rng, False, 1)
     shares: list[float] = []
     whole = kernel_product(KERNELS[name](), X, Z, V, block=(8, 16), progress=shares.append)

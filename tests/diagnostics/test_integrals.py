@@ -11,8 +11,8 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.diagnostics.integrals import accurate_expectations
-from gpflow_decoupled.likelihoods.nodes import nodes_of, with_nodes
+from gpflow_decoupled.diagnostics.accuracy import accurate_expectations
+from gpflow_decoupled.likelihoods.row_likelihood import nodes_of, with_nodes
 
 N = 7
 X = np.zeros((N, 1))

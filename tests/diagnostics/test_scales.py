@@ -159,7 +159,7 @@ def test_lengthscales_that_make_sense_are_silent(kernel) -> None:
 def test_a_sample_of_large_data_is_not_taken_as_sparse(monkeypatch) -> None:
     X = _line(20_000)  # 5e-4 apart
     kernel = gpflow.kernels.Matern52(lengthscales=1e-3)
-    monkeypatch.setattr("gpflow_decoupled.diagnostics.lengthscales._ROWS", 200)  # 5e-2 apart
+    monkeypatch.setattr("gpflow_decoupled.diagnostics.scales._ROWS", 200)  # 5e-2 apart
     warn_of_scales(_model(kernel), X, np.sin(X), len(X))
     warn_of_scales(_model(kernel), X[:200], np.sin(X[:200]), len(X))
     with pytest.warns(UserWarning, match="A row of X"):

@@ -14,7 +14,8 @@ import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions import families
-from gpflow_decoupled.distributions.families import Family, Gamma, LogProbFamily
+from gpflow_decoupled.distributions.families import Gamma
+from gpflow_decoupled.distributions.family import Family, LogProbFamily
 from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.models import Factor, FactorGraph, prior_factor
 from tests.reference.exponential_families import weighted_moments

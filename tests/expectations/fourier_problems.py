@@ -13,13 +13,11 @@ import tensorflow as tf
 from scipy import stats
 
 from gpflow_decoupled.distributions import Base, base_variable
-from gpflow_decoupled.expectations.fourier import Variables, expectation
-from gpflow_decoupled.expectations.lattice import cell_masses, convolve
+from gpflow_decoupled.expectations.fourier import Variables, cell_masses, convolve, expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
-from gpflow_decoupled.likelihoods.sites.gaussian_site import gaussian_site
-from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
-from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
-from gpflow_decoupled.likelihoods.sites.student_t_site import student_t_site
+from gpflow_decoupled.likelihoods.bernoulli import logistic_site
+from gpflow_decoupled.likelihoods.gpflow_sites import gaussian_site, student_t_site
+from gpflow_decoupled.likelihoods.laplace import laplace_site
 from tests.reference import affine_independent as reference
 from tests.reference.grams import Array
 

@@ -9,14 +9,18 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from gpflow_decoupled.distributions import SkewNormalBase, base_variable
-from gpflow_decoupled.expectations.fourier import ROUTES
-from gpflow_decoupled.expectations.lattice import cell_masses, convolve, lattice_expectation
+from gpflow_decoupled.expectations.fourier import (
+    ROUTES,
+    cell_masses,
+    convolve,
+    lattice_expectation,
+    spectral_density,
+    spectral_expectation,
+)
 from gpflow_decoupled.expectations.projections import Projections, Site
-from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
-from gpflow_decoupled.likelihoods.sites.gaussian_site import gaussian_site
-from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
-from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
-from gpflow_decoupled.likelihoods.sites.student_t_site import student_t_site
+from gpflow_decoupled.likelihoods.bernoulli import logistic_site
+from gpflow_decoupled.likelihoods.gpflow_sites import gaussian_site, student_t_site
+from gpflow_decoupled.likelihoods.laplace import laplace_site
 from tests.expectations.fourier_problems import (
     SITES,
     by_quadrature,

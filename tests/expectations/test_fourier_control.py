@@ -17,14 +17,15 @@ from gpflow_decoupled.expectations.fourier import (
     Variables,
     choose_route,
     expectation,
+    frequency_sum_expectation,
+    lattice_expectation,
     missed_mass,
+    spectral_density,
+    spectral_expectation,
     widen,
 )
-from gpflow_decoupled.expectations.frequency_sum import frequency_sum_expectation
-from gpflow_decoupled.expectations.lattice import lattice_expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
-from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
-from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
+from gpflow_decoupled.likelihoods.bernoulli import logistic_site
 from tests.expectations.fourier_problems import SITES, by_route, projections, variables
 
 SKEW, LOGISTIC = SkewNormalBase(), SITES["logistic"].site()

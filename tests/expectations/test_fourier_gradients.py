@@ -10,9 +10,8 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions import base_variable
-from gpflow_decoupled.expectations.axis_products import map_blocks, product
 from gpflow_decoupled.expectations.fourier import ROUTES, expectation
-from gpflow_decoupled.expectations.projections import Projections
+from gpflow_decoupled.expectations.projections import Projections, map_blocks, product
 from tests.expectations.fourier_problems import SITES, N, by_route, projections, variables
 
 SIZE = {"frequency_sum": 64, "spectral": 512, "lattice": 256}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.inducing import check_disjoint, check_inducing
-from gpflow_decoupled.inducing.point_checks import first_equal_row, rows_in
+from gpflow_decoupled.inducing.variables import first_equal_row, rows_in
 
 GOOD = np.arange(6.0).reshape(3, 2)
 KINDS = [np.float32, tf.constant, tf.Variable, gpflow.Parameter, np.ndarray.tolist]

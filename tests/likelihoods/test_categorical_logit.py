@@ -14,7 +14,7 @@ from scipy.stats import qmc
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.expectations.log_sum_exp import best_tilt, tilted_bound
+from gpflow_decoupled.expectations.softmax import best_tilt, tilted_bound
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from tests.reference import likelihoods as ref
 

@@ -12,7 +12,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import check_labels, site_loss
-from gpflow_decoupled.likelihoods.log_concave import is_log_concave
+from gpflow_decoupled.likelihoods.registry import is_log_concave
 from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, ODVGP, AffineIndependentGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.likelihoods.sites.registry import site_description
+from gpflow_decoupled.likelihoods.registry import site_description
 from tests.likelihoods.observed_cases import CASES as OBSERVED
 from tests.likelihoods.sites.site_cases import CASES as SITES
 from tests.likelihoods.test_likelihoods import CASES

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.linalg.chain import chain_posterior
-from gpflow_decoupled.linalg.chain.scan import _rounded, scan
+from gpflow_decoupled.linalg.chain import _rounded, chain_posterior, scan
 from tests.reference import conjugate as ref
 from tests.reference import state_space as kernels
 

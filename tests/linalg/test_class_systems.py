@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.linalg.class_systems import class_solve
+from gpflow_decoupled.linalg.newton_systems import class_solve
 
 N, C = 5, 3
 

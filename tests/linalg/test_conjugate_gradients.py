@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.linalg.conjugate_gradients import conjugate_gradients
-from gpflow_decoupled.linalg.coupled import inner_per_latent
+from gpflow_decoupled.linalg.newton_systems import inner_per_latent
 
 
 def _systems(rng: np.random.Generator, N: int = 8, L: int = 2) -> np.ndarray:

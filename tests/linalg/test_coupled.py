@@ -7,8 +7,11 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.linalg.coupled import coupled_solve
-from gpflow_decoupled.linalg.coupled_roots import coupled_solve_of_roots, squared_gram_product
+from gpflow_decoupled.linalg.newton_systems import (
+    coupled_solve,
+    coupled_solve_of_roots,
+    squared_gram_product,
+)
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_decoupled.linalg.dense_sites import dense_sites
-from gpflow_decoupled.linalg.normal_density import normal_density
-from gpflow_decoupled.linalg.site_posterior import site_posterior
+from gpflow_decoupled.linalg.site_posterior import dense_sites, normal_density, site_posterior
 
 RNG = np.random.default_rng(0)
 N = 12

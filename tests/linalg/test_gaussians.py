@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.linalg import gaussians as ga
+from gpflow_decoupled.linalg import whitening as ga
 
 L = 2
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from gpflow_decoupled.linalg.blocks import map_rows
+from gpflow_decoupled.linalg.conjugate_gradients import map_rows
 from gpflow_decoupled.linalg.neighbours import conditional, log_densities, vacuous_noise
 from tests.reference import neighbours as ref
 

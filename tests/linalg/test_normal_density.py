@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from gpflow_decoupled.linalg.normal_density import normal_log_density
+from gpflow_decoupled.linalg.site_posterior import normal_log_density
 
 
 def _problem() -> tuple[np.ndarray, np.ndarray]:

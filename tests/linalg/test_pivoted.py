@@ -7,9 +7,12 @@ import pytest
 import tensorflow as tf
 
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.linalg import pivoted
-from gpflow_decoupled.linalg.pivoted import pivoted_cholesky
-from gpflow_decoupled.linalg.woodbury import woodbury_factor, woodbury_solve
+from gpflow_decoupled.linalg import conjugate_gradients as pivoted
+from gpflow_decoupled.linalg.conjugate_gradients import (
+    pivoted_cholesky,
+    woodbury_factor,
+    woodbury_solve,
+)
 
 
 def _matern(X: np.ndarray, lengthscale: float = 1.0) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_decoupled.linalg.woodbury import woodbury_factor, woodbury_solve
+from gpflow_decoupled.linalg.conjugate_gradients import woodbury_factor, woodbury_solve
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -19,7 +19,7 @@ from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.likelihoods import CategoricalLogit
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import LabelNNGP
-from gpflow_decoupled.models.neighbours.label_densities import log_densities_of_labels
+from gpflow_decoupled.models.neighbours.labels import log_densities_of_labels
 from tests.reference import neighbours as ref
 
 RNG = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP, MonteCarlo, SparseCVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import local_gradient
+from gpflow_decoupled.optimizers.natural_steps import local_gradient
 from tests.reference.conjugate import block_expectation, softmax_classes
 
 RNG = np.random.default_rng(0)

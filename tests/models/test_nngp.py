@@ -13,7 +13,7 @@ from gpflow import kernels as gk
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.covariances.neighbours import grams
+from gpflow_decoupled.covariances import neighbourhoods as grams
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import posterior

@@ -52,7 +52,7 @@ def solved(*args: object, **options: object) -> NNGP:
 @pytest.fixture(params=["points", "neighbours"])
 def weak(request, monkeypatch):
     """Few points, or two neighbours, in the preconditioner: all rows would solve at once."""
-    place = "gpflow_decoupled.models.neighbours.all_rows"
+    place = "gpflow_decoupled.models.neighbours.mean_of_rows"
     monkeypatch.setattr(f"{place}.EXACT_ROWS", 0)
     monkeypatch.setattr(f"{place}._NEIGHBOURS", 2)
     monkeypatch.setattr(f"{place}._MUCH_LEFT", np.inf if request.param == "points" else -1.0)
@@ -96,8 +96,8 @@ def test_every_verb_has_the_mean_of_all_rows():
 def test_leave_one_out_has_the_mean_of_all_other_rows(by_products, monkeypatch):
     """Whatever the neighbours, whose variances it keeps."""
     if by_products:
-        monkeypatch.setattr("gpflow_decoupled.models.neighbours.all_rows.EXACT_ROWS", 0)
-        monkeypatch.setattr("gpflow_decoupled.models.neighbours.all_rows._ENTRIES", 7 * N)
+        monkeypatch.setattr("gpflow_decoupled.models.neighbours.mean_of_rows.EXACT_ROWS", 0)
+        monkeypatch.setattr("gpflow_decoupled.models.neighbours.mean_of_rows._ENTRIES", 7 * N)
     values, rows = missing(), np.array([3, 0, 17, 17, 5, 9, 11, 30])
     ours = model(separate(), FEW, Y=values, mean_function=trend())
     ours.solve_mean(tolerance=1e-10)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import NNGP
-from gpflow_decoupled.models.neighbours.spread import LocalSpread, local_spread
+from gpflow_decoupled.models.neighbours.conditionals import LocalSpread, local_spread
 from gpflow_decoupled.optimizers.neighbours import NeighbourRounds
 from tests.models.serving import loaded, module_of
 from tests.reference import neighbours as ref

@@ -26,7 +26,7 @@ from gpflow_decoupled.models import (
     BasisGP,
     MonteCarlo,
 )
-from gpflow_decoupled.models.expectations import Moments
+from gpflow_decoupled.models.checks import Moments
 
 X = np.linspace(-2.0, 2.0, 9)[:, None]
 Y = (np.sin(3.0 * X) > 0.0) * 1.0

@@ -12,7 +12,7 @@ from gpflow.kernels import LinearCoregionalization
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import base
-from gpflow_decoupled.bases.orthogonal_mean import OrthogonalMeanBasis
+from gpflow_decoupled.bases.orthogonal import OrthogonalMeanBasis
 from gpflow_decoupled.models import CVIGP, ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from tests.bounds.registry import matern

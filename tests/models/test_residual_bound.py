@@ -22,14 +22,14 @@ from gpflow_decoupled.bases import (
     HybridBasis,
     OrthogonalBasis,
     SolveBasis,
-    inducing_basis,
 )
+from gpflow_decoupled.bases import inducing as inducing_basis
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.inducing.variables import as_inducing
 from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
-from gpflow_decoupled.optimizers.natural_gradient.in_turn import evaluate_in_turn
+from gpflow_decoupled.optimizers.natural_gradient import evaluate_in_turn
+from gpflow_decoupled.optimizers.natural_steps import evaluate
 from tests.bounds.registry import matern, randomize
 from tests.optimizers.data_mean.problems import grams_of
 from tests.optimizers.problems import BETA, GAMMA, NOISE, TREND, X, observations
@@ -229,7 +229,7 @@ def test_the_collapsed_bound_shares_the_projection(monkeypatch: Any) -> None:
 def test_blocks_of_rows_add_up(monkeypatch: Any) -> None:
     model, data = _model(), (X, Y[:, :1])
     whole = float(model.elbo(data))
-    monkeypatch.setattr("gpflow_decoupled.models.data_term.EAGER_ROWS", 7)
+    monkeypatch.setattr("gpflow_decoupled.models.basis_gp.EAGER_ROWS", 7)
     assert_allclose(model.elbo(data), whole, rtol=1e-12)
 
 

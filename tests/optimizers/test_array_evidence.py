@@ -11,9 +11,8 @@ from gpflow.likelihoods import Gaussian
 import gpflow_decoupled as gd
 from gpflow_decoupled.models.neighbours.evidence import log_evidence_of
 from gpflow_decoupled.optimizers.array_evidence import array_evidence
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
-from gpflow_decoupled.optimizers.log_objective import LogObjective
-from gpflow_decoupled.training.stages.evidence_climb import EvidenceClimb
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates, LogObjective
+from gpflow_decoupled.training.stages.sites import EvidenceClimb
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(25, 2))

@@ -15,10 +15,13 @@ from tensorflow_probability import distributions as tfd
 
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import NNGP
-from gpflow_decoupled.optimizers.log_climb import climb_logarithms
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
-from gpflow_decoupled.optimizers.log_objective import LogObjective, with_gradients
-from gpflow_decoupled.optimizers.neighbours.row_densities import RowDensities
+from gpflow_decoupled.optimizers.log_climb import (
+    LogCoordinates,
+    LogObjective,
+    climb_logarithms,
+    with_gradients,
+)
+from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import RowDensities
 
 N = 30
 _RNG = np.random.default_rng(0)
@@ -60,7 +63,7 @@ def test_a_shared_parameter_has_one_place():
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [Y, MISSING], ids=["complete", "missing"])
 def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
-    monkeypatch.setattr("gpflow_decoupled.optimizers.neighbours.row_densities._BLOCK", 11)
+    monkeypatch.setattr("gpflow_decoupled.optimizers.neighbours.neighbour_rounds._BLOCK", 11)
     built = model(outputs)
     coordinates = coordinates_of(built)
     rows, weights, x = np.arange(3, 28), _RNG.uniform(0.5, 2.0, size=25), coordinates.pack()

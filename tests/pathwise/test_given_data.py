@@ -21,7 +21,7 @@ from gpflow_decoupled.models import CVIGP, ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
-from gpflow_decoupled.pathwise.data_correction import data_correction
+from gpflow_decoupled.pathwise.corrections import data_correction
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import (

@@ -17,11 +17,12 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import replicas
-from gpflow_decoupled.covariances import products, stationary_products
+from gpflow_decoupled.covariances import blocks as stationary_products
+from gpflow_decoupled.covariances import products
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.replicas import Group
-from gpflow_decoupled.training.routes import course
+from gpflow_decoupled.training.routes import inducing as course
 from tests.replicas.cases import BETA, bernoulli, gaussian, inputs, kernel, observations
 
 ROWS = 1100

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.covariances import stationary_products
+from gpflow_decoupled.covariances import blocks as stationary_products
 from gpflow_decoupled.replicas import Group
 from gpflow_decoupled.training import Checkpoints, Schedule
 from tests.replicas.cases import inputs, observations

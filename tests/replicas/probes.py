@@ -16,7 +16,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled import replicas
 from gpflow_decoupled.models import CVIGP, MonteCarlo
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient, StochasticDualDescent
-from gpflow_decoupled.training.workers import repair_drift
+from gpflow_decoupled.training.evaluation import repair_drift
 from tests.replicas.cases import (
     BETA,
     GAMMA,

@@ -10,11 +10,14 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy import special
 
-from gpflow_decoupled.special.bessel import log_bessel_k
-from gpflow_decoupled.special.gradients import with_slopes
-from gpflow_decoupled.special.hermite import hermite_lookup
-from gpflow_decoupled.special.hyperbolic import x_over_sinh, x_over_sinh_and_rest
-from gpflow_decoupled.special.owens_t import owens_t
+from gpflow_decoupled.special import (
+    hermite_lookup,
+    log_bessel_k,
+    owens_t,
+    with_slopes,
+    x_over_sinh,
+    x_over_sinh_and_rest,
+)
 
 
 def gradients(function, *arguments):

@@ -7,9 +7,9 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 from scipy.special import digamma, polygamma
 
-from gpflow_decoupled.special.polygamma import polygammas
-from gpflow_decoupled.special.trigamma import (
+from gpflow_decoupled.special import (
     gamma_shape,
+    polygammas,
     trigamma,
     trigamma_defect,
     trigamma_excess,

@@ -14,22 +14,21 @@ from scipy.stats import invwishart
 
 from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
-from gpflow_decoupled.topics.ctm import POSTERIORS
-from gpflow_decoupled.topics.document_blocks import split_into_blocks
-from gpflow_decoupled.topics.fitting.local import Limits, Local, local_step
-from gpflow_decoupled.topics.proportions.gaussian_proportions import (
+from gpflow_decoupled.topics.ascent import ascend
+from gpflow_decoupled.topics.documents import Words, split_into_blocks, topic_weights
+from gpflow_decoupled.topics.fitting import Limits, Local, local_step
+from gpflow_decoupled.topics.models import POSTERIORS
+from gpflow_decoupled.topics.proportions import (
+    CovariancePrior,
     GaussianEvaluation,
     GaussianProportions,
     GaussianState,
-)
-from gpflow_decoupled.topics.proportions.inverse_wishart import CovariancePrior
-from gpflow_decoupled.topics.proportions.logistic_dirichlet import (
     LogisticDirichlet,
     LogisticDirichletState,
+    best_tilt,
+    normal_points,
+    tilted_bound,
 )
-from gpflow_decoupled.topics.proportions.lse import best_tilt, normal_points, tilted_bound
-from gpflow_decoupled.topics.proportions.proportions_ascent import ascend
-from gpflow_decoupled.topics.words import Words, topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated
 

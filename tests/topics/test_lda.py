@@ -12,15 +12,16 @@ import scipy.sparse as sp
 from scipy.special import digamma, polygamma
 
 from gpflow_decoupled.topics import LatentDirichletAllocation, split_words
-from gpflow_decoupled.topics.dirichlet_functions import fisher_solve, minus_kl, scaled_exp
-from gpflow_decoupled.topics.dirichlet_priors import best_prior, best_symmetric_prior
-from gpflow_decoupled.topics.document_blocks import split_into_blocks
-from gpflow_decoupled.topics.fitting.local import Limits, local_step
-from gpflow_decoupled.topics.proportions.dirichlet_proportions import (
-    DirichletProportions,
-    DirichletState,
+from gpflow_decoupled.topics.dirichlet import (
+    best_prior,
+    best_symmetric_prior,
+    fisher_solve,
+    minus_kl,
+    scaled_exp,
 )
-from gpflow_decoupled.topics.words import topic_weights
+from gpflow_decoupled.topics.documents import split_into_blocks, topic_weights
+from gpflow_decoupled.topics.fitting import Limits, local_step
+from gpflow_decoupled.topics.proportions import DirichletProportions, DirichletState
 from tests.reference import topics as reference
 from tests.topics.corpora import generated, tiny
 
@@ -62,7 +63,7 @@ def test_blocks_of_any_size_hold_every_document_once(
     counts = generated()
     gamma, lam = rng.gamma(1.0, 1.0, (60, 3)), rng.gamma(1.0, 1.0, (3, 30))
     whole = _step(counts, gamma, lam, np.ones(3), steps=50)
-    monkeypatch.setattr("gpflow_decoupled.topics.document_blocks.BLOCK_BYTES", 500)
+    monkeypatch.setattr("gpflow_decoupled.topics.documents.BLOCK_BYTES", 500)
     assert len(split_into_blocks(counts, 3)) > 10
     parts = _step(counts, gamma, lam, np.ones(3), steps=50)
     for one, other in zip((*whole.state, *whole[1:]), (*parts.state, *parts[1:])):
@@ -120,7 +121,7 @@ def test_fresh_starts_fall_back_to_the_former_state(monkeypatch: pytest.MonkeyPa
         fallbacks.append(len(arguments) == 7 and arguments[6] is not None)
         return local_step(*arguments)
 
-    monkeypatch.setattr("gpflow_decoupled.topics.fitting.document_passes.local_step", spy)
+    monkeypatch.setattr("gpflow_decoupled.topics.fitting.local_step", spy)
     LatentDirichletAllocation(3, fresh_passes=2, max_passes=4, tolerance=0.0).fit(generated())
     assert fallbacks == [False, True, True, False, False]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.training.routes import course
-from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.routes import inducing as course
+from gpflow_decoupled.training.stages.climbs import CollapsedClimb
 from gpflow_decoupled.training.turns import Turns
 
 

@@ -18,10 +18,10 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP, MonteCarlo
 from gpflow_decoupled.optimizers import collapsed_elbo
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.stages import collapsed_climb as climbing
-from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.stages import climbs as climbing
+from gpflow_decoupled.training.stages.climbs import CollapsedClimb
 from gpflow_decoupled.training.turns import Turns
 from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.problems import BETA, GAMMA, MODELS, parts, sine, values

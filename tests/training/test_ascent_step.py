@@ -17,10 +17,10 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent
-from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
+from gpflow_decoupled.optimizers.affine_start import GaussianProblem
 from gpflow_decoupled.training import Schedule
-from gpflow_decoupled.training.stages import affine_climb
-from gpflow_decoupled.training.stages.affine_climb import AffineClimb
+from gpflow_decoupled.training.stages import climbs as affine_climb
+from gpflow_decoupled.training.stages.climbs import AffineClimb
 from tests.training.problems import unchanged, values
 
 RNG = np.random.default_rng(3)
@@ -125,7 +125,7 @@ def test_l_bfgs_refuses_models_without_a_gaussian_start() -> None:
 
 
 def test_the_gradient_is_that_of_the_bound_at_fixed_q() -> None:
-    from gpflow_decoupled.training.stages.affine_ascent import AffineAscent
+    from gpflow_decoupled.training.stages.full_gps import AffineAscent
     from tests.training.problems import slope, turn
 
     model = _model(True)

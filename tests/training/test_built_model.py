@@ -191,7 +191,7 @@ def test_scores_of_left_out_rows_are_in_units(likelihood: str, monkeypatch) -> N
     """In units half as large each is log 2 less, in history and verb; the line has all rows."""
     lines: list[str] = []
     show = lambda self, text: lines.append(text)  # noqa: E731
-    monkeypatch.setattr("gpflow_decoupled.training.progress.ProgressLine.show", show)
+    monkeypatch.setattr("gpflow_decoupled.training.options.ProgressLine.show", show)
     histories, verbs, shown = [], [], []
     for Y_in in (Y[:, :1], 2.0 * Y[:, :1]):
         model = gd.build(X, Y_in, likelihood, num_neighbours=8, verbose=False)
@@ -470,7 +470,7 @@ def test_views_refuse_what_would_have_no_effect() -> None:
 def test_callbacks_and_the_line_show_units(monkeypatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(
-        "gpflow_decoupled.training.progress.ProgressLine.show",
+        "gpflow_decoupled.training.options.ProgressLine.show",
         lambda self, text: lines.append(text),
     )
     model = gd.build(X, Y[:, :1], verbose=False)

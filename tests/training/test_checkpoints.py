@@ -150,7 +150,7 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
 def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpflow_decoupled.training.routes.lbfgs._LEAST_EVALUATIONS", 6)
+    monkeypatch.setattr("gpflow_decoupled.training.routes.minibatches._LEAST_EVALUATIONS", 6)
 
     def fit(steps: int, folder: str) -> gd.training.FitResult:
         model = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA))
@@ -281,7 +281,7 @@ def test_a_first_state_that_broke_off_is_no_state(tmp_path: Path) -> None:
 _HOLD = """
 import sys
 from pathlib import Path
-from gpflow_decoupled.training.checkpoints.lock import locked
+from gpflow_decoupled.training.checkpoints import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -315,7 +315,7 @@ def test_a_run_inside_a_run_is_refused_in_the_same_folder(tmp_path: Path) -> Non
 
 @pytest.mark.exhaustive
 def test_a_folder_that_cannot_be_locked_is_warned_of(tmp_path: Path, monkeypatch) -> None:
-    from gpflow_decoupled.training.checkpoints import lock
+    from gpflow_decoupled.training import checkpoints as lock
 
     monkeypatch.setattr(lock, "fcntl", None)
     with pytest.warns(

@@ -18,10 +18,10 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, collapsed_elbo
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.stages import collapsed_climb as collapsed
-from gpflow_decoupled.training.stages.collapsed_climb import CollapsedClimb
+from gpflow_decoupled.training.stages import climbs as collapsed
+from gpflow_decoupled.training.stages.climbs import CollapsedClimb
 from gpflow_decoupled.training.stages.minibatches import Minibatches
 from gpflow_decoupled.training.stages.stage import Budget, Report
 from tests.interrupts import interrupt_after, interrupt_call

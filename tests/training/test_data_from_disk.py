@@ -72,7 +72,7 @@ def test_arrays_on_disk_have_the_batches_of_arrays_in_memory(tmp_path: Path) -> 
 
 @pytest.mark.exhaustive
 def test_only_batches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpflow_decoupled.training.batches.on_disk._BLOCK", 16)
+    monkeypatch.setattr("gpflow_decoupled.training.batches._BLOCK", 16)
     X, Y = map(OnDisk, sine())
     np.testing.assert_array_equal(_trace((X, Y), batch_size=9), _trace(sine(), batch_size=9))
     assert X.most == Y.most == 16

@@ -23,11 +23,11 @@ from gpflow_decoupled.errors import CheckpointError, DataError, ModelError, Unkn
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
-from gpflow_decoupled.training.checkpoints.lock import locked
-from gpflow_decoupled.training.routes import course
-from gpflow_decoupled.training.stages import solve_mean
+from gpflow_decoupled.training.checkpoints import locked
+from gpflow_decoupled.training.routes import inducing as course
+from gpflow_decoupled.training.stages import mean_on_data as solve_mean
+from gpflow_decoupled.training.stages.mean_on_data import Rounds
 from gpflow_decoupled.training.stages.minibatches import Minibatches
-from gpflow_decoupled.training.stages.rounds import Rounds
 from gpflow_decoupled.training.stages.stage import Budget, Report
 from tests.training.clock import Clock, SlowSolver
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
@@ -347,7 +347,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(
     """
     scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
     monkeypatch.setattr(
-        "gpflow_decoupled.training.workers.held_out_metrics",
+        "gpflow_decoupled.training.evaluation.held_out_metrics",
         lambda *_, **__: {"log_density": next(scores)},
     )
     model = _model()

@@ -14,10 +14,12 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean import hyperparameters, mean_run, system
+from gpflow_decoupled.optimizers.data_mean import evidence as hyperparameters
+from gpflow_decoupled.optimizers.data_mean import mean_optimizer as mean_run
+from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes import course
-from gpflow_decoupled.training.stages import rounds
+from gpflow_decoupled.training.routes import inducing as course
+from gpflow_decoupled.training.stages import mean_on_data as rounds
 from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, parts, sine
 

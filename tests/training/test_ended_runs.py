@@ -13,8 +13,8 @@ import pytest
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.training import Checkpoints, FitResult, Schedule
-from gpflow_decoupled.training.plan import Plan
 from gpflow_decoupled.training.run import Run
+from gpflow_decoupled.training.turns import Plan
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The bound still rises", "ignore:The mean squared standardised"

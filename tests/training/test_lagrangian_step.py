@@ -19,7 +19,7 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import LCLGLM, LCLGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.training import Checkpoints, Schedule
-from gpflow_decoupled.training.stages.multipliers import Multipliers
+from gpflow_decoupled.training.stages.full_gps import Multipliers
 from tests.optimizers.lagrangian import lcl_problems as problems
 from tests.reference import lcl
 from tests.reference import lcl_sites as ref

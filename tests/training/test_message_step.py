@@ -61,7 +61,7 @@ def _coupled() -> FactorGraph:
 
 
 def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
-    from gpflow_decoupled.training.stages import messages
+    from gpflow_decoupled.training.stages import full_gps as messages
 
     graph, move_groups, lengths = problems.log_normal_rate(), messages.move_groups, []
 

@@ -14,7 +14,7 @@ from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers import SiteRounds, SiteSweeps
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates
 from gpflow_decoupled.optimizers.neighbours import SweepReport
 from gpflow_decoupled.training.stages.neighbour_sites import MOST_ROUNDS
 

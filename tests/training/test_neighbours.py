@@ -22,10 +22,10 @@ from gpflow_decoupled.optimizers.neighbours import (
     neighbour_rounds,
 )
 from gpflow_decoupled.training.schedules import Limits
-from gpflow_decoupled.training.stages import neighbour_steps
+from gpflow_decoupled.training.stages import neighbours as neighbour_steps
 from gpflow_decoupled.training.stages import neighbours as stage
-from gpflow_decoupled.training.stages.mean_of_rows import share_of_climbs
-from gpflow_decoupled.training.stages.neighbour_steps import NeighbourSteps
+from gpflow_decoupled.training.stages.mean_on_data import share_of_climbs
+from gpflow_decoupled.training.stages.neighbours import NeighbourSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:The bound still rises")
 
@@ -177,7 +177,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
         if "iteration 5" in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpflow_decoupled.training.progress.ProgressLine.show", show)
+    monkeypatch.setattr("gpflow_decoupled.training.options.ProgressLine.show", show)
     result = gd.fit(one, progress=False)
     assert result.reason == INTERRUPTED
     assert np.max(np.abs(values(one) - before)) > 1e-3

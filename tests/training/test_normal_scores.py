@@ -25,7 +25,7 @@ def test_values_become_normal_quantiles_of_their_mean_ranks():
 
 
 def test_many_values_are_mapped_through_some_of_them(monkeypatch):
-    monkeypatch.setattr("gpflow_decoupled.training.normal_scores._KNOTS", 50)
+    monkeypatch.setattr("gpflow_decoupled.training.standardization._KNOTS", 50)
     scores = NormalScores(HEAVY)
     assert scores.values.shape == (2, 52)
     expected = norm.ppf((rankdata(HEAVY[:, 0]) - 0.5) / 200)

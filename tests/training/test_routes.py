@@ -33,16 +33,20 @@ from gpflow_decoupled.models import (
 )  # fmt: skip
 from gpflow_decoupled.optimizers import AffineIndependentAscent, NeighbourRounds
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
-from gpflow_decoupled.training.routes.affine_independent import AffineIndependentRoute
+from gpflow_decoupled.training.routes.full_gps import (
+    AffineIndependentRoute,
+    MessagesRoute,
+    MultipliersRoute,
+    SitesRoute,
+)
 from gpflow_decoupled.training.routes.inducing import InducingRoute
-from gpflow_decoupled.training.routes.inducing_checks import natural_step
-from gpflow_decoupled.training.routes.messages import MessagesRoute
-from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
-from gpflow_decoupled.training.routes.neighbour_labels import NeighbourLabelsRoute
-from gpflow_decoupled.training.routes.neighbour_sites import NeighbourSitesRoute
+from gpflow_decoupled.training.routes.minibatches import natural_step
+from gpflow_decoupled.training.routes.neighbour_sites import (
+    NeighbourLabelsRoute,
+    NeighbourSitesRoute,
+)
 from gpflow_decoupled.training.routes.neighbours import NeighboursRoute
 from gpflow_decoupled.training.routes.registry import ROUTES, route_for
-from gpflow_decoupled.training.routes.sites import SitesRoute
 from tests.optimizers.mean_field import mean_field_problems
 from tests.training.problems import (
     BETA,

@@ -12,7 +12,7 @@ import pytest
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.training.tables import Table
-from gpflow_decoupled.wrappers.matters import columns_of_inputs
+from gpflow_decoupled.wrappers.effects import columns_of_inputs
 
 QUIET = {"progress": False}
 

@@ -18,7 +18,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.training.batches import ArrayBatches
 from gpflow_decoupled.training.routes import minibatches
-from gpflow_decoupled.training.routes.inducing_checks import is_small
+from gpflow_decoupled.training.routes.minibatches import is_small
 from gpflow_decoupled.training.schedules import StepSizes
 from gpflow_decoupled.training.stages.minibatches import Minibatches, steps_in_a_loop
 from gpflow_decoupled.training.stages.stage import Budget, Report, StepOutput

@@ -17,7 +17,7 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from gpflow_decoupled.training import Checkpoints, Schedule
-from gpflow_decoupled.training.stages.site_steps import Sites
+from gpflow_decoupled.training.stages.full_gps import Sites
 from tests.reference import conjugate as ref
 from tests.training.problems import slope, turn, unchanged, values
 

@@ -12,7 +12,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.optimizers import best_sites
-from gpflow_decoupled.training.stages.sites_climb import SitesClimb
+from gpflow_decoupled.training.stages.sites import SitesClimb
 from tests.training.problems import sine
 
 QUIET = {"progress": False, "optimizer": "lbfgs"}

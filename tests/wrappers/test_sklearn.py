@@ -19,8 +19,12 @@ from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import NNGP, BasisGP
 from gpflow_decoupled.training import FitResult, Schedule
-from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
-from gpflow_decoupled.wrappers.validation import held_out_rows, how_to_go_on
+from gpflow_decoupled.wrappers.sklearn import (
+    DecoupledGPClassifier,
+    DecoupledGPRegressor,
+    held_out_rows,
+    how_to_go_on,
+)
 
 # eager steps of size 1 from the present values: nothing to trace, and a handful of them is enough
 # for small data
@@ -134,7 +138,7 @@ def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -
 
 def test_rows_are_predicted_in_blocks(data, regressor, monkeypatch) -> None:
     whole = regressor.predict(data[0], return_std=True)
-    monkeypatch.setattr("gpflow_decoupled.wrappers.estimator._BLOCK", 7)
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._BLOCK", 7)
     np.testing.assert_allclose(regressor.predict(data[0], return_std=True), whole, rtol=1e-10)
 
 
@@ -305,7 +309,7 @@ def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> Non
     """The targets are noise, of which there is nothing to learn for long; the reason is in the
     result.
     """
-    monkeypatch.setattr("gpflow_decoupled.wrappers.estimator._EVERY", 1)
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 1)
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((50, 2)), rng.standard_normal(50)
     options = FAST | {"num_inducing": 4, "steps": 60}
@@ -321,7 +325,7 @@ def test_a_run_that_still_improved_says_how_to_go_on(monkeypatch) -> None:
     """The limit that was reached is named, with its numbers; `standardized_.fit` goes on from
     there.
     """
-    monkeypatch.setattr("gpflow_decoupled.wrappers.estimator._EVERY", 5)
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
     X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
     y = np.sin(X[:, 0])
     short = DecoupledGPRegressor(validation_fraction=0.2, **FAST | {"steps": 30})

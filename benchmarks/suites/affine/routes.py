@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow_decoupled.distributions import base_variable
 from gpflow_decoupled.expectations.fourier import Variables, expectation
 from gpflow_decoupled.expectations.projections import Projections
-from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
+from gpflow_decoupled.likelihoods.bernoulli import logistic_site
 
 from ...harness.measuring import median_ms, peak_megabytes
 from ...harness.pictures import Figure, Panel, Series

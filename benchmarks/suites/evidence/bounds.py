@@ -21,11 +21,11 @@ import tensorflow as tf
 from scipy.linalg import cho_solve, cholesky
 
 from gpflow_decoupled.covariances.latents import prior_variance
-from gpflow_decoupled.covariances.neighbours import Conditioning, ordered_neighbours
+from gpflow_decoupled.covariances.neighbourhoods import Conditioning, ordered_neighbours
 from gpflow_decoupled.models import ODVGP
-from gpflow_decoupled.models.evidence import bounds as interval
+from gpflow_decoupled.models import evidence as interval
 from gpflow_decoupled.optimizers.data_mean.evidence import evidence_bound
-from gpflow_decoupled.optimizers.data_mean.row_features import project_rows
+from gpflow_decoupled.optimizers.data_mean.system import project_rows
 
 from ...harness.data import inducing_points, load
 from ...harness.machine import clock

@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_decoupled.bases import CoupledBasis, Regression
-from gpflow_decoupled.covariances.neighbours import Conditioning, ordered_neighbours
+from gpflow_decoupled.covariances.neighbourhoods import Conditioning, ordered_neighbours
 from gpflow_decoupled.lbfgs import lbfgs_ascent
-from gpflow_decoupled.linalg.normal_density import normal_log_density
+from gpflow_decoupled.linalg.site_posterior import normal_log_density
 from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers.data_mean.evidence import evidence_bound
 from gpflow_decoupled.optimizers.gaussian_optimum import bound_at_optimum

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.neighbour_factors import best_preconditioner
+from gpflow_decoupled.optimizers.data_mean.system import best_preconditioner
 
 from ...harness.data import Data, inducing_points
 from ...harness.machine import clock

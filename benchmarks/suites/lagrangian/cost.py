@@ -16,8 +16,11 @@ import tensorflow as tf
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.models import LCLGP
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
-from gpflow_decoupled.optimizers.lagrangian.first_multipliers import first_marginals
-from gpflow_decoupled.optimizers.lagrangian.subproblem import Policy, make_subproblem
+from gpflow_decoupled.optimizers.lagrangian.subproblem import (
+    Policy,
+    first_marginals,
+    make_subproblem,
+)
 
 from ...harness.measuring import median_ms, peak_megabytes
 from ...harness.processes import in_a_process

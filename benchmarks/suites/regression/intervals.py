@@ -24,9 +24,8 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import ODVGP, with_neighbours
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import evidence_at, hyperparameters_of
-from gpflow_decoupled.optimizers.log_climb import climb_logarithms
-from gpflow_decoupled.optimizers.log_objective import LogObjective
+from gpflow_decoupled.optimizers.data_mean.evidence import evidence_at, hyperparameters_of
+from gpflow_decoupled.optimizers.log_climb import LogObjective, climb_logarithms
 
 from ...harness.data import Data
 from ...harness.machine import training_clock

@@ -26,8 +26,8 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
-from gpflow_decoupled.models.expectations import log_densities
-from gpflow_decoupled.optimizers.conjugate.local_expectations import Expectations, by_sampling
+from gpflow_decoupled.models.checks import log_densities
+from gpflow_decoupled.optimizers.data_passes import Expectations, by_sampling
 
 from .runs import Started
 

@@ -23,9 +23,9 @@ import tensorflow as tf
 from gpflow_decoupled.covariances.latents import gram
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
-from gpflow_decoupled.optimizers.conjugate.local_expectations import by_quadrature, by_sampling
-from gpflow_decoupled.optimizers.conjugate.site_updates import all_finite, write_sites
-from gpflow_decoupled.optimizers.steps import StepReport
+from gpflow_decoupled.optimizers.ascent import StepReport
+from gpflow_decoupled.optimizers.conjugate_computation import all_finite, write_sites
+from gpflow_decoupled.optimizers.data_passes import by_quadrature, by_sampling
 
 
 class ProximalGradient:

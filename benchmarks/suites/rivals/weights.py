@@ -17,11 +17,11 @@ __all__ = ["WeightsProximal"]
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from gpflow_decoupled.linalg.gaussians import root_from_factor
+from gpflow_decoupled.linalg.whitening import root_from_factor
 from gpflow_decoupled.models import BasisGP
-from gpflow_decoupled.optimizers.conjugate.local_expectations import by_quadrature, by_sampling
-from gpflow_decoupled.optimizers.natural_gradient.natural_parameters import natural_step
-from gpflow_decoupled.optimizers.steps import MAX_HALVINGS
+from gpflow_decoupled.optimizers.ascent import MAX_HALVINGS
+from gpflow_decoupled.optimizers.data_passes import by_quadrature, by_sampling
+from gpflow_decoupled.optimizers.natural_steps import natural_step
 
 
 class WeightsProximal:

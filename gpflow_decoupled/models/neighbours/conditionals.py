@@ -3,22 +3,74 @@
 from __future__ import annotations
 
 __all__ = [
-    "Moments", "Observations", "joint_given_rows", "new_given_neighbours",
-    "rows_given_neighbours",
+    "Factors", "LocalSpread", "Moments", "Observations", "joint_given_rows", "local_spread",
+    "mean_values", "new_given_neighbours", "observed_at", "residuals_of",
+    "rows_given_neighbours", "scaled",
 ]  # fmt: skip
 
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
 
-from ...covariances.centring import covariance
-from ...covariances.neighbours import neighbourhood_grams
+from ...covariances.neighbourhoods import neighbourhood_grams
+from ...covariances.stationary import covariance
 from ...linalg.cholesky import cholesky
 from ...linalg.neighbours import conditional, vacuous_noise
-from .groups import relative_jitter
-from .spread import LocalSpread, local_spread
+from .groups import Group, noise_of_group, noise_variances, relative_jitter
+
+# ---
+# Variances scaled by the errors nearby.
+
+
+class LocalSpread(NamedTuple):
+    """Variances that follow the errors nearby: one scale for each neighbourhood."""
+
+    neighbours: int
+    """k, the nearest observations that tell the spread."""
+    factor: TensorType
+    """c []: multiplies all spreads, so that they are right on average."""
+    prior: TensorType
+    """nu []: the observations that an expected spread of one counts for."""
+
+
+def local_spread(
+    spread: LocalSpread | None,
+    squares: tf.Tensor,
+    there: tf.Tensor,
+    count: tf.Tensor | None = None,
+    within: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """The mean squared error of the nearest observations in units of the model's variances, (N11).
+
+    :param spread: c, nu and k; ones if not given.
+    :param squares: y_c^T K^_cc^-1 y_c [B, Q] for the k nearest c, or all m where m is less.
+    :param there: [B, m], bool: which neighbours exist, nearest first.
+    :param count: [B, m or more, 1]: the rows whose mean each neighbour is; None for one each.
+    :param within: [B, m or more, Q]: their squared distances from it, in units of their noise.
+    :return: [B, Q].
+    """
+    #     s = c (nu + y_c^T K^_cc^-1 y_c) / (nu + k)
+    #
+    # The posterior mean of a scale of kernel and noise with an inverse-gamma prior: a Student-t
+    # process (Shah, Wilson & Ghahramani 2014, equation 6).
+    if spread is None:
+        return tf.ones_like(squares)
+    nearest = tf.cast(there[:, : spread.neighbours], squares.dtype)
+    observed = tf.reduce_sum(nearest, axis=1, keepdims=True)
+    if count is not None and within is not None:  # a mean square counts for k observations still
+        some, width = nearest[..., None], int(nearest.shape[1])
+        rows = tf.reduce_sum(some * count[:, :width], axis=1)
+        squares = squares + tf.reduce_sum(some * within[:, :width], axis=1)
+        squares = tf.math.divide_no_nan(squares * observed, rows)
+    return spread.factor * (spread.prior + squares) / (spread.prior + observed)
+
+
+# ---
 
 
 class Observations(NamedTuple):
@@ -151,3 +203,51 @@ def _conditional(
     each = tf.linalg.set_diag(each, tf.linalg.matrix_transpose(diagonal))
     found = conditional(each, tf.linalg.matrix_transpose(values)[..., None], first)
     return found.mean[..., 0], found.variance, found.squares[..., 0]
+
+
+# ---
+# The observations of rows, less the mean function.
+
+
+def mean_values(mean_function: MeanFunction, X: tf.Tensor, num_outputs: int) -> tf.Tensor:
+    """The mean function [..., P] at inputs X [..., D], which it sees as a matrix."""
+    shape = tf.concat([tf.shape(X)[:-1], [num_outputs]], axis=0)
+    if isinstance(mean_function, Zero):
+        return tf.zeros(shape, X.dtype)
+    values = mean_function(tf.reshape(X, [-1, X.shape[-1]]))
+    return tf.reshape(tf.broadcast_to(values, [tf.reduce_prod(shape[:-1]), num_outputs]), shape)
+
+
+def residuals_of(mean_function: MeanFunction, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """Y less the mean function, [..., P]; zero where Y is NaN."""
+    residuals = Y - mean_values(mean_function, X, int(Y.shape[-1]))
+    return tf.where(tf.math.is_nan(Y), tf.zeros_like(Y), residuals)
+
+
+def observed_at(
+    group: Group,
+    data: tuple[tf.Tensor, tf.Tensor],
+    parts: tuple[MeanFunction, Gaussian],
+    rows: tf.Tensor,
+) -> Observations:
+    """Observations of a group of outputs at rows of the data [...]; no pass over all rows.
+
+    :param data: X [N, D] and Y [N, P], NaN where missing.
+    :param parts: the mean function and the likelihood.
+    """
+    X, Y = (tf.gather(array, rows) for array in data)
+    residuals = tf.gather(residuals_of(parts[0], X, Y), group.columns, axis=-1)
+    return Observations(X, residuals, noise_of_group(noise_variances(parts[1], X, rows), group))
+
+
+# ---
+# Factors of the moments of f, by which predicted classes are as sure as left-out rows bear out.
+
+
+Factors = tuple[TensorType, TensorType]
+"""a and b: predictions have a times the mean of f, and b times its variance."""
+
+
+def scaled(factors: Factors | None, mean: tf.Tensor, cov: tf.Tensor) -> MeanAndVariance:
+    """A mean [..., N, L], and its variances or covariances, times their factors []."""
+    return (mean, cov) if factors is None else (factors[0] * mean, factors[1] * cov)

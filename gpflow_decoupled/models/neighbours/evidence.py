@@ -19,9 +19,9 @@ from gpflow.models import GPModel
 
 from ...errors import ModelError, check_parameters, naming_memory
 from ..evidence import Evidence, EvidenceSettings, Observed, evidence_interval
-from .copies import of_distinct
+from .conditionals import residuals_of
 from .groups import Group, by_noise, groups_of, noise_of_group, noise_variances, relative_jitter
-from .observed import residuals_of
+from .likelihood import of_distinct
 
 
 class EvidenceOfOwnData:

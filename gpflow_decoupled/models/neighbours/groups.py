@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 __all__ = [
-    "Copies", "Group", "add_noise_rows", "by_noise", "groups_of", "jitter_variances",
-    "noise_at_floor", "noise_of_group", "noise_of_new", "noise_rows", "noise_variances",
-    "relative_jitter",
+    "Copies", "EarlierNeighbours", "Group", "add_noise_rows", "appended_order", "arrays_of",
+    "by_noise", "check_neighbours_kernel", "check_new", "check_noise", "check_rows",
+    "find_neighbours", "groups_of", "jitter_variances", "most_neighbours", "noise_at_floor",
+    "noise_of_group", "noise_of_new", "noise_rows", "noise_variances", "random_order",
+    "refuse_spread_of_sites", "relative_jitter", "warn_at_floor",
 ]  # fmt: skip
 
+import abc
 from typing import NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import RegressionData, TensorType
 from gpflow.functions import Function
-from gpflow.kernels import Kernel, MultioutputKernel
-from gpflow.likelihoods import Gaussian
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.models import GPModel
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
+from ...covariances.latents import check_indices
+from ...covariances.neighbours import earlier_neighbours, row_index
 from ...errors import DataError
-from ...inputs import Array, as_array, as_values, check_type
+from ...inputs import (
+    Array,
+    as_array,
+    as_pair,
+    as_values,
+    check_finite_entries,
+    check_type,
+    float_type,
+)
+from ...user_warnings import warn_user
+from ..checks import check_densities, check_reach, check_shapes_of_data
 
 _JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
 """The noise that every observation has, in units of its prior variance. Below it the covariance of
@@ -220,3 +236,247 @@ def _parameter(likelihood: Gaussian) -> tuple[Function | tf.Variable, float, boo
     if likelihood.variance is None:
         return likelihood.scale, likelihood.scale_lower_bound, True
     return likelihood.variance, likelihood.variance_lower_bound, False
+
+
+# ---
+# The order of the rows, and their neighbours.
+
+
+def random_order(num_rows: int, seed: int) -> np.ndarray:
+    """All rows [N] in a random order."""
+    # Early rows then have far neighbours, which inform about long lengthscales.
+    return np.random.default_rng(seed).permutation(num_rows).astype(np.int32)
+
+
+def appended_order(order: np.ndarray, num_rows: int) -> np.ndarray:
+    """Append new rows to an order [N]: [N + num_rows]."""
+    return np.concatenate([order, np.arange(len(order), len(order) + num_rows, dtype=np.int32)])
+
+
+def most_neighbours(groups: list[Group], X: tf.Tensor, before: bool) -> int:
+    """The most inputs of X [N, D] that a row can have as neighbours; see `find_neighbours`."""
+    N = int(X.shape[0])
+    inputs = [N if one.copies is None else len(one.copies.first) for one in groups]
+    others = [size - (before or one.copies is None) for size, one in zip(inputs, groups)]
+    return max(1, *others)
+
+
+def find_neighbours(
+    groups: list[Group],
+    X: tf.Tensor,
+    order: np.ndarray,
+    rows: np.ndarray,
+    count: int,
+    before: bool,
+) -> np.ndarray:
+    """Find the neighbours of rows of the data, for each group of outputs.
+
+    :param groups: G groups; X is [N, D].
+    :param order: all rows [N] in the ordering.
+    :param rows: B of the rows.
+    :param count: m.
+    :param before: search earlier rows in the ordering; False searches all others.
+    :return: row numbers [G, B, m], int32, one for each input, -1 where there are fewer.
+    """
+    found: dict[tuple, np.ndarray] = {}
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=order.dtype)
+    # latents with different kernels or missing entries have different neighbours
+    keys = [(id(g.kernel), None if g.rows is None else g.columns) for g in groups]
+    for key, group in zip(keys, groups):
+        if key not in found:
+            found[key] = _of_group(group, X, order, rank, rows, count, before)
+    return np.stack([found[key] for key in keys])
+
+
+def _of_group(
+    group: Group,
+    X: tf.Tensor,
+    order: np.ndarray,
+    rank: np.ndarray,
+    rows: np.ndarray,
+    count: int,
+    before: bool,
+) -> np.ndarray:
+    copies, inputs = group.copies, tf.gather(X, rows)
+    if before:
+        usable = order
+        if group.rows is not None:
+            usable = order[np.isin(order, group.rows)]
+        if copies is not None:  # an input comes where the earliest of its rows comes
+            own, least = copies.place[copies.rows], np.full(copies.number, len(order), rank.dtype)
+            np.minimum.at(least, own, rank[copies.rows])
+            first = rank.copy()
+            first[copies.rows] = least[own]
+            usable = usable[first[usable] == rank[usable]]
+            rank = first
+        # how many usable rows come before each row, which is its own place if it is one of them
+        place = np.searchsorted(rank[usable], rank[rows])
+        places = earlier_neighbours(group.kernel, tf.gather(X, usable), inputs, place, count)
+    else:
+        usable = np.arange(len(order)) if group.rows is None else group.rows
+        usable = usable if copies is None else copies.first
+        place = np.minimum(np.searchsorted(usable, rows), len(usable) - 1)
+        own = usable[place] == rows
+        if copies is not None:  # the other rows of the same input are neighbours
+            own &= copies.place[rows] < 0
+        itself = tf.constant(np.where(own, place, -2), tf.int32)
+        index = row_index(group.kernel, tf.gather(X, usable))
+        places = index.nearest(inputs, count, itself=itself).numpy()
+    return np.where(places < 0, -1, usable[np.maximum(places, 0)]).astype(np.int32)
+
+
+# ---
+# The neighbours of the likelihood of all rows, which a model keeps.
+
+
+class EarlierNeighbours:
+    """The nearest earlier rows of all rows, for `training_loss`, a mixin."""
+
+    data: tuple[tf.Tensor, tf.Tensor]
+    num_neighbours: int
+    _earlier: tf.Variable | None = None
+
+    @property
+    @abc.abstractmethod
+    def groups(self) -> list[Group]:
+        """Outputs that share neighbours."""
+
+    @abc.abstractmethod
+    def neighbours_of(
+        self, rows: np.ndarray, *, before: bool = True, num_neighbours: int | None = None
+    ) -> tf.Tensor:
+        """Row numbers [G, B, m] of the nearest earlier rows of some rows [B]."""
+
+    def refresh_neighbours(self) -> None:
+        """Search the neighbours of `training_loss` again, at the present kernel.
+
+        Functions compiled before see the new ones. Cost: N^2 D, or N m log N by trees in up to
+        eight columns.
+        """
+        self._keep(self.neighbours_of(np.arange(int(self.data[0].shape[0]))))
+
+    def earlier_neighbours(self) -> tf.Variable | None:
+        """Row numbers [G, N, m], searched where they are missing: at first, and of new rows."""
+        N = int(self.data[0].shape[0])
+        groups = self.groups
+        G, count = (
+            len(groups),
+            min(self.num_neighbours, most_neighbours(groups, self.data[0], True)),
+        )
+        known = (0, 0, 0) if self._earlier is None else tuple(self._earlier.shape)
+        if known[0] == G and known[1] < N and known[2] == count:
+            # rows that were added are last in the order, so no earlier row has them as neighbours
+            new = self.neighbours_of(np.arange(known[1], N))
+            self._keep(tf.concat([self._earlier, new], axis=1))
+        elif known != (G, N, count):
+            self.refresh_neighbours()
+        return self._earlier
+
+    def _keep(self, neighbours: tf.Tensor) -> None:
+        if self._earlier is not None and self._earlier.shape == neighbours.shape:
+            self._earlier.assign(neighbours)
+        else:
+            self._earlier = tf.Variable(neighbours, trainable=False)
+
+
+# ---
+# Checks of a model of neighbours.
+
+
+def warn_at_floor(noise_at_floor: np.ndarray) -> None:
+    """Warn of intervals if an output's noise is at its floor, [P] bool."""
+    if noise_at_floor.any():
+        warn_user(
+            "The noise variance is at its floor, the relative jitter or the likelihood's lower"
+            " bound: intervals may be too narrow; add noise, or a rougher kernel."
+        )
+
+
+def refuse_spread_of_sites(spread_neighbours: int | None, likelihood: Likelihood | None) -> None:
+    """Refuse a local spread where observations are not Gaussian; raises `DataError`."""
+    if spread_neighbours is not None:
+        raise DataError(
+            f"spread_neighbours={spread_neighbours} is for Gaussian noise, and not for"
+            f" {type(likelihood).__name__}: leave it out. A noise that depends on the inputs is"
+            ' build(X, Y, "heteroskedastic").'
+        )
+
+
+def check_neighbours_kernel(kernel: Kernel) -> None:
+    """Refuse kernels that mix latent functions; raises `DataError`."""
+    allowed = (SharedIndependent, SeparateIndependent)
+    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, allowed):
+        raise DataError(
+            f"The kernel {type(kernel).__name__} mixes latent functions, and NNGP conditions each"
+            " output on its own observations: use gpflow.kernels.SeparateIndependent([...]) with"
+            " one kernel for each output, a product with gpflow.kernels.Coregion on a column of"
+            " output numbers, or models.ODVGP with this kernel."
+        )
+
+
+def arrays_of(data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
+    """X [N, D] and Y [N, P] as arrays; `DataError` if data are no pair."""
+    return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
+
+
+def check_new(model: GPModel, X: np.ndarray, Y: np.ndarray, dims: int | None) -> None:
+    """Refuse unusable rows X [N, D] and Y [N, P] for a model; raises `DataError`.
+
+    :param dims: D of the data; None for the first ones.
+    """
+    dtype = float_type(model.kernel)
+    check_shapes_of_data(X, Y, model.likelihood, model.num_latent_gps, dims, dtype)
+    _check_observed(X, np.asarray(Y, float), whole=dims is None)
+    seen = ~np.isnan(np.asarray(Y, float)).any(axis=1)
+    check_densities(X[seen], Y[seen], model.likelihood)
+    check_indices(X, "X", model.kernel, model.mean_function)
+    if dims is not None:
+        check_reach(model.kernel, X, model.data[0])
+
+
+def _check_observed(X: np.ndarray, Y: np.ndarray, whole: bool) -> None:
+    """Check values: X [N, D] finite, Y [N, P] finite or NaN for missing."""
+    # whole: these are all the data, in which every output must be observed once.
+    if len(X) == 0:
+        raise DataError("X and Y have no rows; there is nothing to learn from.")
+    check_finite_entries(X, "X")
+    missing = np.isnan(Y)
+    check_finite_entries(np.where(missing, 0.0, Y), "Y")
+    if whole and missing.all(axis=0).any():
+        column = int(np.flatnonzero(missing.all(axis=0))[0])
+        raise DataError(
+            f"Y[:, {column}] is NaN in all rows: nothing of this output is observed. Drop it:"
+            f" np.delete(Y, {column}, axis=1)."
+        )
+    if missing.all(axis=1).any():
+        empty = np.flatnonzero(missing.all(axis=1))
+        raise DataError(
+            f"Y[{empty[0]}] is NaN in all columns, like {len(empty)} rows in all: they say"
+            " nothing. Drop them: keep = ~np.isnan(Y).all(axis=1); X, Y = X[keep], Y[keep]."
+        )
+
+
+def check_noise(likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> None:
+    """Refuse noise for other numbers of rows or outputs than in X [N, D] and Y [N, P]."""
+    rows = noise_rows(likelihood)
+    if rows not in (None, int(X.shape[0])):
+        raise DataError(
+            f"The likelihood has {rows} noise variances and the data {X.shape[0]} rows; pass one"
+            " for each row, [N, 1], or a single number."
+        )
+    columns = noise_variances(likelihood, X[:1], tf.zeros([1], tf.int32)).shape[-1]
+    if columns not in (1, Y.shape[1]):
+        raise DataError(
+            f"The likelihood has noise variances for {columns} outputs and Y has {Y.shape[1]}"
+            " columns; pass one for each output, or a single number."
+        )
+
+
+def check_rows(rows: object, num_rows: int) -> np.ndarray:
+    """Row numbers [B] of N rows of data as an array; `DataError` for others."""
+    numbers = np.asarray(rows)
+    fine = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
+    if not fine or (numbers.size and (numbers.min() < 0 or numbers.max() >= num_rows)):
+        raise DataError(f"rows must be a vector of whole numbers from 0 to {num_rows - 1}.")
+    return numbers.astype(np.int64)

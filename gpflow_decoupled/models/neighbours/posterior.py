@@ -17,21 +17,26 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from ...compilation import Compiled
 from ...covariances.blocks import xla_works
-from ...covariances.indices import check_indices
-from ...covariances.latents import mix_outputs
+from ...covariances.latents import check_indices, mix_outputs
 from ...covariances.neighbours import RowIndex, kept_index, row_index
 from ...covariances.products import kernel_product
 from ...errors import DataError, NumericalError, check_parameters, not_a_number
 from ...inputs import as_inputs, float_type
-from ...linalg.blocks import map_rows
+from ...linalg.conjugate_gradients import map_rows
 from ...posteriors import cache_type, near_inputs
 from ...summaries import kernel_name, one_line
-from .conditionals import Moments, Observations, joint_given_rows, new_given_neighbours
-from .copies import of_inputs, with_copies
-from .factors import Factors, scaled
+from .conditionals import (
+    Factors,
+    LocalSpread,
+    Moments,
+    Observations,
+    joint_given_rows,
+    new_given_neighbours,
+    residuals_of,
+    scaled,
+)
 from .groups import Group, groups_of, noise_of_group, noise_variances
-from .observed import residuals_of
-from .spread import LocalSpread
+from .likelihood import of_inputs, with_copies
 
 _ENTRIES = 4_000_000
 """Most entries of the covariance matrices of a block of inputs, 32 MB in double precision."""

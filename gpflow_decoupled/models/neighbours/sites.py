@@ -13,18 +13,23 @@ from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ...bases.parts.atomic import all_or_nothing, one_at_a_time
 from ...covariances.latents import prior_variance
 from ...inputs import check_whole
+from ...interrupts import all_or_nothing, one_at_a_time
 from ...likelihoods import RowLikelihood
-from ..checks import as_observations, check_new_sites, refuse_gradient
-from ..expectations import Moments, Resolution, check_draws, sampled_expectations
-from .factors import Factors
+from ..checks import (
+    Moments,
+    Resolution,
+    as_observations,
+    check_draws,
+    check_new_sites,
+    refuse_gradient,
+    sampled_expectations,
+)
+from .conditionals import Factors, mean_values
 from .gaussian import GaussianNNGP
-from .labels import LabelNNGP
-from .latent import LatentNNGP
-from .observed import mean_values
-from .row_checks import arrays_of
+from .groups import arrays_of
+from .labels import LabelNNGP, LatentNNGP
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is

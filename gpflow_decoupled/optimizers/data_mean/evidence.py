@@ -1,5 +1,106 @@
 """Lower bounds of the evidence at given mean coefficients."""
 
+from __future__ import annotations
+
+__all__ = [
+    "BOUNDS", "Posterior", "bound_at_sites", "evidence_at", "evidence_bound",
+    "hyperparameters_of", "posterior_of", "sites_of",
+]  # fmt: skip
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ...bases import GaussianPart
+from ...bases.optimum import DataMean
+from ...covariances.latents import gram_to_data, gram_to_factor, prior_variance, split_latents
+from ...covariances.neighbourhoods import Conditioning, conditional_variances
+from ...covariances.products import gram_product
+from ...inducing.variables import point_values
+from ...likelihoods.parameters import single_noise_variance
+from ...linalg.cholesky import cholesky
+from ...linalg.triangular import solve
+from ...linalg.whitening import apply_per_latent, kl_from_whitened
+from ...models import BasisGP
+from ...replicas import Group
+from .system import ROWS, RowFeatures, project_rows
+
+# ---
+# Moments of q(f) at all rows.
+
+
+_LEAST_WEIGHT = 1e-8
+"""Smallest precision of a site in the linear system, relative to the largest curvature.
+
+It changes the steps of the mean and not their limit; the covariance uses the curvatures themselves.
+"""
+
+
+class Posterior(NamedTuple):
+    """q(f) at fixed hyperparameters, with moments and derivatives for a step."""
+
+    a: tf.Tensor
+    """Coefficients [N, L]."""
+    K_a: tf.Tensor
+    """K a [N, L]."""
+    inducing: GaussianPart
+    """q(u), whitened."""
+    mean: tf.Tensor
+    """Mean of f at the rows [N, L], without the mean function."""
+    variance: tf.Tensor
+    """Variance of f at the rows [N, L]."""
+    g: tf.Tensor
+    """dE/dmean [N, L]."""
+    h: tf.Tensor
+    """dE/dvariance [N, L]."""
+    elbo: float
+    """Nats."""
+
+
+def posterior_of(
+    model: BasisGP,
+    data: RegressionData,
+    projections: RowFeatures,
+    a: tf.Tensor,
+    K_a: tf.Tensor,
+    inducing: GaussianPart,
+) -> Posterior:
+    """Moments (D19), (D20), bound (D21) and derivatives of q(f); N M^2 L.
+
+    X is [N, D], Y [N, P], a and K_a [N, L], `inducing` the whitened q(u).
+    """
+    t = projections.times(a, projections.size)
+    mean = K_a + projections.transposed(inducing.mean - t)  # (D19)
+    variance = projections.variances(inducing.root)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([mean, variance])
+        expected = tf.reduce_sum(model.variational_expectations(mean, variance, data))
+    g, h = tape.gradient(expected, [mean, variance])
+    norm = tf.reduce_sum(a * K_a) - tf.reduce_sum(tf.square(t))
+    kl = 0.5 * norm + kl_from_whitened(inducing.mean, inducing.root)  # (D21)
+    return Posterior(a, K_a, inducing, mean, variance, g, h, float(expected - kl))
+
+
+def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Fit sites (C13) to the moments, each [N, L].
+
+    :return: natural means g + w m; precisions w above zero, for the mean; precisions -2 h of any
+        sign, for the covariance.
+    """
+    precisions = -2.0 * now.h
+    weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
+    return now.g + weights * now.mean, weights, precisions
+
+
+# ---
+
+
 # With noise precisions W = D^-1, A = L_b^-1 K_bx, Q = A^T A and r = y - (K + D) a for any a, (D31),
 # (D32)
 #
@@ -13,30 +114,6 @@
 # | "diagonal" | log|Q + D| + sum_n log(1 + w_n d_n) |
 # | "neighbours" | sum_n log tau_n, variances of observations given some earlier ones |
 
-from __future__ import annotations
-
-__all__ = ["BOUNDS", "evidence_bound"]
-
-import math
-
-import tensorflow as tf
-from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel
-
-from ...bases.parts.data_mean import DataMean
-from ...covariances.latents import (
-    gram_to_data,
-    gram_to_factor,
-    prior_variance,
-    split_latents,
-)
-from ...covariances.neighbours import Conditioning, conditional_variances
-from ...covariances.products import gram_product
-from ...linalg.cholesky import cholesky
-from ...linalg.gaussians import apply_per_latent
-from ...linalg.triangular import solve
-from ...replicas import Group
-from .row_features import ROWS
 
 BOUNDS = ("elbo", "diagonal", "neighbours")
 """From the lowest to the usually highest."""
@@ -161,3 +238,104 @@ def _sums_over_rows(
 def _per_latent(columns: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
     """Columns [M, L] as right-hand sides of [G, M, M]: [1, M, L], or [L, M, 1] for G = L > 1."""
     return columns[None] if root.shape[0] == 1 else tf.transpose(columns)[..., None]
+
+
+# ---
+# Objectives of hyperparameters at a fixed mean.
+
+
+Data = tuple[tf.Tensor, tf.Tensor]
+
+_ROUNDING = 1.0
+"""Largest trace of W^1/2 K W^1/2 times the machine epsilon at which products have low precision."""
+
+
+def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
+    """Trainable variables outside q(f) and the mean points, which are the training inputs."""
+    parts = [parameter.unconstrained_variable for parameter in model.basis.gaussian_parameters()]
+    of_q = {variable.ref() for variable in (*parts, *mean.variables)}
+    return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
+
+
+def evidence_at(
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    dtype: tf.DType | None = None,
+    group: Group | None = None,
+) -> Callable[[], tf.Tensor]:
+    """Return `evidence_bound` at the mean's coefficients a [N, P], as a function of
+    hyperparameters.
+
+    :param model: a model with Gaussian noise of one variance.
+    :param mean: its mean on all data.
+    :param data: X [N, D], the mean points, and Y [N, P].
+    :param dtype: tf.float32 for faster products with K, if the noise is well above rounding errors.
+    :param group: whose replicas share these products.
+    """
+    X, Y = data
+    a = tf.convert_to_tensor(mean.coefficients)
+
+    def precisions() -> tf.Tensor:
+        return tf.fill(
+            [X.shape[0], 1], 1.0 / cast(tf.Tensor, single_noise_variance(model.likelihood))
+        )
+
+    dtype = _useful(dtype, model, precisions(), X)
+
+    def objective() -> tf.Tensor:
+        weights = precisions()
+        y = Y - model.mean_function(X)
+        parts = model.kernel, model.basis.beta, mean, y, weights, a
+        return evidence_bound(*parts, dtype=dtype, group=group)
+
+    return objective
+
+
+def bound_at_sites(
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    dtype: tf.DType | None = None,
+    group: Group | None = None,
+) -> Callable[[], tf.Tensor]:
+    """Return a function of hyperparameters with the bound's gradient where q(f) is the best now."""
+    # With sites t_n(f) of precision w and mean y~ fitted to the moments of q(f), the bound is
+    #
+    #     F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
+    #
+    # F the bound "elbo" of `evidence_bound` for y~. The function is the first two terms: a change
+    # of q changes others at second order. Parameters as in `evidence_at`.
+    now = _posterior(model, mean, data, group)
+    _, least, precisions = sites_of(now)
+    # negative precisions belong to q: with others the gradient would be of another q
+    weights = tf.where(precisions < 0.0, precisions, least)
+    parts = model.kernel, model.basis.beta, mean, now.mean + now.g / weights, weights, now.a
+    dtype = _useful(dtype, model, tf.abs(weights), data[0])
+
+    def objective() -> tf.Tensor:
+        fit = tf.reduce_sum(model.variational_expectations(now.mean, now.variance, data))
+        return fit + evidence_bound(*parts, bound="elbo", dtype=dtype, group=group)
+
+    return objective
+
+
+def _useful(
+    dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
+) -> tf.DType | None:
+    # The trace decides, an upper bound of all eigenvalues.
+    if dtype is None:
+        return None
+    prior = prior_variance(model.kernel, X, full_cov=False)  # [L, N]
+    trace = tf.reduce_max(tf.reduce_sum(tf.transpose(weights) * prior, axis=1))
+    return dtype if float(trace) * np.finfo(dtype.as_numpy_dtype).eps <= _ROUNDING else None
+
+
+def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) -> Posterior:
+    size = int(point_values(model.basis.beta)[0].shape[0])
+    projections = project_rows(model.kernel, model.basis.beta, data[0], size)
+    state = model.basis.factor(model.kernel, with_kl=False)
+    K_a = gram_product(model.kernel, mean.points, None, state.a, group=group)
+    return posterior_of(
+        model, data, projections, state.a, K_a, GaussianPart(state.mean, state.root)
+    )

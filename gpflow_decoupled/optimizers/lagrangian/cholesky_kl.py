@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...diagnostics.accuracy import warn_of_quadrature
-from ...diagnostics.unusable_observation import naming_observation
+from ...diagnostics.failure import naming_observation
 from ...inputs import check_rate, check_whole
 from ...lbfgs import lbfgs_ascent, settled
 from ...linalg.triangular import solve
@@ -22,8 +22,8 @@ from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line
 from .dual import DualProblem
-from .first_multipliers import NOT_FINITE, isolated_sites
-from .lagrangian_result import LagrangianRecord, LagrangianResult
+from .linearly_constrained import LagrangianRecord, LagrangianResult
+from .subproblem import NOT_FINITE, isolated_sites
 
 _LEAST = 1e-10
 """Smallest diagonal entry of T."""

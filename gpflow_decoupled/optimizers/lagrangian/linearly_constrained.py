@@ -2,28 +2,325 @@
 
 from __future__ import annotations
 
-__all__ = ["LinearlyConstrainedLagrangian"]
+__all__ = [
+    "LagrangianRecord", "LagrangianResult", "LinearlyConstrainedLagrangian", "OuterIterations",
+    "OuterSettings", "Prepared", "warn_of_gap",
+]  # fmt: skip
 
+import math
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from tqdm.auto import tqdm
 
 from ...diagnostics.accuracy import warn_of_quadrature
-from ...diagnostics.unusable_observation import unusable_observation
+from ...diagnostics.failure import unusable_observation
 from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
+from ...linalg.newton_systems import RIDGE
 from ...models import GMRF, LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
-from .class_newton import class_direction
-from .dual import DualProblem
-from .field_dual import FieldMultipliers, no_direction
-from .first_multipliers import first_marginals
-from .lagrangian_result import LagrangianRecord, LagrangianResult, warn_of_gap
-from .newton import newton_direction
-from .optimality_newton import stationary_direction
-from .outer_iterations import OuterIterations, OuterSettings, Prepared
-from .site_maximiser import check_dual
+from ...user_warnings import warn_user
+from ..ascent import STUCK, Recorder, RunResult
+from .dual import (
+    Direction,
+    DualPoint,
+    DualProblem,
+    FieldMultipliers,
+    Marginals,
+    check_dual,
+    newton_direction,
+    newton_solve,
+    no_direction,
+)
+from .subproblem import (
+    Policy,
+    class_direction,
+    first_marginals,
+    inside,
+    lbfgs_solve,
+    make_subproblem,
+    more_cautious,
+    moved_into,
+    stationary_direction,
+    stationary_step,
+)
+
+# ---
+# Result and record of a run over multipliers.
+
+
+@dataclass(kw_only=True, repr=False)
+class LagrangianResult(RunResult):
+    """Result of the optimizers of an `LCLGP`.
+
+    `history` has arrays [steps + 1] that begin with the start: "step", "seconds", "elbo" (nats),
+    "inner_steps" (Newton steps or evaluations) and "gap" (duality gap in nats, or NaN).
+
+    Example::
+
+        result = LinearlyConstrainedLagrangian().run(model)
+        print(result.elbo, result.converged, result.history["elbo"])
+    """
+
+    @property
+    def inner_steps(self) -> int:
+        """Total Newton steps, or evaluations of the bound."""
+        return int(np.sum(self.history["inner_steps"]))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO"
+            f" {self.elbo:.6g}, stopped: {self.reason}"
+        )
+
+
+class LagrangianRecord(Recorder):
+    """The history of a running optimizer of multipliers."""
+
+    def __init__(self) -> None:
+        super().__init__("elbo", "inner_steps", "gap")
+
+    def add(self, elbo: float, inner_steps: int = 0, gap: float = float("nan")) -> None:
+        """Record the bound in nats, and the cost since the entry before."""
+        self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
+
+    def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
+        """Return the result; `elbo` is by default the best of the history."""
+        history = self.history
+        best = elbo
+        if best is None:
+            best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
+        return LagrangianResult(
+            elbo=best,
+            steps=len(self) - 1,
+            seconds=self.seconds,
+            history=history,
+            converged=converged,
+            reason=reason,
+        )
+
+
+def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
+    """Warn if the run got stuck at a duality gap above `tolerance` nats."""
+    gaps = result.history["gap"]
+    last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])
+    if result.reason != STUCK or abs(last) <= tolerance:
+        return
+    warn_user(
+        f"The run ended at a bound of {result.elbo:.6g} nats, which is not the best one: no step"
+        f" raised it any more, but a duality gap of {last:.3g} nats says that the last subproblem"
+        " was not solved. Go on from here with CholeskyKL, which maximises the bound itself, or"
+        ' with LinearlyConstrainedLagrangian(inner="lbfgs").',
+    )
+
+
+# ---
+# Outer iterations: Khan 2014, Algorithm 1.
+
+
+# The solution of a subproblem (V13), which touches the bound from below, raises the bound from any
+# start for a log-concave likelihood, and with the terms (V20) for others.
+
+
+_GAP = 0.5
+"""A subproblem is solved when its duality gap is below this share of its gain."""
+_NEAR, _RETRY = 0.02, 0.1
+"""Newton steps on (V11) begin below this duality gap, in nats per observation.
+
+After a failure they are tried again below the second share of the gap at which it happened.
+"""
+_REGULAR = 100.0
+"""Falling changes are extrapolated once one is below this many tolerances."""
+_LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
+"""Shortest step of the site fixed point, and the number of lengths tried."""
+_ROUND_OFF = 1e-12  # relative fall of the bound that is no fall
+_MAX_REFUSALS = 12  # more cautious subproblems before a run is stuck
+
+
+class Prepared(NamedTuple):
+    """Compiled functions of runs on one model, see `LinearlyConstrainedLagrangian.prepare`."""
+
+    problem: DualProblem
+    direction: Direction
+    stationary: Direction
+
+
+class OuterSettings(NamedTuple):
+    """Settings of `LinearlyConstrainedLagrangian` that its iterations read, with their meaning."""
+
+    theta: float
+    tolerance: float
+    accelerate: bool
+    trust_region: float | None
+    augmented: bool
+    curvature: bool
+    max_outer: int
+    solver: str
+    """Of the subproblems: "newton" or "lbfgs"."""
+
+
+class _Iteration(NamedTuple):
+    new: Marginals
+    start: tuple[tf.Tensor, tf.Tensor]
+    """(h, sigma) [N, L], the next start of the sites' maximisation."""
+    inner: int
+    """Newton steps, or evaluations."""
+    gap: float
+    """NaN without a subproblem."""
+    violation: float = 0.0
+    """The largest |sigma* - sqrt v|."""
+
+
+class OuterIterations:
+    """A run from one start; it keeps what the next iteration depends on.
+
+    :param record: receives the bound of each iteration.
+    """
+
+    def __init__(
+        self, settings: OuterSettings, prepared: Prepared, record: LagrangianRecord
+    ) -> None:
+        problem, self.direction, self.stationary = prepared
+        self.settings, self.problem, self.record = settings, problem, record
+        self.solver = settings.solver
+        radius = math.inf if settings.trust_region is None else float(settings.trust_region)
+        ridge = RIDGE if self.solver == "newton" else math.inf
+        self.policy = Policy(
+            settings.theta, settings.curvature, 0.0 if settings.augmented else None, radius, ridge
+        )
+        self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
+        self.minorises = settings.curvature or not self.not_concave
+        self.couples = problem.loss.couples
+        self.fast = self.couples or (
+            settings.accelerate
+            and self.minorises
+            and not settings.augmented
+            and settings.trust_region is None
+        )
+        # the gap below which (V27) is tried
+        self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
+        if self.couples:
+            self.near = math.inf
+        self.violation = self.change = self.gap = math.inf  # of the last outer iteration
+        self.share, self.gain = (
+            1.0,
+            settings.tolerance,
+        )  # step length of the next site fixed point, and what it has to gain
+        self.stuck, self.stuck_at = (
+            False,
+            -math.inf,
+        )  # whether a subproblem found no step, and the bound there
+
+    def iterate(
+        self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
+    ) -> LagrangianResult:
+        """Run outer iterations from marginals `at`, with sites maximised from `start` [N, L]."""
+        best, refused, converged, reason = at, 0, False, "outer iterations done"
+        for _ in tqdm(range(self.settings.max_outer), disable=not progress, desc="LCL"):
+            # 1) The fastest step that applies here.
+            found = self._stationary(at) or self._swept(at) or self._subproblem(at, start)
+            new, change = found.new, float(found.new.bound - at.bound)
+            self.record.add(float(new.bound), found.inner, found.gap)
+            if bool(new.ok) and float(new.bound) > float(best.bound):
+                best = new
+            converged = self._settled(change) and not abs(found.gap) >= self.settings.tolerance
+            # 2) End, or after a refusal make the next subproblem more cautious.
+            if converged or not self._accepts(found, change) or found.inner == 0:
+                if not converged and found.inner == 0 and self._may_sweep(at):
+                    continue
+                refused, cautious = refused + 1, more_cautious(self.policy)
+                if converged or cautious is None or refused > _MAX_REFUSALS:
+                    reason = "converged" if converged else STUCK
+                    break
+                self.policy, self.violation = cautious, math.inf
+                continue
+            # 3) Go on from there.
+            at, start, refused = new, found.start, 0
+            self.change, self.gap = change, found.gap
+        basis = self.problem.basis
+        basis.alpha.assign(best.alpha)
+        basis.lam.assign(best.lam)
+        return self.record.result(converged, reason)
+
+    def _stationary(self, at: Marginals) -> _Iteration | None:
+        if not self.fast or abs(self.gap) > self.near:
+            return None
+        new = stationary_step(
+            self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound)))
+        )
+        if new is None:
+            self.near = _RETRY * (self.near if math.isnan(self.gap) else abs(self.gap))
+            return None
+        return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+
+    def _swept(self, at: Marginals) -> _Iteration | None:
+        """A site fixed point (V22) that gains more than the last subproblem, or None."""
+        # Tried for sites that are not log-concave, and after a subproblem without a step.
+        if not self.fast or not (self.not_concave or self.stuck or self.couples):
+            return None
+        for _ in range(_SWEEP_TRIALS if self.stuck or self.couples else 1):
+            new = inside(
+                self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype))
+            )
+            if bool(new.ok) and float(new.bound - at.bound) > self.gain:
+                self.share = min(1.0, 2.0 * self.share)
+                return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+            self.share = max(_LEAST_SHARE, 0.5 * self.share)
+        self.stuck = False
+        return None
+
+    def _may_sweep(self, at: Marginals) -> bool:
+        self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
+        return self.fast and self.stuck
+
+    def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
+        problem, settings = self.problem, self.settings
+        if self.couples:  # its dual does not fall apart into sites: no step is left
+            return _Iteration(at, start, 0, math.inf)
+        sub, box = make_subproblem(problem, at, self.policy)
+        floor, before = _GAP * settings.tolerance, float(at.bound)
+        at = moved_into(box, sub, problem, at)
+        point = problem.point(sub, at, *start)
+
+        def finished(now: Marginals, then: DualPoint) -> bool:
+            gap, gained = float(then.dual - then.primal), float(then.primal) - before
+            return bool(now.ok) and abs(gap) <= max(_GAP * gained, floor)
+
+        if self.solver == "lbfgs":
+            new, point, inner = lbfgs_solve(problem, sub, at, point, box, finished)
+        else:
+            direction = partial(self.direction, ridge=tf.constant(self.policy.ridge, at.lam.dtype))
+            new, point, inner = newton_solve(problem, sub, at, point, box, finished, direction)
+        sites, gap = point.sites, float(point.dual - point.primal)
+        self.gain = max(settings.tolerance, float(new.bound) - before)
+        violation = float(tf.reduce_max(tf.abs(sites.sigma - new.deviation)))
+        return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
+
+    def _settled(self, change: float) -> bool:
+        tolerance, last = self.settings.tolerance, self.change
+        if abs(change) < tolerance:
+            return True
+        regular = 0.0 < change < min(_REGULAR * tolerance, 0.5 * last) and math.isfinite(last)
+        return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
+
+    def _accepts(self, found: _Iteration, change: float) -> bool:
+        smaller, self.violation = found.violation <= self.violation, found.violation
+        if not bool(found.new.ok):
+            return False
+        if self.settings.augmented:
+            return change >= 0.0 and smaller
+        if not self.minorises:
+            return True
+        return change >= -_ROUND_OFF * (1.0 + abs(float(found.new.bound)))
+
+
+# ---
+
 
 _LARGEST_NEWTON = 3000
 """Observations up to which "auto" uses Newton's method, whose steps form N x N matrices."""

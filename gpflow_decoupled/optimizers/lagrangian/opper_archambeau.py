@@ -13,15 +13,15 @@ import tensorflow as tf
 from gpflow.optimizers import Scipy
 
 from ...diagnostics.accuracy import warn_of_quadrature
-from ...diagnostics.unusable_observation import naming_observation
+from ...diagnostics.failure import naming_observation
 from ...inputs import check_rate, check_whole
 from ...lbfgs import lbfgs_ascent, settled
 from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line
 from .dual import DualProblem
-from .first_multipliers import NOT_FINITE, first_marginals
-from .lagrangian_result import LagrangianRecord, LagrangianResult
+from .linearly_constrained import LagrangianRecord, LagrangianResult
+from .subproblem import NOT_FINITE, first_marginals
 
 
 class OpperArchambeau:

@@ -21,17 +21,12 @@ from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
 from ...models.families import require_model
 from ...models.neighbours import LabelNNGP
-from ...models.neighbours.factors import scaled
-from ...models.neighbours.label_densities import log_densities_of_labels
+from ...models.neighbours.conditionals import scaled
+from ...models.neighbours.labels import log_densities_of_labels
 from ...replicas import Group
-from ..log_climb import FAR, climb_logarithms
-from ..log_coordinates import LogCoordinates
-from ..log_objective import LogObjective
+from ..log_climb import FAR, LogCoordinates, LogObjective, climb_logarithms
 from .judgement import rise_of
-from .neighbour_rounds import NeighbourRounds
-from .pace import Pace
-from .row_densities import RowDensities
-from .row_samples import split
+from .neighbour_rounds import NeighbourRounds, Pace, RowDensities, split
 
 ROWS, LATER, EVALUATIONS = 2000, 2, 20
 """Rows of the first climb, of later ones in units of it, and evaluations of each."""

@@ -1,5 +1,315 @@
 """Hyperparameters of a nearest-neighbour GP by L-BFGS on the likelihood of random rows."""
 
+from __future__ import annotations
+
+__all__ = [
+    "NeighbourRounds", "Pace", "RoundOutcome", "RowDensities", "RowSamples", "most_rises",
+    "shorten", "split",
+]  # fmt: skip
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ...covariances.stationary import reads_scaled_inputs
+from ...inputs import check_whole
+from ...lbfgs import LBFGSRun
+from ...models.families import require_model
+from ...models.neighbours import GaussianNNGP, LabelNNGP
+from ...replicas import Group
+from ..ascent import INTERRUPTED
+from ..log_climb import (
+    SETTLED,
+    Evaluated,
+    LogCoordinates,
+    LogObjective,
+    climb_logarithms,
+    with_gradients,
+)
+from .judgement import (
+    Calibration,
+    Judged,
+    calibrate,
+    contradictions,
+    judge,
+    scales_of,
+    trust_duplicates,
+)
+
+# ---
+# The record of a round of `NeighbourRounds`.
+
+
+class RoundOutcome(NamedTuple):
+    """The end of a round."""
+
+    climbed: LBFGSRun
+    """The climb; its values are estimates of the log likelihood of all rows, in nats."""
+    judged: Judged
+    """At the hyperparameters that the round proposes."""
+    kept: bool
+    """False if they predicted worse than those before, so that the round was undone."""
+
+
+# ---
+# The seconds that parts of a round take, so that a limit of time holds.
+
+
+_JUDGED = 2
+"""Candidates of a round that are judged."""
+_LEAST = 3
+"""Evaluations without which a round is not worth its search for neighbours."""
+
+
+class Pace:
+    """Measures judgements and rounds as they go, and says what the next ones will take."""
+
+    def __init__(self) -> None:
+        self._judgement = self._search = self._evaluation = 0.0  # the last two for each row
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Time a judgement."""
+        began = time.perf_counter()
+        yield
+        self._judgement = time.perf_counter() - began
+
+    def climbed(self, rows: int, search: float, seconds: float, evaluations: int) -> None:
+        """Note the seconds of a search for the neighbours of some rows, and of the climb."""
+        self._search = search / max(1, rows)
+        self._evaluation = seconds / max(1, rows * evaluations)
+
+    @property
+    def of_judgements(self) -> float:
+        """Seconds of the judgements after a climb."""
+        return _JUDGED * self._judgement
+
+    def of_calibration(self, ratio: float) -> float:
+        """Seconds of the judgement with all neighbours of a prediction, `ratio` times as many."""
+        return self._judgement * ratio**2
+
+    def of_round(self, rows: int) -> float:
+        """The least seconds of a round of some rows; zero before the first one."""
+        return rows * (self._search + _LEAST * self._evaluation) + self.of_judgements
+
+
+# ---
+# Lengthscales that must not become too long in a climb.
+
+
+# Few rows may call an input irrelevant that is not, and from far away the gradient of its
+# lengthscale does not lead back.
+
+
+_LONGEST = 2.0
+"""Largest log lengthscale after the first climb, in units of sqrt(D) standard deviations."""
+_LONGER = 2.0
+"""Most that the logarithm of a lengthscale grows in a round, whose neighbours belong to its start.
+From a start with too little noise the first steps are long: one took a relevant input out of the
+kernel."""
+
+
+def most_rises(kernel: Kernel, coordinates: LogCoordinates) -> np.ndarray:
+    """Return the most that each coordinate may grow in a round; infinite but for lengthscales."""
+    parts = [one for one in (kernel, *kernel.submodules) if reads_scaled_inputs(one)]
+    scales = {id(one.lengthscales.unconstrained_variable) for one in parts}
+    each = [_LONGER if id(one) in scales else np.inf for one in coordinates.variables]
+    return np.repeat(each, [int(tf.size(one)) for one in coordinates.variables])
+
+
+def shorten(kernel: Kernel, X: tf.Tensor) -> None:
+    """Bound the trainable lengthscales from above, in units of the spread of X [N, D]."""
+    # the submodules of a kernel are its parts, without itself
+    for one in (kernel, *kernel.submodules):
+        if not reads_scaled_inputs(one) or not one.lengthscales.trainable:
+            continue
+        columns, _ = one.slice(X, None)
+        spread = np.std(columns.numpy(), axis=0)
+        longest = np.exp(_LONGEST) * np.sqrt(columns.shape[1]) * np.where(spread > 0, spread, 1.0)
+        longest = longest if one.ard else np.max(longest)
+        one.lengthscales.assign(np.minimum(one.lengthscales.numpy(), longest))
+
+
+# ---
+# Random rows for climbs and judgements of hyperparameters.
+
+
+_JUDGES = 1000
+"""Rows that no climb sees, whose leave-one-out scores judge each round."""
+
+
+def split(num_data: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers that judge, a fifth and at most 1,000, in order; and the others, in random order.
+
+    A single row is both.
+    """
+    shuffled = np.random.default_rng([seed, 0]).permutation(num_data)
+    count = min(_JUDGES, max(1, num_data // 5))
+    return np.sort(shuffled[:count]), shuffled[count:] if num_data > 1 else shuffled
+
+
+class RowSamples:
+    """Rows that judge, and samples of the others, to which rows C that contradict others belong.
+
+    :param model: whose rows are drawn.
+    :param most: twice as many as C may have.
+    :param seed: of the draws.
+    :param whole: each sample has all rows, those that judge too.
+    """
+
+    def __init__(self, model: GaussianNNGP, most: int, seed: int, whole: bool = False) -> None:
+        X, Y = (part.numpy() for part in model.data)
+        self._num_data, self._seed, self.whole = len(X), seed, whole
+        self.judges, self.others = split(len(X), seed)
+        if whole and len(X) <= _JUDGES:
+            self.judges = np.arange(len(X))
+        found = contradictions(X, Y, model.order)
+        self.certain = found[~np.isin(found, self.judges)][: most // 2]
+        """C, rows of every sample: only they show the noise."""
+
+    def draw(self, count: int, number: int) -> np.ndarray:
+        """Some of the others but C, other ones for each number; all where there are fewer."""
+        rng = np.random.default_rng([self._seed, 1 + number])
+        free = np.arange(self._num_data) if self.whole else self.others
+        free = np.setdiff1d(free, self.certain)
+        return np.sort(rng.choice(free, min(max(count, 0), len(free)), replace=False))
+
+    def sample(self, count: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a round, other ones for each, and the weights of their log densities.
+
+        :param count: B, with C.
+        :param number: of the round.
+        :return: row numbers [B] and weights [B]: of C one, of the others their share of the rows
+            that C leaves.
+        """
+        N, C = self._num_data, len(self.certain)
+        if self.whole:
+            return np.arange(N), np.ones(N)
+        drawn = self.draw(count - C, number + 1)
+        chosen = np.concatenate([self.certain, drawn])
+        return chosen, np.where(np.arange(len(chosen)) < C, 1.0, (N - C) / max(1, len(drawn)))
+
+
+# ---
+# Log densities of some rows and their gradients, for L-BFGS.
+
+
+_BLOCK = 250
+"""Most rows of one call: with more, matrices leave the cache; with fewer, calls take the time."""
+
+
+class RowDensities:
+    """Sums of log densities of rows, as functions of a vector of hyperparameters.
+
+    :param model: its log prior density of the Parameters is added.
+    :param coordinates: of the Parameters that move.
+    :param group: the workers, which share the rows of `near`.
+    """
+
+    # The gradient of a block of rows is taken before the next block begins. So memory is one
+    # block, and its matrices are still in the cache when the gradient needs them.
+
+    def __init__(
+        self,
+        model: GaussianNNGP | LabelNNGP,
+        coordinates: LogCoordinates,
+        compile: bool = True,
+        group: Group | None = None,
+    ) -> None:
+        self.model, self.coordinates, self.compile = model, coordinates, compile
+        self.group = group or Group()
+        self._near = self._gradients(self._weighted, compile)
+        self._prior = self._gradients(model.log_prior_density)
+
+    def near(
+        self, rows: np.ndarray, weights: np.ndarray, num_neighbours: int | None = None
+    ) -> LogObjective:
+        """The likelihood of neighbours, (N2), of weighted rows; of classes left-out labels.
+
+        Each worker searches the neighbours of its rows now, and computes their terms; one message.
+
+        :param rows: row numbers [B].
+        :param weights: [B].
+        :param num_neighbours: m; by default the model's.
+        :return: a function of the vector: nats, and their gradient.
+        """
+        chosen, shares = _in_blocks(rows, weights, self.group.workers)
+        own = self.group.share(len(chosen))
+        near = self.group.together(
+            lambda: self.model.neighbours_of(chosen[own].ravel(), num_neighbours=num_neighbours)
+        )
+        near = tf.split(near, len(chosen[own]), axis=1)
+        kind = self.model.data[1].dtype
+        blocks = {
+            number: (tf.constant(chosen[number], tf.int32), part, tf.constant(shares[number], kind))
+            for number, part in zip(np.arange(len(chosen))[own], near)
+        }
+
+        def sums_of(numbers: np.ndarray) -> list[np.ndarray]:
+            return [np.stack([_flat(self._near(*blocks[number])) for number in numbers])]
+
+        def terms() -> list[Evaluated]:
+            (sums,) = self.group.over_rows(sums_of, np.arange(len(chosen)))
+            return [self._evaluated(part) for part in (np.sum(sums, axis=0), _flat(self._prior()))]
+
+        return LogObjective(self.coordinates, terms, self.group)
+
+    def exact(self, rows: np.ndarray, weight: float) -> LogObjective:
+        """The exact log density of some rows, as if there were no others.
+
+        :param rows: row numbers [B].
+        :param weight: of their density.
+        :return: a function of the vector: nats, and their gradient.
+        """
+        density = self._gradients(
+            lambda: weight * self.model.exact_log_likelihood(rows), self.compile
+        )
+        return LogObjective(self.coordinates, lambda: [density(), self._prior()], self.group)
+
+    def _gradients(
+        self, density: Callable[..., tf.Tensor], compile: bool = False
+    ) -> Callable[..., Evaluated]:
+        return with_gradients(density, self.coordinates, compile=compile, group=self.group)
+
+    def _weighted(self, rows: tf.Tensor, near: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(weights * self.model.log_likelihood(rows, near))
+
+    def _evaluated(self, sums: np.ndarray) -> Evaluated:
+        variables = self.coordinates.variables
+        ends = 1 + np.cumsum([int(np.prod(one.shape)) for one in variables])
+        value, *parts = np.split(sums, [1, *ends[:-1]])
+        gradients = [
+            tf.constant(part.reshape(one.shape), one.dtype) for part, one in zip(parts, variables)
+        ]
+        return [tf.constant(value[0]), *gradients]
+
+
+def _in_blocks(
+    rows: np.ndarray, weights: np.ndarray, workers: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and weights [B] in blocks of equal size, [n, size] each: as many for each worker."""
+    # The last block is filled up with rows of weight zero, so that one graph serves all.
+    number = workers * -(-len(rows) // (_BLOCK * workers))
+    size = -(-len(rows) // number)
+    number = -(-len(rows) // size)
+    missing = number * size - len(rows)
+    rows = np.concatenate([rows, np.full(missing, rows[0])])
+    weights = np.concatenate([weights, np.zeros(missing)])
+    return rows.reshape(number, size), weights.reshape(number, size)
+
+
+def _flat(evaluated: Evaluated) -> np.ndarray:
+    return np.concatenate([np.asarray(part, np.float64).ravel() for part in evaluated])
+
+
+# ---
+
+
 # A few thousand random rows tell as much of a few dozen hyperparameters as all rows do, so the
 # cost of learning does not depend on N. Three dangers decide the schedule:
 #
@@ -14,32 +324,6 @@
 # Where one sample holds all rows, none of them is a danger: rounds are then plain L-BFGS on the
 # likelihood of all neighbours, each to convergence.
 
-from __future__ import annotations
-
-__all__ = ["NeighbourRounds"]
-
-import time
-from collections.abc import Callable, Sequence
-
-import numpy as np
-import tensorflow as tf
-
-from ...inputs import check_whole
-from ...lbfgs import LBFGSRun
-from ...models.families import require_model
-from ...models.neighbours import GaussianNNGP
-from ...replicas import Group
-from ..ascent import INTERRUPTED
-from ..log_climb import SETTLED, climb_logarithms
-from ..log_coordinates import LogCoordinates
-from .calibration import Calibration, calibrate, scales_of
-from .contradictions import trust_duplicates
-from .judgement import Judged, judge
-from .long_lengthscales import most_rises, shorten
-from .pace import Pace
-from .round_outcome import RoundOutcome
-from .row_densities import RowDensities
-from .row_samples import RowSamples
 
 FIRST_ROWS, FIRST_ROWS_OF_INPUT, MOST_FIRST_ROWS = 500, 32, 1000
 """Rows of the first climb, at least, for each input, and at most: B^3 / 3 an evaluation, one to

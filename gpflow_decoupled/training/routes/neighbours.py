@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["NeighboursRoute"]
+__all__ = ["LatentNeighboursRoute", "NeighboursRoute"]
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import DataError, UnknownOptionError
 from ...inputs import check_whole
 from ...models.neighbours import GaussianNNGP
+from ...models.neighbours.labels import LatentNNGP
 from ..batches import ArrayBatches, Data
 from ..options import EVERY, ROWS, Options
-from ..plan import Bound, Part, Plan
-from ..stages.mean_of_rows import closed, share_of_climbs
-from ..stages.neighbour_steps import NeighbourSteps
-from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs
-from .lbfgs import BY_NAME as LBFGS
-from .replicas import check_on_replicas
-from .route import Route, rates_of, refuse_data
+from ..stages.mean_on_data import closed, share_of_climbs
+from ..stages.neighbour_labels import NeighbourLabels
+from ..stages.neighbour_sites import NeighbourSites
+from ..stages.neighbours import MOST_CLIMBS, NeighbourClimbs, NeighbourSteps
+from ..turns import Bound, Part, Plan
+from .minibatches import BY_NAME as LBFGS
+from .route import ALL_ROWS, Route, check_on_replicas, check_workers, rates_of, refuse_data
 
 BATCH_SIZE = 250
 """Rows of a minibatch: with more, matrices of 30 neighbours leave the cache."""
@@ -96,4 +97,43 @@ class NeighboursRoute(Route):
             whole=batches.whole,
             closing=lambda clock: closed(stage.rounds, clock),
             objective="log likelihood of neighbours",
+        )
+
+
+# ---
+# Nearest-neighbour GPs of latent values: what their two routes share.
+
+
+class LatentNeighboursRoute(Route):
+    """One stage of rounds, each of which is a step."""
+
+    takes = EVERY | {"evaluation", "checkpoint", "seed", "strategy"}
+    only = ALL_ROWS
+    stage: ClassVar[type[NeighbourLabels] | type[NeighbourSites]]
+    most: ClassVar[int]
+    """Of the rounds."""
+
+    def check(self, model: LatentNNGP, asked: Mapping[str, Any]) -> None:
+        super().check(model, asked)
+        if (strategy := asked.get("strategy")) is not None:
+            check_workers(model, strategy, asked)
+
+    def options(self, model: LatentNNGP, asked: Mapping[str, Any]) -> Options:
+        options = super().options(model, asked)
+        return replace(options, steps=options.steps and min(options.steps, self.most))
+
+    def plan(self, model: Any, data: Data, options: Options) -> Plan:
+        refuse_data(model, data, "model.update(data)")
+        stage = self.stage(model, options.seed, bool(options.compile), options.group)
+        X, Y = model.data
+        batches = ArrayBatches(X, Y, None, options.seed)
+        return Plan(
+            parts=[Part(stage, share_of_climbs(model, options.limits))],
+            batches=batches,
+            rates=rates_of(options, None),
+            bound=lambda X, Y: stage.value.read_value(),
+            matrices=dict,
+            whole=batches.whole,
+            closing=stage.closing,
+            objective="leave-one-out log density",
         )

@@ -8,15 +8,11 @@ from gpflow.models import SVGP
 
 from ...errors import ModelError
 from ...models.families import ways_to_train
-from .affine_independent import AffineIndependentRoute
+from .full_gps import AffineIndependentRoute, MessagesRoute, MultipliersRoute, SitesRoute
 from .inducing import InducingRoute
-from .messages import MessagesRoute
-from .multipliers import MultipliersRoute
-from .neighbour_labels import NeighbourLabelsRoute
-from .neighbour_sites import NeighbourSitesRoute
+from .neighbour_sites import NeighbourLabelsRoute, NeighbourSitesRoute
 from .neighbours import NeighboursRoute
 from .route import Route
-from .sites import SitesRoute
 
 ROUTES: tuple[Route, ...] = (
     InducingRoute(),

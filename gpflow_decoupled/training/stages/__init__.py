@@ -1,10 +1,8 @@
-"""The stages of a run of `fit`, one module each.
+"""The stages of a run of `fit`.
 
-Read the contract `stage`, then `site_steps`. Inducing points: `minibatches`, `collapsed_climb`,
-`rounds`, `solve_mean`. Models that own their data: `evidence_climb`, `multipliers`,
-`affine_ascent`, `affine_climb`, `neighbours` (L-BFGS), `neighbour_steps` (minibatches),
-`mean_of_rows`, `neighbour_labels`, `neighbour_sites`, `sites_climb` (with `site_priors`),
-`messages`.
+Read the contract `stage`, then `full_gps`. Inducing points: `minibatches`, `climbs` by L-BFGS, and
+`mean_on_data`. Full GPs by L-BFGS: `sites`. Nearest-neighbour GPs: `neighbours`, `neighbour_labels`
+and `neighbour_sites`.
 """
 
 __all__: list[str] = []

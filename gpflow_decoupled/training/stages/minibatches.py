@@ -24,8 +24,8 @@ from ...compilation import Compiled
 from ...errors import NumericalError
 from ...models import BasisGP
 from ...optimizers import NaturalGradient
-from ...optimizers.natural_gradient.bound_gradients import evaluate
-from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
+from ...optimizers.natural_gradient import can_move_first, evaluate_in_turn
+from ...optimizers.natural_steps import evaluate
 from ...replicas import Group
 from ...user_warnings import warn_user
 from ..batches import Trackable

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from ...models.neighbours import LabelNNGP
 from ...optimizers.ascent import INTERRUPTED
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.data_mean.system import TIME_IS_UP
 from ...optimizers.neighbours import LabelRounds, choose_prediction_neighbours
 from ...replicas import Group
 from ..batches import Trackable
-from .mean_of_rows import with_mean
+from .mean_on_data import with_mean
 from .neighbours import DONE
 from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
 

@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from ...models.neighbours import SiteNNGP
 from ...optimizers.ascent import INTERRUPTED
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
+from ...optimizers.data_mean.system import TIME_IS_UP
 from ...optimizers.neighbours import SiteRounds, SiteSweeps, choose_prediction_neighbours
 from ...optimizers.neighbours.judgement import falls
 from ...replicas import Group
 from ...user_warnings import warn_user
 from ..batches import Trackable
 from ..snapshots import go_back, snapshot
-from .mean_of_rows import with_mean
+from .mean_on_data import with_mean
 from .neighbours import DONE
 from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
 

@@ -1,11 +1,8 @@
 """The contract of a stage."""
 
-# The loop asks the current stage for one turn at a time: a step, several small ones, or a long
-# climb. If a turn fails, it restores all `variables`.
-
 from __future__ import annotations
 
-__all__ = ["ROUNDS_DONE", "Budget", "Clock", "Report", "Stage", "StepOutput", "all_finite"]
+__all__ = ["Budget", "Clock", "ROUNDS_DONE", "Report", "Stage", "StepOutput", "all_finite"]
 
 import abc
 import time
@@ -16,9 +13,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ...lbfgs import CONVERGED
-from ...optimizers.data_mean.mean_solution import TIME_IS_UP
-from ..batches.base import Batch, Trackable
+from ...optimizers.data_mean.system import TIME_IS_UP
+from ..batches import Batch, Trackable
 from ..schedules import Limits, StepSizes
+
+# The loop asks the current stage for one turn at a time: a step, several small ones, or a long
+# climb. If a turn fails, it restores all `variables`.
+
 
 ROUNDS_DONE = "as many rounds as a run takes are done"
 """Why a stage ends whose last round still gained."""

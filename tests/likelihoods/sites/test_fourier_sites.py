@@ -12,10 +12,9 @@ from scipy import stats
 from scipy.integrate import quad
 
 from gpflow_decoupled.expectations.projections import Site
-from gpflow_decoupled.likelihoods.sites.gaussian_site import gaussian_site
-from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
-from gpflow_decoupled.likelihoods.sites.logit_site import logistic_site
-from gpflow_decoupled.likelihoods.sites.student_t_site import student_t_site
+from gpflow_decoupled.likelihoods.bernoulli import logistic_site
+from gpflow_decoupled.likelihoods.gpflow_sites import gaussian_site, student_t_site
+from gpflow_decoupled.likelihoods.laplace import laplace_site
 from tests.expectations.fourier_problems import KAPPA, NU, SITES, TAU, Y_0, N
 
 Y = np.linspace(-6.0, 6.0, 9)

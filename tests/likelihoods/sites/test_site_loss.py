@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.expectations.piecewise import piecewise_mean
+from gpflow_decoupled.expectations.logit_integrals import piecewise_mean
 from tests.likelihoods.sites.site_cases import (
     BINARY,
     CASES,

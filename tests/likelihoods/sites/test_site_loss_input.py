@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.likelihoods.lookup import is_logit
-from gpflow_decoupled.likelihoods.sites import registry
-from gpflow_decoupled.likelihoods.sites.laplace_site import laplace_site
+from gpflow_decoupled.likelihoods import registry
+from gpflow_decoupled.likelihoods.laplace import laplace_site
+from gpflow_decoupled.likelihoods.registry import is_logit
 from tests.likelihoods.sites.site_cases import BINARY, CASES, COUNTS, POSITIVE, REAL, SIGMA, H
 
 OUTSIDE = {

@@ -16,7 +16,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.certificates.divergence import divergence
+from gpflow_decoupled.certificates.certificate import divergence
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.inducing.weights import weight_parts
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace

@@ -16,11 +16,10 @@ import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.bases.parts.frame import features_in
+from gpflow_decoupled.bases.optimum import features_in
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.models.streams.site_climb import Batch, bound
-from gpflow_decoupled.models.streams.stream_posterior import StreamBelief
-from gpflow_decoupled.models.streams.update import frame_at
+from gpflow_decoupled.models.stream_posterior import StreamBelief
+from gpflow_decoupled.models.streams import Batch, bound, frame_at
 from tests.bounds.registry import numpy_kernel
 from tests.models.streams.problems import X, model_of, moments_of, observations
 from tests.optimizers.problems import BETA, GAMMA, JITTER, NOISE
@@ -164,7 +163,7 @@ def test_an_update_that_fails_after_learning_changes_nothing(error, monkeypatch)
     model.update((X[FIRST], Y[FIRST]))
     memory, before = model.memory, [variable.numpy() for variable in model.variables]
     monkeypatch.setattr(
-        sys.modules["gpflow_decoupled.models.streams.update"], "write", fails
+        sys.modules["gpflow_decoupled.models.streams"], "write", fails
     )  # `update` is a function, too
     with pytest.raises(type(error)):
         model.update((X[LAST], Y[LAST]), learn=1)

@@ -18,7 +18,7 @@ from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, MeanOnDataBasis
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.inducing import LinearWeights, Weights
 from gpflow_decoupled.models import BasisGP, MonteCarlo, SparseCVIGP
-from gpflow_decoupled.models.streams import site_climb
+from gpflow_decoupled.models import streams as site_climb
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters, sweep
 from tests.bounds.registry import matern, numpy_kernel, variational
 from tests.models.streams.problems import (

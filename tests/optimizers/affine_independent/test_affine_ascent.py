@@ -20,9 +20,8 @@ from gpflow_decoupled.optimizers import (
     AffineIndependentAscent,
     LinearlyConstrainedLagrangian,
 )
-from gpflow_decoupled.optimizers.affine_independent.edgeworth import edgeworth_start
-from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
-from gpflow_decoupled.optimizers.results import RunResult
+from gpflow_decoupled.optimizers.affine_start import GaussianProblem, edgeworth_start
+from gpflow_decoupled.optimizers.ascent import RunResult
 from tests.models.affine_independent.affine_problems import logistic_data, toy_model
 from tests.reference import affine_model as ref
 

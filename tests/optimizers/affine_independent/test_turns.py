@@ -13,12 +13,13 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import AffineIndependentGLM
 from gpflow_decoupled.optimizers import AffineIndependentAscent
-from gpflow_decoupled.optimizers.affine_independent.affine_climb import climb
-from gpflow_decoupled.optimizers.affine_independent.affine_objective import (
+from gpflow_decoupled.optimizers.affine_independent import (
     as_vector,
+    climb_in_turns,
     compiled_objective,
+    turns_of,
 )
-from gpflow_decoupled.optimizers.affine_independent.turns import climb_in_turns, turns_of
+from gpflow_decoupled.optimizers.affine_start import climb
 from tests.models.affine_independent.affine_problems import logistic_data, toy_model
 from tests.reference import affine_model as ref
 

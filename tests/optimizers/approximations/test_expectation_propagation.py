@@ -16,8 +16,7 @@ from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit, Laplace, RowLikelihood
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import ConjugateComputation, ExpectationPropagation
-from gpflow_decoupled.optimizers.approximations.densities import Densities
-from gpflow_decoupled.optimizers.approximations.tilted import tilted
+from gpflow_decoupled.optimizers.tilted import Densities, tilted
 from tests.bounds.registry import matern
 from tests.models.conjugate_problems import (
     NOISE,

@@ -16,7 +16,7 @@ from gpflow_decoupled.bases import site as site_basis
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
-from gpflow_decoupled.optimizers.conjugate.local_expectations import by_quadrature, by_sampling
+from gpflow_decoupled.optimizers.data_passes import by_quadrature, by_sampling
 from tests.bounds.registry import matern
 from tests.models.conjugate_problems import (
     TREND,

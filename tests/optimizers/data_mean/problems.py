@@ -11,8 +11,7 @@ from gpflow import likelihoods as gl
 from gpflow.inducing_variables import InducingPoints
 
 from gpflow_decoupled.models import ODVGP
-from gpflow_decoupled.optimizers.data_mean.row_features import project_rows, with_rows
-from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
+from gpflow_decoupled.optimizers.data_mean.system import MeanSystem, project_rows, with_rows
 from tests.bounds.registry import matern, numpy_kernel
 from tests.reference import data_mean as dm
 from tests.reference import grams as gr

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean.descent import DualDescent
+from gpflow_decoupled.optimizers.data_mean.solve_mean import DualDescent
 from tests.bounds.registry import matern, numpy_kernel
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import (

@@ -16,7 +16,8 @@ from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean import descent, system
+from gpflow_decoupled.optimizers.data_mean import solve_mean as descent
+from gpflow_decoupled.optimizers.data_mean import system
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of

@@ -13,18 +13,18 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gpflow_decoupled.bases.parts.data_mean import DataMean
-from gpflow_decoupled.covariances.neighbours import Conditioning, ordered_neighbours
+from gpflow_decoupled.bases.optimum import DataMean
+from gpflow_decoupled.covariances.neighbourhoods import Conditioning, ordered_neighbours
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
+from gpflow_decoupled.optimizers.data_mean.evidence import (
+    BOUNDS,
     bound_at_sites,
     evidence_at,
+    evidence_bound,
     hyperparameters_of,
 )
-from gpflow_decoupled.optimizers.log_climb import climb_logarithms
-from gpflow_decoupled.optimizers.log_objective import LogObjective
+from gpflow_decoupled.optimizers.log_climb import LogObjective, climb_logarithms
 from tests.bounds.registry import matern
 from tests.optimizers.data_mean.problems import (
     NOISE,

@@ -15,11 +15,9 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean import mean_run, neighbour_factors
-from gpflow_decoupled.optimizers.data_mean.neighbour_factors import (
-    NeighbourFactors,
-    PointsAndNeighbours,
-)
+from gpflow_decoupled.optimizers.data_mean import mean_optimizer as mean_run
+from gpflow_decoupled.optimizers.data_mean import system as neighbour_factors
+from gpflow_decoupled.optimizers.data_mean.system import NeighbourFactors, PointsAndNeighbours
 from tests.bounds.registry import matern
 from tests.optimizers.data_mean.problems import (
     TARGET,

@@ -19,7 +19,7 @@ from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean import mean_conjugate_gradients as optimizer
+from gpflow_decoupled.optimizers.data_mean import mean_optimizer as optimizer
 from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.optimizers.data_mean.mean_optimizer import MeanOptimizer
 from tests.bounds.registry import matern

@@ -23,16 +23,17 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
 from gpflow_decoupled.optimizers.data_mean import solve_mean as solve
 from gpflow_decoupled.optimizers.data_mean import system as system_module
-from gpflow_decoupled.optimizers.data_mean.mean_solution import (
+from gpflow_decoupled.optimizers.data_mean.evidence import posterior_of, sites_of
+from gpflow_decoupled.optimizers.data_mean.solve_mean import seconds_of_solves, solve_mean
+from gpflow_decoupled.optimizers.data_mean.system import (
     MeanSolution,
+    MeanSystem,
     Point,
     best_of,
+    nested_points,
     point_of,
+    project_rows,
 )
-from gpflow_decoupled.optimizers.data_mean.row_features import nested_points, project_rows
-from gpflow_decoupled.optimizers.data_mean.row_posterior import posterior_of, sites_of
-from gpflow_decoupled.optimizers.data_mean.solve_mean import seconds_of_solves, solve_mean
-from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from gpflow_decoupled.replicas import Group
 from tests.bounds.registry import matern, numpy_kernel
 from tests.optimizers.data_mean.problems import (

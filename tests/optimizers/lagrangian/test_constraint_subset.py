@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.models import LCLGLM, LCLGP
 from gpflow_decoupled.optimizers import ConstraintSubset, LinearlyConstrainedLagrangian
-from gpflow_decoupled.optimizers.lagrangian.subset_bound import SubsetBound
+from gpflow_decoupled.optimizers.lagrangian.constraint_subset import SubsetBound
 from tests.bounds.registry import matern
 from tests.optimizers.lagrangian.lcl_problems import (
     CONCAVE,
@@ -122,7 +122,7 @@ def test_passes_in_blocks_are_one_pass(monkeypatch):
     built = model("Poisson", 11)
     multipliers = some_multipliers(built)
     whole = SubsetBound(built, ROWS, compile=False).evaluate(*multipliers)
-    monkeypatch.setattr("gpflow_decoupled.optimizers.lagrangian.subset_bound._BLOCK", 4)
+    monkeypatch.setattr("gpflow_decoupled.optimizers.lagrangian.constraint_subset._BLOCK", 4)
     for part, other in zip(SubsetBound(built, ROWS).evaluate(*multipliers), whole):
         assert_allclose(part, other, rtol=1e-10)
 

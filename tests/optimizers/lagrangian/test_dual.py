@@ -14,14 +14,21 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.models import LCLGLM
-from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
-from gpflow_decoupled.optimizers.lagrangian.first_multipliers import isolated_sites
-from gpflow_decoupled.optimizers.lagrangian.lbfgs_solve import lbfgs_solve
-from gpflow_decoupled.optimizers.lagrangian.newton import newton_direction, newton_solve
+from gpflow_decoupled.optimizers.lagrangian.dual import (
+    DualProblem,
+    Subproblem,
+    maximise,
+    newton_direction,
+    newton_solve,
+)
 from gpflow_decoupled.optimizers.lagrangian.opper_archambeau import _value_and_gradient
-from gpflow_decoupled.optimizers.lagrangian.optimality_newton import stationary_direction
-from gpflow_decoupled.optimizers.lagrangian.site_maximiser import Subproblem, maximise
-from gpflow_decoupled.optimizers.lagrangian.subproblem import Policy, make_subproblem
+from gpflow_decoupled.optimizers.lagrangian.subproblem import (
+    Policy,
+    isolated_sites,
+    lbfgs_solve,
+    make_subproblem,
+    stationary_direction,
+)
 from tests.optimizers.lagrangian.lcl_problems import (
     KINDS,
     gram,

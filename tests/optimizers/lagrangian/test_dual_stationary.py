@@ -9,10 +9,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem, Marginals
-from gpflow_decoupled.optimizers.lagrangian.optimality_newton import (
-    stationary_direction,
-    stationary_step,
-)
+from gpflow_decoupled.optimizers.lagrangian.subproblem import stationary_direction, stationary_step
 from tests.optimizers.lagrangian.lcl_problems import KINDS, model
 
 EXACT = [

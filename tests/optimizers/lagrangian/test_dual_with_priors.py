@@ -15,10 +15,15 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import Laplace, LaplaceLoss
-from gpflow_decoupled.likelihoods.sites.prior_sites import LossWithPriors
+from gpflow_decoupled.likelihoods.prior_sites import LossWithPriors
 from gpflow_decoupled.models import LCLGLM
-from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem, Marginals
-from gpflow_decoupled.optimizers.lagrangian.site_maximiser import Subproblem, check_dual, maximise
+from gpflow_decoupled.optimizers.lagrangian.dual import (
+    DualProblem,
+    Marginals,
+    Subproblem,
+    check_dual,
+    maximise,
+)
 from gpflow_decoupled.optimizers.lagrangian.subproblem import Policy, make_subproblem, moved_into
 from tests.reference import laplace_prior as reference
 from tests.reference import lcl_sites as sites

@@ -12,9 +12,9 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
-import gpflow_decoupled.optimizers.lagrangian.outer_iterations as lcl_iterations
+import gpflow_decoupled.optimizers.lagrangian.linearly_constrained as lcl_iterations
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
-from gpflow_decoupled.expectations.piecewise import softplus_pieces
+from gpflow_decoupled.expectations.logit_integrals import softplus_pieces
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import (

@@ -7,14 +7,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from gpflow_decoupled.distributions.families import (
-    Belief,
-    Beta,
-    Categorical,
-    Dirichlet,
-    Gamma,
-    Gaussian,
-)
+from gpflow_decoupled.distributions.families import Beta, Categorical, Dirichlet, Gamma, Gaussian
+from gpflow_decoupled.distributions.family import Belief
 from gpflow_decoupled.models import Factor, FactorGraph, SampledFactor, prior_factor
 
 COUNTS = np.random.default_rng(0).poisson(2.5, 12)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions.families import Gamma
 from gpflow_decoupled.optimizers import MeanFieldCVI
-from gpflow_decoupled.optimizers.mean_field.messages import Moved, move_groups
+from gpflow_decoupled.optimizers.mean_field import Moved, move_groups
 from tests.reference import mean_field as reference
 
 from . import mean_field_problems as problems

@@ -15,7 +15,7 @@ from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent, MixtureAscent, MixturePosterior
-from gpflow_decoupled.optimizers.mixture import mixture_ascent as optimizer
+from gpflow_decoupled.optimizers import mixture as optimizer
 from tests.reference import affine_model, normal_mixture
 
 pytestmark = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.optimizers.mixture.entropy import (
+from gpflow_decoupled.optimizers.mixture import (
     bhattacharyya_entropy,
     jensen_entropy,
     sampled_entropy,

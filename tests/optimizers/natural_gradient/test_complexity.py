@@ -24,7 +24,7 @@ from gpflow_decoupled.bases import (
 )
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
+from gpflow_decoupled.optimizers.natural_steps import evaluate
 from tests.bounds.registry import matern
 
 RNG = np.random.default_rng(0)

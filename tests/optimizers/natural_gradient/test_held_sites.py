@@ -23,12 +23,10 @@ from gpflow_decoupled.bases import (
     SolveBasis,
 )
 from gpflow_decoupled.bases.base import Features
-from gpflow_decoupled.linalg.gaussians import precision_from_root
+from gpflow_decoupled.linalg.whitening import precision_from_root
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
-from gpflow_decoupled.optimizers.natural_gradient.held_sites import carry_over
-from gpflow_decoupled.optimizers.natural_gradient.natural_parameters import Natural
+from gpflow_decoupled.optimizers.natural_steps import Natural, carry_over, evaluate
 from gpflow_decoupled.training.stages.minibatches import Minibatches
 
 

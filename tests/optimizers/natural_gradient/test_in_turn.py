@@ -21,8 +21,8 @@ from gpflow_decoupled.bases import (
 )
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
-from gpflow_decoupled.optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
+from gpflow_decoupled.optimizers.natural_gradient import can_move_first, evaluate_in_turn
+from gpflow_decoupled.optimizers.natural_steps import evaluate
 from gpflow_decoupled.training.stages.minibatches import Minibatches
 
 RNG = np.random.default_rng(4)

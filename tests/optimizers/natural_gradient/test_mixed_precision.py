@@ -22,7 +22,7 @@ from gpflow_decoupled.bases import (
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.models import CVIGP, SOLVEGP, BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import BoundGradients, evaluate
+from gpflow_decoupled.optimizers.natural_steps import BoundGradients, evaluate
 from gpflow_decoupled.training import fit
 
 RNG = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from gpflow_decoupled.bases import DecoupledBasis, SolveBasis
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
-from gpflow_decoupled.optimizers.natural_gradient.bound_gradients import evaluate
+from gpflow_decoupled.optimizers.natural_steps import evaluate
 from tests.bounds.registry import matern, randomize
 from tests.optimizers.problems import (
     BETA,

@@ -13,13 +13,12 @@ from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.models.neighbours import LabelNNGP
-from gpflow_decoupled.models.neighbours.label_densities import log_densities_of_labels
+from gpflow_decoupled.models.neighbours.labels import log_densities_of_labels
 from gpflow_decoupled.optimizers import LabelRounds
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
-from gpflow_decoupled.optimizers.log_objective import LogObjective
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates, LogObjective
 from gpflow_decoupled.optimizers.neighbours.label_rounds import LabelRound
-from gpflow_decoupled.optimizers.neighbours.row_densities import RowDensities
+from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import RowDensities
 from gpflow_decoupled.training.stages.neighbour_labels import MOST_CLIMBS
 
 RNG = np.random.default_rng(4)

@@ -13,22 +13,21 @@ from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.lbfgs import LBFGSRun
 from gpflow_decoupled.models import NNGP
 from gpflow_decoupled.optimizers.ascent import INTERRUPTED
-from gpflow_decoupled.optimizers.log_coordinates import LogCoordinates
+from gpflow_decoupled.optimizers.log_climb import LogCoordinates
 from gpflow_decoupled.optimizers.neighbours import (
     Judged,
     NeighbourRounds,
     contradictions,
     neighbour_rounds,
 )
-from gpflow_decoupled.optimizers.neighbours.calibration import _variances_of, shrunk
-from gpflow_decoupled.optimizers.neighbours.contradictions import (
+from gpflow_decoupled.optimizers.neighbours.judgement import (
+    _variances_of,
+    judge,
     noise_of_duplicates,
+    shrunk,
     trust_duplicates,
 )
-from gpflow_decoupled.optimizers.neighbours.judgement import judge
-from gpflow_decoupled.optimizers.neighbours.long_lengthscales import shorten
-from gpflow_decoupled.optimizers.neighbours.pace import Pace
-from gpflow_decoupled.optimizers.neighbours.row_samples import RowSamples
+from gpflow_decoupled.optimizers.neighbours.neighbour_rounds import Pace, RowSamples, shorten
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0.0, 1.0, (600, 3))
