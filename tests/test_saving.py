@@ -28,7 +28,7 @@ from gpflow import likelihoods as gl
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import CheckpointError, DataError, ModelError
-from gpflow_decoupled.saving.archive import read_archive
+from gpflow_decoupled.saving.archive import Names, read_archive
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(20, 2))
 Y = np.sin(3.0 * X[:, :1])
@@ -446,3 +446,13 @@ def test_loading_takes_the_memory_of_the_arrays(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert size > 8 * rows and peak < 2 * size
+
+
+def test_classes_that_have_moved_are_found_by_their_name() -> None:
+    """Files of earlier versions name other modules of the same package."""
+    names = Names(())
+    assert names.kind("gpflow_decoupled.models.conjugate:CVIGP") is gd.models.CVIGP
+    assert names.kind("gpflow_decoupled.training.tables.column:Column").__name__ == "Column"
+    for name in ("training.keras2:KerasAscent", "models.conjugate:NoModel", "models.gone:tf"):
+        with pytest.raises(DataError, match="no usual part"):
+            names.kind(f"gpflow_decoupled.{name}")

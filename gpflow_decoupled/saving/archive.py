@@ -34,10 +34,9 @@ _PACKAGES = (
     "gpflow_decoupled.covariances.latents", "gpflow_decoupled.distributions",
     "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
-    "gpflow_decoupled.training.standardization", "gpflow_decoupled.training.standardization",
-    "gpflow_decoupled.training.standardization",
+    "gpflow_decoupled.training.columns", "gpflow_decoupled.training.standardization",
     "gpflow_decoupled.training.standardized", "gpflow_decoupled.training.tables",
-    "gpflow_decoupled.training.units",
+    "gpflow_decoupled.training.units", "gpflow_decoupled.training.views",
 )  # fmt: skip
 """Whose classes, defined there, may be made and filled with attributes."""
 _MADE: tuple[type, ...] = (
@@ -102,10 +101,10 @@ class Names:
         found = self._own.get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, str):
             module, _, part = name.partition(":")
+            if part.isidentifier() and module not in sys.modules:
+                module = _moved_to(module, part)
             if any(module == one or module.startswith(f"{one}.") for one in _PACKAGES):
-                found = (
-                    getattr(sys.modules.get(module), part, None) if part.isidentifier() else None
-                )
+                found = getattr(sys.modules.get(module), part, None)
                 found = found if getattr(found, "__module__", None) == module else None
         if isinstance(found, type) and issubclass(found, base):
             return found
@@ -119,6 +118,19 @@ class Names:
             " models or of this package's: if you use it or it is your own, import it and call"
             f" load(path, classes=[{short[:100]}]). If you do not know it, do not trust the file"
         )
+
+
+def _moved_to(module: str, part: str) -> str:
+    """Where a class of a module of this package that is gone is now, if only one has its name."""
+    package = ".".join(module.split(".")[:2]) + "."
+    if not package.startswith(f"{__name__.partition('.')[0]}."):
+        return module
+    found = {
+        name
+        for name, one in list(sys.modules.items())
+        if name.startswith(package) and getattr(getattr(one, part, None), "__module__", "") == name
+    }
+    return found.pop() if len(found) == 1 else module
 
 
 # ---
