@@ -210,7 +210,7 @@ def naming_memory(asked: Callable[[], str]) -> Iterator[None]:
     """Make errors of TensorFlow and NumPy for a lack of memory say what was asked, and a fix.
 
     :param asked: returns both, in words.
-    :raises MemoryError: in the place of theirs.
+    :raises MemoryError: instead of the library's own error.
 
     Example::
 

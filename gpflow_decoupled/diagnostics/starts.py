@@ -19,7 +19,7 @@ from ..user_warnings import warn_user
 
 _FACTORS = tuple(0.5**power for power in range(8))
 _RATIOS = (0.01, 0.1, 1.0, 10.0)
-"""Variances of the noise over those of the kernel, of which each factor has the best."""
+"""Ratios of noise to kernel variance; each factor is judged at its best ratio."""
 _ROWS, _PLACES, _FEWEST = 300, 3, 10
 _CLEAR, _HALF = 5.0, 0.5
 """Nats that are no chance, and share of the best ones to start from. On most of twenty

@@ -8,7 +8,7 @@ One Gaussian: `peaked` for any function, `log_means` of densities by the places 
 # | integral | file | error | cost per observation |
 # |---|---|---|---|
 # | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
-# | the same, bound by R best or convex pieces | `Pieces` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
+# | the same, bound by R pieces | `logit_integrals` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
 # | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
 # | log E p(y given f), f Gaussian, p bends or peaks once | `log_means` | 1e-8 | 384 nodes |
 # | E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |

@@ -425,7 +425,7 @@ _HERMITE = 40
 _TOLERANCE = 1e-8
 """Of a probability, relative to the smaller of p and 1 - p."""
 _EVALUATIONS, _DOUBLINGS, _HALVING = 200, 600, 8
-"""At most; and of so many evaluations one halves the bracket."""
+"""Largest number of evaluations, and how often one of them halves the bracket."""
 _LARGEST, _MOST = 1e300, 2.0**52
 """Of real numbers, and of counts, which beyond are not told from their neighbours."""
 
