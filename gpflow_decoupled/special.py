@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "gamma_shape", "hermite_lookup", "inverse_mills", "log_bessel_k", "log_normal_cdf",
+    "gamma_shape", "hermite_lookup", "inverse_mills", "log_normal_cdf",
     "normal_cdf", "owens_t", "polygammas", "trigamma", "trigamma_defect", "trigamma_excess",
     "with_slopes", "x_over_sinh", "x_over_sinh_and_rest",
 ]  # fmt: skip
@@ -35,58 +35,9 @@ def with_slopes(value: tf.Tensor, *arguments: tuple[tf.Tensor, tf.Tensor]) -> tf
 
 
 # ---
-# The modified Bessel function of the second kind.
-
-
-_NODES = 192
-_DROP = 38.0  # e^-38 of the maximum is below round-off
-_TOLERANCE = 1e-4
-"""Absolute error of the two ends, where the integrand is e^-38 of its maximum."""
-
-
-def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    """Return log K_order(z), differentiable in both arguments; relative error of K 1e-13.
-
-    :param order: [...], of any sign.
-    :param z: [...], above 0; broadcasts with `order`.
-    """
-    # `tfp.math.log_bessel_kve` has no derivative in the order. Here K = 1/2 int exp(order t - z
-    # cosh t) dt by the trapezoid rule, with 192 nodes where the integrand exceeds e^-38 of its
-    # maximum.
-    order, z = tf.abs(order) + tf.zeros_like(z), z + tf.zeros_like(order)
-    # 1) the range of integration, which is not differentiated
-    held_order, held_z = tf.stop_gradient(order), tf.stop_gradient(z)
-    peak = tf.asinh(held_order / held_z)
-
-    def exponent(t: tf.Tensor) -> tf.Tensor:
-        return held_order * t - held_z * tf.cosh(t)
-
-    def distance(sign: float, furthest: tf.Tensor) -> tf.Tensor:
-        """Distance from the peak at which the integrand has fallen by e^-38."""
-        found = tfp.math.find_root_chandrupatla(
-            lambda x: exponent(peak) - exponent(peak + sign * x) - _DROP,
-            tf.zeros_like(peak),
-            furthest,
-            position_tolerance=_TOLERANCE,
-        )
-        return found.estimated_root
-
-    far = tf.math.log(2.0 * (_DROP + tf.abs(held_order) * 100.0) / held_z + 2.0) + 10.0
-    up, down = distance(1.0, far), distance(-1.0, far + 2.0 * tf.abs(peak))
-    # 2) the integral, as a log-sum-exp
-    ends = tf.linspace(tf.zeros([], z.dtype), tf.ones([], z.dtype), _NODES)
-    t = (peak - down)[..., None] + (up + down)[..., None] * ends
-    step = (up + down) / (_NODES - 1.0)
-    terms = order[..., None] * t - z[..., None] * tf.cosh(t)
-    return tf.reduce_logsumexp(terms, axis=-1) + tf.math.log(0.5 * step)
-
-
-# ---
 # Hermite interpolation on a regular grid.
 
 
-_CUBIC = [[1, 0, -3, 2], [0, 1, -2, 1], [0, 0, 3, -2], [0, 0, -1, 1]]
-"""Rows: polynomials of value and slope at the left end, then the right; columns: powers of t."""
 _QUINTIC = [
     [1, 0, 0, -10, 15, -6],
     [0, 1, 0, -6, 8, -3],
@@ -99,17 +50,16 @@ _QUINTIC = [
 
 
 def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf.Tensor:
-    """Interpolate f from f, f' and perhaps f'' on the grid 0, step, ..., (J - 1) step.
+    """Interpolate f from f, f' and f'' on the grid 0, step, ..., (J - 1) step.
 
-    The error is step^4 / 384 of the fourth derivative with two tables, step^6 / 46080 of the sixth
-    with three; `tfp.math.interp_regular_1d_grid` is linear: step^2 / 8 of the second.
-    Differentiable in x and the tables.
+    The error is step^6 / 46080 of the sixth derivative; `tfp.math.interp_regular_1d_grid` is
+    linear. Differentiable in x and the tables.
 
-    :param tables: f, f' and optionally f'' on the grid, [..., J] each.
+    :param tables: f, f' and f'' on the grid, [..., J] each.
     :param x: [...], broadcasts with the leading axes of the tables; clipped to the grid.
     """
     cells = tf.stack([table * step**order for order, table in enumerate(tables)], axis=-1)
-    polynomials = np.array(_CUBIC if len(tables) == 2 else _QUINTIC)
+    polynomials = np.array(_QUINTIC)
     J = tables[0].shape[-1]
     ends = tf.concat([cells[..., :-1, :], cells[..., 1:, :]], axis=-1)
     # The powers of every cell, so that x costs a single gather. Of rank 2, because TensorFlow's

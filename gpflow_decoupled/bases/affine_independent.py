@@ -25,7 +25,7 @@ from gpflow.utilities import triangular
 
 from ..covariances.latents import gram_to_data, gram_to_factor
 from ..distributions import Base, BaseLike, base_variable
-from ..distributions.base_density import Seed
+from ..distributions.densities import Seed
 from ..errors import DataError, check_option
 from ..expectations.projections import Projections
 from ..expectations.site_integrals import SiteGroup

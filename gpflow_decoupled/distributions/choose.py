@@ -1,4 +1,4 @@
-"""Find a base distribution by name."""
+"""Base distributions by name, of a TFP distribution, and with a family per block of variables."""
 
 from __future__ import annotations
 
@@ -17,204 +17,18 @@ from ..inputs import is_whole
 from ..probability import tfp
 from ..special import hermite_lookup
 from ..summaries import short_repr
-from .base_density import Base, Seed, Transform
 from .densities import (
+    Base,
     GeneralizedNormalBase,
     LaplaceBase,
     LogisticBase,
     NormalBase,
     NormalMixtureBase,
+    Seed,
     SkewNormalBase,
     StudentTBase,
-    VarianceGammaBase,
+    Transform,
 )
-
-# ---
-# A TFP distribution as base distribution.
-
-
-Maker = Callable[[tf.Tensor], tfp.distributions.Distribution]
-"""theta [..., P] -> a distribution of batch shape [...]."""
-_TAIL = 1e-8  # mass beyond `tail`
-_PADDING = 16
-"""Refinement of the frequency grid beyond the density's Nyquist grid: accuracy for FFT length."""
-
-
-class TabulatedBase(Base):
-    """A base distribution tabulated on a regular grid from a TFP distribution.
-
-    For smooth densities; there is no cdf.
-
-    :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
-    :param default: the shapes [P] to start from; empty if there is nothing to learn.
-    :param support: the ends of the grid; by default twice the range of the mass at `default`.
-    :param points: length of the grid, a power of two.
-    :param name: the name in messages and results.
-
-    Example::
-
-        def make(theta):  # a skewed density with one shape
-            return tfp.distributions.SinhArcsinh(
-                tf.zeros_like(theta[..., 0]), 1.0, skewness=theta[..., 0]
-            )
-
-        base = TabulatedBase(make, default=(0.3,), name="sinh-arcsinh")
-    """
-
-    symmetric = False
-    has_cdf = False
-    work = 60
-
-    def __init__(
-        self,
-        make: Maker,
-        default: tuple[float, ...] = (),
-        support: tuple[float, float] | None = None,
-        points: int = 4096,
-        name: str = "tabulated",
-    ) -> None:
-        if points < 2 or points & (points - 1):
-            raise DataError(
-                f"points={points}: the length of the table must be a power of two, for example"
-                " 4096."
-            )
-        self.make, self.default, self.num_shapes, self.name = (
-            make,
-            tuple(default),
-            len(default),
-            name,
-        )
-        self.points = points
-        theta = np.array([self.default]).reshape(1, self.num_shapes)
-        low, high = (
-            support if support is not None else _support(make, tf.constant(theta, tf.float64), name)
-        )
-        self._low, self._step = low, (high - low) / (points - 1)
-        problem = self.problem(theta)
-        if problem:
-            raise DataError(problem)
-
-    def problem(self, theta: np.ndarray) -> str:
-        with tf.init_scope():  # theta is known here, also while a function is traced
-            mass = tf.reduce_sum(self._masses(tf.constant(theta)), axis=-1).numpy()
-        limit = 1e-6 if theta.dtype == np.float64 else 1e-4
-        if np.all(np.abs(mass - 1.0) < limit):
-            return ""
-        return (
-            f"The density of the base distribution '{self.name}' has mass {mass.ravel()} on the"
-            f" table from {self._low:.4g} to {self._low + self._step * (self.points - 1):.4g} with"
-            f" {self.points} points: give a wider support=(low, high), more points, or a smoother"
-            " density."
-        )
-
-    def _grid(self, dtype: tf.DType) -> tf.Tensor:
-        return tf.constant(self._low + self._step * np.arange(self.points), dtype)
-
-    def _log_density(self, theta: tf.Tensor) -> tf.Tensor:
-        return self.make(theta[..., None, :]).log_prob(self._grid(theta.dtype))
-
-    def _masses(self, theta: tf.Tensor) -> tf.Tensor:
-        return tf.exp(self._log_density(theta)) * self._step
-
-    def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        masses, grid = self._masses(theta), self._grid(theta.dtype)
-        mean = tf.reduce_sum(masses * grid, axis=-1)
-        return mean, tf.sqrt(tf.reduce_sum(masses * tf.square(grid - mean[..., None]), axis=-1))
-
-    def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        return self.make(theta).log_prob(r)
-
-    def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        log_q = self._log_density(theta)
-        finite = tf.where(tf.math.is_inf(log_q), tf.zeros_like(log_q), log_q)
-        return -tf.reduce_sum(tf.exp(log_q) * finite, axis=-1) * self._step
-
-    def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution."""
-        # FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite
-        # interpolation.
-        masses, grid = self._masses(theta), self._grid(theta.dtype)
-        # about its mean the transform is smooth enough for the table; the last line turns it back
-        centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))
-        u = grid - centre
-        length = self.points * _PADDING
-        step = 2.0 * math.pi / (length * self._step)
-        phase = step * tf.range(length // 2 + 1, dtype=theta.dtype) * (self._low - centre)
-        turn = tf.complex(tf.cos(phase), tf.sin(phase))
-        tables = []
-        for moment in (masses, masses * u, -masses * tf.square(u)):
-            waves = tf.math.conj(tf.signal.rfft(moment, fft_length=[length])) * turn
-            tables.append(waves)
-        real = hermite_lookup(
-            [tf.math.real(tables[0]), -tf.math.imag(tables[1]), tf.math.real(tables[2])],
-            step,
-            tf.abs(omega),
-        )
-        imaginary = hermite_lookup(
-            [tf.math.imag(tables[0]), tf.math.real(tables[1]), tf.math.imag(tables[2])],
-            step,
-            tf.abs(omega),
-        )
-        known = tf.cast(tf.abs(omega) < math.pi / self._step, omega.dtype)
-        real, imaginary = known * real, known * tf.sign(omega) * imaginary
-        angle = omega * centre[..., 0]
-        cos, sin = tf.cos(angle), tf.sin(angle)
-        return cos * real - sin * imaginary, cos * imaginary + sin * real
-
-    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        n = tf.reduce_prod(shape) // tf.reduce_prod(tf.shape(theta)[:-1])
-        return tf.reshape(self.make(theta).sample(n, seed=seed), shape)
-
-    def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """Distance to the outermost grid point with over 1e-8 of the mass beyond it, [...]."""
-        masses = tf.stop_gradient(self._masses(theta))
-        mean, scale = (tf.stop_gradient(part) for part in self.raw_moments(theta))
-        distance = tf.abs(self._grid(theta.dtype) - mean[..., None])
-        left, right = tf.cumsum(masses, axis=-1), tf.cumsum(masses, axis=-1, reverse=True)
-        outside = tf.minimum(left, right) < 0.5 * _TAIL
-        return (
-            tf.reduce_max(tf.where(outside, tf.zeros_like(distance), distance), axis=-1)
-            + self._step
-        ) / scale
-
-
-def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
-    centre = _centre(make, theta)
-    s = np.arange(-25.0, 16.0, 0.01)
-    r = np.exp(s)
-    both = [np.exp(_values(make, theta, centre + sign * r)) * r * 0.01 for sign in (-1.0, 1.0)]
-    mass = both[0] + both[1]
-    second, total = mass * r**2, float(np.sum(mass))
-    if not np.isfinite(total) or abs(total - 1.0) > 1e-3:
-        raise DataError(
-            f"The density of the base distribution '{name}' integrates to {total:.4g}: pass"
-            " support=(low, high)."
-        )
-    if np.sum(second[-200:]) > 1e-3 * np.sum(second):
-        raise DataError(
-            f"The base distribution '{name}' has no finite variance: its second moment diverges."
-            " Use a distribution with lighter tails, for example StudentT with df=3."
-        )
-    share = np.cumsum(second[::-1])[::-1]
-    reach = float(r[np.argmax(share < 1e-9 * share[0])])
-    return centre - 2.0 * reach, centre + 2.0 * reach
-
-
-def _centre(make: Maker, theta: tf.Tensor) -> float:
-    points = np.concatenate(
-        [-np.exp(np.arange(12.0, -12.0, -0.05)), [0.0], np.exp(np.arange(-12.0, 12.0, 0.05))]
-    )
-    values = _values(make, theta, points)
-    return float(points[np.nanargmax(values)])
-
-
-def _values(make: Maker, theta: tf.Tensor, points: np.ndarray) -> np.ndarray:
-    values = make(theta[..., None, :]).log_prob(tf.constant(points, theta.dtype))
-    return np.nan_to_num(np.reshape(values.numpy(), [-1]), nan=-np.inf)
-
-
-# ---
-
 
 _KINDS: tuple[type[Base], ...] = (
     NormalBase,
@@ -223,7 +37,6 @@ _KINDS: tuple[type[Base], ...] = (
     StudentTBase,
     SkewNormalBase,
     GeneralizedNormalBase,
-    VarianceGammaBase,
     NormalMixtureBase,
 )
 BASES: dict[str, type[Base]] = {kind.name: kind for kind in _KINDS}
@@ -236,7 +49,7 @@ def base_variable(base: BaseLike) -> Base:
     """Return the base distribution for a name, an object or a scalar TFP distribution.
 
     :param base: a name of `BASES`; a `Base`, returned unchanged; or a scalar TFP distribution of
-        finite variance, which is tabulated.
+        finite variance and smooth density, which is tabulated, without shapes to learn.
 
     Example::
 
@@ -256,37 +69,116 @@ def base_variable(base: BaseLike) -> Base:
             f"The base distribution {base.name} has batch shape {base.batch_shape} and event shape"
             f" {base.event_shape}; it must be one scalar distribution, the same for each dimension."
         )
-    _refuse_without_variance(base)
-    return TabulatedBase(lambda theta: _Cast(base, theta), name=base.name)
+    return TabulatedBase(base)
 
 
-def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> None:
-    try:
-        variance = float(distribution.variance())
-    except NotImplementedError:  # the tabulation will check the second moment
-        variance = 1.0
-    if not np.isfinite(variance):
+# ---
+# A TFP distribution as base distribution.
+
+
+_POINTS = 4096
+_PADDING = 16
+"""Refinement of the frequency grid beyond the density's Nyquist grid: accuracy for FFT length."""
+
+
+class TabulatedBase(Base):
+    """A scalar TFP distribution, tabulated on a regular grid; made by `base_variable`.
+
+    For smooth densities of finite variance; there are no shapes and no cdf.
+
+    :param distribution: of batch shape [].
+    """
+
+    symmetric = False
+    has_cdf = False
+    work = 60
+
+    def __init__(self, distribution: tfp.distributions.Distribution) -> None:
+        self.distribution, self.name = distribution, distribution.name
+        low, high = _support(distribution)
+        self._grid, self._step = np.linspace(low, high, _POINTS), (high - low) / (_POINTS - 1)
+        log_q = _log_densities(distribution, self._grid)
+        self._masses = np.exp(log_q) * self._step
+        if not abs(np.sum(self._masses) - 1.0) < 1e-6:
+            raise DataError(
+                f"The density of the base distribution '{self.name}' has mass"
+                f" {np.sum(self._masses):.7g} on the table from {low:.4g} to {high:.4g} with"
+                f" {_POINTS} points: use a smoother density, or a distributions.Base of your own."
+            )
+        self._mean = float(np.sum(self._masses * self._grid))
+        self._scale = float(np.sqrt(np.sum(self._masses * (self._grid - self._mean) ** 2)))
+        self._entropy = -float(np.sum(self._masses * np.where(np.isinf(log_q), 0.0, log_q)))
+
+    def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        zero = tf.reduce_sum(theta, axis=-1)
+        return zero + self._mean, zero + self._scale
+
+    def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+        log_q = self.distribution.log_prob(tf.cast(r, self.distribution.dtype))
+        return tf.cast(log_q, r.dtype) + tf.reduce_sum(theta, axis=-1)
+
+    def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(theta, axis=-1) + self._entropy
+
+    def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
+        """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution."""
+        # FFTs of the masses times 1, u and u^2, u = r - mean, tabulate it for Hermite
+        # interpolation: about its mean the transform is smooth enough for the table.
+        u, length = self._grid - self._mean, _POINTS * _PADDING
+        step = 2.0 * math.pi / (length * self._step)
+        turn = np.exp(1j * step * np.arange(length // 2 + 1) * u[0])
+        waves = [
+            1j**order * np.conj(np.fft.rfft(self._masses * u**order, length)) * turn
+            for order in range(3)
+        ]
+        real, imaginary = (
+            hermite_lookup([tf.constant(t, omega.dtype) for t in tables], step, tf.abs(omega))
+            for tables in ([t.real for t in waves], [t.imag for t in waves])
+        )
+        known = tf.cast(tf.abs(omega) < math.pi / self._step, omega.dtype)
+        real, imaginary = known * real, known * tf.sign(omega) * imaginary
+        cos, sin = tf.cos(omega * self._mean), tf.sin(omega * self._mean)
+        return cos * real - sin * imaginary, cos * imaginary + sin * real
+
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        return tf.cast(self.distribution.sample(shape, seed=seed), theta.dtype)
+
+    def tail(self, theta: tf.Tensor) -> tf.Tensor:
+        """Distance to the outermost grid point with over 1e-8 of the mass beyond it, [...]."""
+        beyond = np.minimum(np.cumsum(self._masses), np.cumsum(self._masses[::-1])[::-1])
+        reach = np.max(np.abs(self._grid - self._mean)[beyond >= 0.5e-8])
+        return tf.reduce_sum(theta, axis=-1) + (reach + self._step) / self._scale
+
+
+def _support(distribution: tfp.distributions.Distribution) -> tuple[float, float]:
+    """Ends of a grid, twice the range of the second moment about the mode."""
+    ladder = np.exp(np.arange(-12.0, 12.0, 0.05))
+    points = np.concatenate([-ladder[::-1], [0.0], ladder])
+    centre = float(points[np.argmax(_log_densities(distribution, points))])
+    r = np.exp(np.arange(-25.0, 16.0, 0.01))
+    with np.errstate(over="ignore"):
+        both = [np.exp(_log_densities(distribution, centre + s * r)) for s in (-1, 1)]
+    mass = (both[0] + both[1]) * r * 0.01
+    second, total = mass * r**2, float(np.sum(mass))
+    if not abs(total - 1.0) < 1e-3:
         raise DataError(
-            f"The base distribution {distribution.name} has variance {variance}: affine-independent"
-            " inference needs a finite one. Use a distribution with lighter tails, for example"
-            " StudentT with df=3."
+            f"The density of the base distribution '{distribution.name}' integrates to {total:.4g}:"
+            " use a smoother one, or a distributions.Base of your own."
         )
-
-
-class _Cast:
-    def __init__(self, distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> None:
-        self._distribution, self._theta = distribution, theta
-
-    def log_prob(self, r: tf.Tensor) -> tf.Tensor:
-        zero = tf.reduce_sum(self._theta, axis=-1)
-        return (
-            tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype)
-            + zero
+    if np.sum(second[-200:]) > 1e-3 * np.sum(second):
+        raise DataError(
+            f"The base distribution '{distribution.name}' has no finite variance: its second moment"
+            " diverges. Use a distribution with lighter tails, for example StudentT with df=3."
         )
+    share = np.cumsum(second[::-1])[::-1]
+    reach = float(r[np.argmax(share < 1e-9 * share[0])])
+    return centre - 2.0 * reach, centre + 2.0 * reach
 
-    def sample(self, n: int | tf.Tensor, seed: Seed = None) -> tf.Tensor:
-        shape = tf.concat([[n], tf.shape(self._theta)[:-1]], axis=0)
-        return tf.cast(self._distribution.sample(shape, seed=seed), self._theta.dtype)
+
+def _log_densities(distribution: tfp.distributions.Distribution, points: np.ndarray) -> np.ndarray:
+    with tf.init_scope():  # also while a function is traced
+        values = distribution.log_prob(tf.constant(points, distribution.dtype)).numpy()
+    return np.nan_to_num(values.astype(np.float64), nan=-np.inf, neginf=-np.inf, posinf=np.inf)
 
 
 # ---

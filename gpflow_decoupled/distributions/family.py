@@ -21,7 +21,7 @@ from ..errors import DataError, ModelError
 from ..inputs import as_array, check_rate, check_whole, is_whole
 from ..linalg.conjugate_gradients import conjugate_gradients
 from ..probability import tfp
-from .base_density import Seed
+from .densities import Seed
 
 # ---
 # The contract of exponential families.

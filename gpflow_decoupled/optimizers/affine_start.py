@@ -325,8 +325,6 @@ def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
             - 3.0
         )
         return np.interp(-s, -kurtosis, powers)[:, None]
-    if base.name == "variance_gamma":
-        return np.clip(3.0 / np.maximum(s, 0.05), 0.6, 60.0)[:, None]
     if base.name == "student_t":
         return np.clip(4.0 + 6.0 / np.maximum(s, 0.1), 4.5, 64.0)[:, None]
     return base.start(len(s)).numpy()
@@ -346,7 +344,7 @@ def _gain(base: Base, s: np.ndarray) -> float:
         return 0.0
     if base.name == "skew_normal":
         return float(np.sum(s**2) / 12.0)  # (A19)
-    if base.name in ("generalized_normal", "variance_gamma", "student_t"):
+    if base.name in ("generalized_normal", "student_t"):
         reached = s if base.name == "generalized_normal" else np.maximum(s, 0.0)
         return float(np.sum(reached**2) / 48.0)
     return float("nan")

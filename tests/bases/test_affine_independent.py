@@ -130,12 +130,6 @@ def test_moments_at_new_inputs(weights, rng):
     assert_allclose(variance[:, 0], np.diag(cov[0]), atol=1e-9)
 
 
-def test_shapes_of_the_variance_gamma_base_stay_in_its_table():
-    basis = AffineIndependentBasis(Z, "variance_gamma")
-    basis.theta.unconstrained_variable.assign_add(100.0 * np.ones((D, 1)))
-    basis.base.check(basis.shapes)
-
-
 @pytest.mark.parametrize("options, message", [
     ({"A": np.ones((D, D))}, "A is singular"),
     ({"A": np.eye(3)}, "A has shape"),
@@ -146,7 +140,7 @@ def test_shapes_of_the_variance_gamma_base_stay_in_its_table():
     ({"theta": np.ones((3, 1))}, "theta has shape"),
     ({"theta": np.full((D, 1), np.nan)}, "not finite"),
     ({"base": "student_t", "theta": np.full((D, 1), 1.9)}, "infinite"),
-    ({"base": tfp.distributions.StudentT(2.0, 0.0, 1.0)}, "variance"),
+    ({"base": tfp.distributions.StudentT(2.0, 0.0, 1.0)}, "no finite variance"),
     ({"base": tfp.distributions.Cauchy(0.0, 1.0)}, "variance"),
     ({"structure": "low_rank", "rank": 0}, "rank=0"),
     ({"non_normal": 0}, "from 1 to D = 4"),

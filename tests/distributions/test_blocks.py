@@ -71,7 +71,7 @@ def test_symmetric_families_have_a_real_transform():
     assert (
         not BASE.symmetric
         and BASE.has_cdf
-        and not BlockBase([("variance_gamma", 1), ("laplace", 1)]).has_cdf
+        and not BlockBase([(tfp.distributions.Gumbel(0.0, 1.0), 1), ("laplace", 1)]).has_cdf
     )
 
 
@@ -153,7 +153,7 @@ BAD = {
     "not finite": (lambda: BASE.entropy(np.nan * THETA), "not finite"),
     "a Cauchy": (
         lambda: BlockBase([(tfp.distributions.Cauchy(0.0, 1.0), 2)]),
-        "finite one|no finite variance",
+        "no finite variance",
     ),
 }
 

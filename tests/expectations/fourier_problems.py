@@ -69,7 +69,6 @@ SHAPES = {
     "logistic": ((), (), ()),
     "skew_normal": ((-3.0,), (1.2,), (6.0,)),
     "generalized_normal": ((1.5,), (2.4,), (1.2,)),
-    "variance_gamma": ((1.7,), (4.0,), (9.0,)),
     "student_t": ((8.0,), (12.0,), (20.0,)),
 }
 

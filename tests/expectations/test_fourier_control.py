@@ -167,9 +167,7 @@ BAD = {
         "needs .*transform of the site.*use route='spectral'",
     ),
     "the route of no cdf": (
-        lambda: expectation(
-            variables(base_variable("variance_gamma")), Y, LOGISTIC, 9.5, "lattice"
-        ),
+        lambda: expectation(Variables(SKEW.characteristic, None), Y, LOGISTIC, 9.5, "lattice"),
         "a cdf of the base.*'frequency_sum'",
     ),
     "nothing known of the base": (

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 from scipy.integrate import quad
-from scipy.special import gammaln, kve
 
 from .grams import Array
 
@@ -27,7 +26,6 @@ __all__ = [
     "moment",
     "standardised",
     "transform",
-    "variance_gamma",
 ]
 
 
@@ -98,17 +96,6 @@ def standardised(raw: Density) -> Density:
     )
 
 
-def variance_gamma(k: float) -> Density:
-    """Of unit variance; Laplace's for k = 1."""
-
-    def log_pdf(v: Array) -> Array:
-        z = np.sqrt(2 * k) * np.maximum(np.abs(v), 1e-12)
-        front = 0.5 * np.log(2 * k / np.pi) - gammaln(k)
-        return front + (k - 0.5) * np.log(z / 2) + np.log(kve(k - 0.5, z)) - z
-
-    return Density(log_pdf, (0.0,))
-
-
 def _mixture(theta: Sequence[float]) -> Density:
     logits, means, log_scales = np.reshape(theta, [3, -1])
     weights = np.exp(logits) / np.sum(np.exp(logits))
@@ -125,7 +112,6 @@ DENSITIES: dict[str, Callable[[Sequence[float]], Density]] = {
     "student_t": lambda theta: Density(stats.t(theta[0]).logpdf, (-100.0, 100.0, -1e3, 1e3), 1e7),
     "skew_normal": lambda theta: Density(stats.skewnorm(theta[0]).logpdf, (), 12.0),
     "generalized_normal": lambda theta: Density(stats.gennorm(theta[0]).logpdf, (0.0,)),
-    "variance_gamma": lambda theta: variance_gamma(theta[0]),
     "normal_mixture": _mixture,
 }
 """The raw densities of theta [P], by the names of the bases."""
