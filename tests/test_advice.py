@@ -165,6 +165,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 DENSITY, EXPECTATION = "Turn the sign of what its", "signs in its _variational_expectations"
 
 
+@pytest.mark.costly(keep=5)
 @pytest.mark.parametrize("kind", ["CVIGP", "LCLGP", "NNGP", "SparseCVIGP", "ODVGP"])
 @pytest.mark.parametrize(
     "likelihood, message",

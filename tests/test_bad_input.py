@@ -48,7 +48,7 @@ def _classifier() -> ODVGP:
     return ODVGP(gpflow.kernels.SquaredExponential(), likelihood, GAMMA, BETA, num_data=60)
 
 
-@pytest.mark.costly(keep=60)
+@pytest.mark.costly(keep=20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, argument, words", every())
 def test_a_wrong_argument_is_refused(name: str, argument: str, words: str) -> None:

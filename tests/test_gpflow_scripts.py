@@ -59,7 +59,7 @@ def theirs() -> np.ndarray:
     return _script("SVGP")[1]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["SparseCVIGP", "ODVGP", "HDVGP", "BasisGP"])
 def test_the_natural_gradient_script_runs(name: str, theirs: np.ndarray) -> None:
     model, losses = _script(name)

@@ -61,6 +61,7 @@ def missing(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_names_that_tests_patch_are_there() -> None:
     found = {str(path): missing(path.read_text()) for path in TESTS.rglob("*.py")}
     assert {path: names for path, names in found.items() if names} == {}

@@ -88,7 +88,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_model(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
@@ -415,6 +415,7 @@ def _umask() -> int:
     return mask
 
 
+@pytest.mark.exhaustive
 def test_threads_save_to_one_file(tmp_path: Path) -> None:
     """None fails, and whoever loads meanwhile finds a whole model."""
     file, model = tmp_path / "model.zip", _small()
@@ -431,6 +432,7 @@ def test_threads_save_to_one_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["model.zip"]
 
 
+@pytest.mark.exhaustive
 def test_loading_takes_the_memory_of_the_arrays(tmp_path: Path) -> None:
     """Less than twice of it."""
     rows = 100_000

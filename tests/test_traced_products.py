@@ -64,7 +64,7 @@ def test_lookups(axes: tuple[int, ...]) -> None:
     assert all(np.all(np.isfinite(one)) for one in run(*map(tf.constant, slopes)))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("base", BASES)
 def test_affine_independent_models(base: str) -> None:
     model = gd.models.AffineIndependentGP(
@@ -73,7 +73,7 @@ def test_affine_independent_models(base: str) -> None:
     assert not _complaints(model, model.elbo)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_models_on_inducing_points(name: str) -> None:
     """With two latents; `test_likelihoods` looks at all likelihoods."""
@@ -81,7 +81,7 @@ def test_models_on_inducing_points(name: str) -> None:
     assert not _complaints(model, lambda: model.elbo(data))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_likelihoods(likelihood: str) -> None:
     model, data = build("BasisGP", likelihood)
@@ -95,6 +95,7 @@ def test_models_with_sites(kind: type) -> None:
     assert not _complaints(model, model.elbo)
 
 
+@pytest.mark.exhaustive
 def test_float32_survives() -> None:
     """The model that ended the process, with its gradient; a crash ends this test run."""
     gpflow.config.set_default_float(np.float32)

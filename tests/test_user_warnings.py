@@ -374,6 +374,7 @@ CASES = [
 ]
 
 
+@pytest.mark.costly(keep=6)
 @pytest.mark.parametrize("module, action", CASES)
 def test_the_users_line_is_named(module: str, action: Callable, monkeypatch: Patch) -> None:
     with pytest.warns(Warning) as caught:
@@ -381,6 +382,7 @@ def test_the_users_line_is_named(module: str, action: Callable, monkeypatch: Pat
     assert [warning.filename for warning in caught] == [__file__] * len(caught)
 
 
+@pytest.mark.exhaustive
 def test_every_module_that_warns_is_provoked() -> None:
     warn = {
         path.relative_to(PACKAGE).as_posix()

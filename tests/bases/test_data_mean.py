@@ -270,6 +270,7 @@ def test_single_precision(rng: np.random.Generator) -> None:
 # --- what moves q(u) at given coefficients, and what is refused
 
 
+@pytest.mark.exhaustive
 def test_natural_gradient_and_sweep_find_the_best_q_of_u_at_given_coefficients() -> None:
     """They leave the coefficients alone; the bound is then (D31) at these."""
     gpflow.config.set_default_jitter(JITTER)

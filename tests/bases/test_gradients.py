@@ -59,7 +59,7 @@ PAIRS += [
 ]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name, kind", PAIRS)
 def test_gradient_in_every_parameter(name, kind):
     kernel, latents = kernel_of(kind)
@@ -83,7 +83,7 @@ KERNELS: dict[str, Any] = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_kernel(name, rng):
     """Value and gradient; the Gram matrices are GPflow's."""

@@ -122,7 +122,7 @@ def test_coupled_model_is_svgp(name, whiten, rng):
             assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis, SolveBasis, DecoupledBasis])
 @pytest.mark.parametrize("name", ["separate both", "coregionalisation, separate"])
 def test_each_latent_is_a_model_of_its_own(name, basis, rng):

@@ -71,7 +71,7 @@ def _process(basis: InducingBasis, kernel: Any) -> list[np.ndarray]:
     return _arrays((*basis.mean_and_cov(state, kernel, X, full_cov=True), basis.prior_kl(state)))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @pytest.mark.parametrize("whiten", [True, False])
 @bases

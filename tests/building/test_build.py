@@ -60,7 +60,7 @@ def _log_evidence(X: np.ndarray, Y: np.ndarray) -> float:
     return fit - len(Y) * np.log(Y.std())
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options, basis, sizes",
     [
@@ -261,6 +261,7 @@ def test_fit_takes_data_in_their_units_as_the_method_does() -> None:
         gd.fit(models[0], (X[:, 0], Y), steps=1, **EAGER)
 
 
+@pytest.mark.exhaustive
 def test_fit_takes_a_dataset_in_its_units() -> None:
     X, Y = _waves(40)
     models = [gd.build(X, Y, num_inducing=10, num_mean_points=5, verbose=False) for _ in range(2)]

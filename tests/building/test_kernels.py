@@ -37,6 +37,7 @@ def rough() -> np.ndarray:
     return walk[:, None] + 0.01 * RNG.standard_normal(X.shape)
 
 
+@pytest.mark.exhaustive
 def test_the_best_score_is_chosen(monkeypatch):
     """Of two kernels, by the shortest of runs; a rough kernel for a rough function."""
     monkeypatch.setattr(kernels, "_ROWS", 100)
@@ -88,6 +89,7 @@ def test_more_rows_predict_where_twice_the_rows_tell_more(gain, neighbours):
     assert choice.prediction_neighbours == neighbours
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_seconds_ends_the_comparison(monkeypatch):
     monkeypatch.setattr(kernels, "_ROWS", 100)
     monkeypatch.setattr(kernels, "_EVALUATIONS", 3)
@@ -177,6 +179,7 @@ def test_build_ranks_inputs_where_that_was_chosen(monkeypatch, capsys):
     assert "X by its ranks, Y standardised, predictions in your units" in said
 
 
+@pytest.mark.exhaustive
 def test_rows_likelihood_and_points_decide(no_search):
     built = {
         CVIGP: gd.build(X[:300], SMOOTH[:300], kernel="auto", verbose=False),

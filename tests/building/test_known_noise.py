@@ -37,7 +37,7 @@ def _normal_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np
     return np.nansum(norm.logpdf(y, mean, np.sqrt(variance)), axis=1)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_is_added_in_every_model_of_build(name: str, outputs: int) -> None:
@@ -83,6 +83,7 @@ def test_options_that_log_densities_refuse_are_refused_with_it_too(option: str) 
             model.predict_log_density((XNEW, YNEW[:, :1]), **{option: True}, **noise)
 
 
+@pytest.mark.exhaustive
 def test_one_row_does_not_stand_for_all_in_a_function() -> None:
     """Where the number of rows is known when it runs."""
     kernel = gpflow.kernels.Matern52()
@@ -149,6 +150,7 @@ BAD = [
 ]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("value, message", BAD)
 def test_bad_noise_is_refused(value: object, message: str, monkeypatch) -> None:
     model = gd.build(X, Y, **QUIET)
@@ -173,6 +175,7 @@ def test_other_noise_refuses_it(likelihood: str) -> None:
         model.predict_y(XNEW, noise_variance=NEW)
 
 
+@pytest.mark.exhaustive
 def test_estimators_add_it() -> None:
     options = {"steps": 2, "fit_options": {"compile": False, "progress": False}}
     model = DecoupledGPRegressor(**options).fit(X, Y[:, 0], noise_variance=KNOWN)
@@ -191,7 +194,7 @@ def test_estimators_add_it() -> None:
     assert_allclose(named.predict(new, return_std=True, noise_variance="s2")[1], std)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_offsets_are_in_units(outputs: int) -> None:
     """y = f + offset: the predictions of f, and densities, are those of y less its offset."""

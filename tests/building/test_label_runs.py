@@ -36,6 +36,7 @@ def labels() -> np.ndarray:
     return (RNG.uniform(size=X.shape) < expit(3.0 * WALK)).astype(float)
 
 
+@pytest.mark.exhaustive
 def test_the_scores_are_log_densities_of_labels_left_out(short):
     """a, b and c are not worse than a grid's, with the integrals of a rule that is written out."""
     Y = labels()
@@ -93,6 +94,7 @@ def test_a_rough_kernel_is_chosen_for_classes_of_a_walk(short):
     np.testing.assert_array_equal(found.kernel.lengthscales, [1.0])
 
 
+@pytest.mark.exhaustive
 def test_counts_are_judged_by_their_likelihood(short):
     rate = np.exp(1.0 + np.sin(2.0 * X))
     Y = RNG.poisson(rate).astype(float)

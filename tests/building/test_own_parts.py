@@ -30,7 +30,7 @@ def _plain(model: gd.Standardized, mean: object, y: np.ndarray) -> gpflow.models
     return exact
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scale", [None, "neither", "Y"])
 def test_a_mean_function_is_in_units(scale: str | None) -> None:
     model = gd.build(X, Y, mean_function=_line(), scale=scale, **QUIET)
@@ -43,6 +43,7 @@ def test_a_mean_function_is_in_units(scale: str | None) -> None:
             assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_it_is_trained_in_units() -> None:
     mean = gpflow.functions.Linear(np.zeros((2, 1)), 600.0)
     model = gd.build(X, Y, mean_function=mean, **QUIET)
@@ -55,7 +56,7 @@ def test_it_is_trained_in_units() -> None:
         assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options, tolerance",
     [
@@ -80,6 +81,7 @@ def test_every_model_has_it(options: dict, tolerance: float, tmp_path) -> None:
     assert_allclose(again.predict_y(XNEW)[0], model.predict_y(XNEW)[0], rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_several_outputs_have_their_own_mean() -> None:
     both = np.hstack([Y, 3.0 * Y + X[:, :1]])
     model = gd.build(X, both, mean_function=_line(2), **QUIET)
@@ -109,7 +111,7 @@ REAL = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", REAL)
 def test_noise_that_does_not_train_is_in_units(name: str, capsys) -> None:
     """Densities beside the same model of unscaled Y, with kernel and q in other units."""

@@ -26,6 +26,7 @@ QUIET = {"verbose": False}
 EAGER = {"compile": False, "progress": False}
 
 
+@pytest.mark.exhaustive
 def test_a_missing_entry_leaves_out_just_this_entry(tmp_path) -> None:
     """The bound is the sum of the exact evidences of the outputs, on the rows that each has."""
     model = gd.build(X, GAPS, **QUIET)
@@ -75,14 +76,7 @@ def _related(seed: int, elsewhere: bool) -> tuple[np.ndarray, np.ndarray, np.nda
     return x, y, F, gap
 
 
-@pytest.mark.parametrize(
-    "seed, elsewhere",
-    [
-        pytest.param(2, False),
-        pytest.param(2, True, marks=pytest.mark.exhaustive),
-        *(pytest.param(seed, False, marks=pytest.mark.exhaustive) for seed in (0, 1, 3, 4)),
-    ],
-)
+@pytest.mark.exhaustive
 def test_related_outputs_fill_gaps(seed: int, elsewhere: bool) -> None:
     """Without own functions intervals in the gap covered 3 to 22 %, since the shared function had
     to be everything.
@@ -99,6 +93,7 @@ def test_related_outputs_fill_gaps(seed: int, elsewhere: bool) -> None:
     assert np.mean(inside) > 0.5
 
 
+@pytest.mark.exhaustive
 def test_coregionalised_models_are_saved_and_drawn(tmp_path) -> None:
     model = gd.build(X, GAPS, outputs="coregionalised", rank=2, **QUIET)
     kernel = model.model.kernel
@@ -110,7 +105,7 @@ def test_coregionalised_models_are_saved_and_drawn(tmp_path) -> None:
     assert gd.wrappers.plot_posterior(model) is not None
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("level", [0.9, None])
 def test_a_quantile_has_a_level(level: float | None) -> None:
     y = F + 0.5 * np.random.default_rng(1).standard_normal(40)
@@ -142,8 +137,7 @@ def test_other_models_take_gaps(options: dict) -> None:
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
-@pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("mean_points", [0, pytest.param(5, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("several", ["heteroskedastic", "coregionalised"])
 def test_several_latents_have_inducing_points(several: str, mean_points: int) -> None:
     """Without mean points they were refused when training began, for the kind of the points."""
@@ -155,6 +149,7 @@ def test_several_latents_have_inducing_points(several: str, mean_points: int) ->
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_weights_are_relative(factor: float) -> None:
     """Those of mean 3 sent the noise to 0: rows counted as copies of one draw.
@@ -208,6 +203,7 @@ def _with_nothing(name: str) -> tuple[object, np.ndarray, dict]:
     return x, y, options
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.filterwarnings("ignore:column 'word' has words that training did not have")
 @pytest.mark.parametrize(
     "name", ["exact", "neighbours", "points", "far away", "labels", "counts", "a frame", "outputs"]
@@ -231,6 +227,7 @@ def test_rows_of_weight_zero_are_no_data(name: str) -> None:
         np.testing.assert_array_equal(ours, own)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["exact", "far away", "outputs"])
 def test_known_noise_says_how_much_a_row_counts(name: str) -> None:
     x, y, options = _with_nothing(name)
@@ -246,6 +243,7 @@ def test_known_noise_says_how_much_a_row_counts(name: str) -> None:
         np.testing.assert_allclose(*points, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_known_noise_is_in_units_and_may_be_a_column() -> None:
     noise = RNG.uniform(0.01, 25.0, 40)
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "s2": noise, "y": Y[:, 0]})
@@ -262,6 +260,7 @@ def test_known_noise_is_in_units_and_may_be_a_column() -> None:
     assert not np.allclose(with_noise, model.predict_log_density((X, Y[:, :1])))
 
 
+@pytest.mark.exhaustive
 def test_exposure_and_trials() -> None:
     exposure = RNG.uniform(0.5, 20.0, 40)
     counts = RNG.poisson(exposure * np.exp(F))
@@ -280,7 +279,7 @@ def test_exposure_and_trials() -> None:
     assert np.corrcoef(model.predict_y(X)[0].numpy()[:, 0], share)[0, 1] > 0.9
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"num_inducing": 8, "num_mean_points": 0}])
 def test_rows_keep_their_numbers_in_training(options: dict) -> None:
     """Rows that the model was built from have their exposures in every model that trains on them.
@@ -390,6 +389,7 @@ def test_held_out_rows_have_their_numbers() -> None:
     np.testing.assert_allclose(*scores, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_left_out_rows_are_in_units_beside_numbers_of_rows() -> None:
     options = {"num_neighbours": 6, **QUIET}
     one = gd.build(X, GAPS, "student_t", sample_weight=np.ones(40), **options)
@@ -419,7 +419,7 @@ LAWS = {
 }
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LAWS)
 def test_every_prediction_is_for_the_numbers_of_the_rows(name: str) -> None:
     """By sums over values of f, for columns of a frame, and for what is passed."""
@@ -457,6 +457,7 @@ def test_every_prediction_is_for_the_numbers_of_the_rows(name: str) -> None:
         model.predict_quantiles(only, **{argument: "area"})
 
 
+@pytest.mark.exhaustive
 def test_quantiles_of_f_plus_noise_move_with_the_offset() -> None:
     y, offset = 100.0 + 5.0 * F[:12], NUMBERS["offset"]
     model = gd.build(X[:12], y, "student_t", offset=offset, **QUIET)
@@ -465,6 +466,7 @@ def test_quantiles_of_f_plus_noise_move_with_the_offset() -> None:
     np.testing.assert_allclose(moved, expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_estimators_predict_for_an_exposure() -> None:
     options = {"likelihood": "poisson", "steps": 2, "num_inducing": 5, "num_mean_points": 0}
     model = DecoupledGPRegressor(**options, fit_options={"compile": False})

@@ -78,7 +78,7 @@ def test_an_index_is_never_scaled(make, name: str) -> None:
     np.testing.assert_array_equal(seen[:, 1], TASK)
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("wrong", [0.5, 3.0, -1.0])
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_no_index_is_refused_by_name(name: str, wrong: float) -> None:
@@ -124,6 +124,7 @@ def test_indices_are_found() -> None:
     assert indices_of(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_is_in_units_of_x(capsys: pytest.CaptureFixture[str]) -> None:
     """A period of 7 days stays one; the posterior is that of GPflow with the same kernel."""
     days = np.arange(30.0)[:, None]
@@ -145,6 +146,7 @@ def test_a_kernel_is_in_units_of_x(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(found[1], variance * observed.std() ** 2, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize(
     "options, inputs, outputs",
     [

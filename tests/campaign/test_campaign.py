@@ -59,6 +59,7 @@ def test_evidence_of_gaussian_noise() -> None:
     assert np.isfinite(singular)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_evidence_by_quadrature(rows: int) -> None:
     K, mean = _gram(rows, rows), np.linspace(-0.5, 0.5, rows)

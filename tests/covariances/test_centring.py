@@ -50,7 +50,7 @@ def _with_gradients(
     ]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KERNELS)
 def test_covariances(name: str) -> None:
     """With their gradients, and products with matrices that are not stored."""
@@ -99,7 +99,7 @@ def test_kernels_around_other_kernels(make) -> None:
         assert_allclose(other, one, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", [*OFFSETS, 1.7e9])
 def test_means_of_models(offset: float) -> None:
     """Seconds of a clock: the mean of a CVIGP moved by 4 at 1.7e9, and that on all data at 1e7 by

@@ -100,6 +100,7 @@ def test_derived_kernels_read_scaled_inputs_unless_they_have_a_distance():
     assert not any(map(reads_scaled_inputs, others))
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", SEARCHES)
 def test_nearest_rows_are_the_first_of_all_sorted(name, compiled, rng):
@@ -119,6 +120,7 @@ def test_nearest_rows_are_the_first_of_all_sorted(name, compiled, rng):
     _same((run if compiled else search)(tf.constant(Q)).numpy(), far(Q, X))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", SEARCHES)
 def test_rows_before_and_rows_beside_itself(name, rng):
     make, far, rows = SEARCHES[name]
@@ -144,6 +146,7 @@ def test_trees_are_for_data_that_few_columns_spread(rng):
         _same(index.nearest(tf.constant(X[:B]), M).numpy(), far)
 
 
+@pytest.mark.exhaustive
 def test_trees_of_many_rows_miss_none(rng, monkeypatch):
     """Whether many ask or few; compiled functions find the same."""
     X, Q = tf.constant(rng.normal(size=(110_000, 3))), tf.constant(rng.normal(size=(120, 3)))
@@ -198,6 +201,7 @@ def _lattice(columns: int, rows: int) -> np.ndarray:
     return 8.0 * np.stack(np.unravel_index(np.arange(rows), [6] * columns), axis=1)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("parts, columns, rows", [(1, 4, 300), (1, 4, N), (1, 9, N), (2, 4, 300)])
 @pytest.mark.parametrize("data", [_two_series, _lattice])
 def test_far_groups_and_ties_are_ranked_alike_in_every_search(parts, data, columns, rows):
@@ -227,6 +231,7 @@ def test_more_neighbours_than_rows_are_nobody(rng):
     assert np.all(itself[:, -1] == -1) and not np.any(itself == np.arange(4)[:, None])
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize(
     "make", [gk.Matern12, gk.Exponential, gk.Matern32, gk.Matern52, gk.SquaredExponential]
 )

@@ -112,7 +112,7 @@ def test_norm_and_gradient_are_those_of_the_dense_matrix(
             assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("same", [False, True])
 def test_compiled_blocks_inside_a_function(same: bool, rng: np.random.Generator) -> None:
     _compare(Matern52(0.7, ARD), same, True, rng, xla=True)
@@ -161,7 +161,7 @@ def _compare(
         assert_allclose(found, slope, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("R", [1, 2])
 def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generator) -> None:
     X, Z, V, _ = _problem(rng, False, R)
@@ -171,7 +171,7 @@ def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generato
     assert_allclose(own[:, 0], matern32(X.numpy(), X.numpy(), 1.3, 0.7).sum(1), rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "dtype, sizes", [(tf.float32, {1: 32, 33: 64, 257: 512}), (tf.float64, {20: 32, 129: 256})]
 )
@@ -198,7 +198,7 @@ def test_few_rows_are_not_filled_up_to_whole_blocks(
         assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FUSED)
 def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generator) -> None:
     X, _, V, _ = _problem(rng, True, 1, N=50)
@@ -210,7 +210,7 @@ def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generat
     )  # the general one rounds the distance of a point to itself
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("same", [False, True])
 def test_blocks_in_single_precision_far_from_the_origin(
     same: bool, rng: np.random.Generator
@@ -233,6 +233,7 @@ def test_blocks_in_single_precision_far_from_the_origin(
         assert 0.0 < error < 1e-5
 
 
+@pytest.mark.exhaustive
 def test_a_point_has_no_distance_to_itself(rng: np.random.Generator) -> None:
     """Points that are far from each other leave the diagonal alone, whose distances would be
     rounded to about a hundredth.
@@ -294,7 +295,7 @@ def test_gradient_in_a_function_of_unknown_rows_and_known_columns(rng: np.random
     assert_allclose(compiled(X), gradient(tf.constant(X), None), rtol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("xla", [False, True])
 def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     """A model with a product can be saved and loaded, compiled blocks included."""
@@ -358,6 +359,7 @@ def test_wrong_shapes_are_refused(rng: np.random.Generator) -> None:
         kernel_product(RBF(), X, Z, V, dtype=tf.float16, block=(8, 8))
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives_are_refused(rng: np.random.Generator) -> None:
     """They would lack what comes through the sums."""
     X, Z, V, _ = _problem(rng, False)
@@ -392,7 +394,7 @@ def _multioutput(
     ) if kind == "multiscale" else InducingPoints(points[0])
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("to", ["data", "points", "itself"])
 @pytest.mark.parametrize("kind", ["single", "shared", "separate", "multiscale"])
 def test_products_of_all_latents(kind: str, to: str, rng: np.random.Generator) -> None:

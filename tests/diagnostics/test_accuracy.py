@@ -107,6 +107,7 @@ def figures(caught) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["sites", "inducing points"])
 def test_nodes_follow_narrow_student_t_noise(kind):
     """The bound is one, and steps of the sites do not stall between nodes."""
@@ -126,6 +127,7 @@ def test_nodes_follow_narrow_student_t_noise(kind):
     assert_allclose(bound, fine_bound(model, mean, variance, kl), rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_ends_while_the_bound_rises_is_reported():
     model = CVIGP((X, Y), kernel(), narrow_and_unknown())
     with pytest.warns(UserWarning) as caught:
@@ -168,6 +170,7 @@ def test_narrow_likelihood_on_inducing_points_is_reported(batch_size):
     assert reported - finer > 0.1
 
 
+@pytest.mark.exhaustive
 def test_narrow_likelihood_of_a_sweep_is_reported():
     model = SparseCVIGP(kernel(), narrow_and_unknown(), X[::2])
     with pytest.warns(UserWarning, match="is not accurate") as caught:

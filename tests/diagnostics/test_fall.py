@@ -93,6 +93,7 @@ def test_steps_too_long_for_the_inputs_are_warned_of(rng):
         gd.fit(model, (X, Y), steps=6, progress=False, compile=False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("subsample", [None, 2])
 def test_a_sampled_norm_of_the_mean_is_named_as_a_cause(subsample, monkeypatch):
     with pytest.warns(UserWarning, match="fell from") as caught:

@@ -51,7 +51,7 @@ def test_a_run_that_is_too_short_says_so(steps):
         gd.fit(model, (X, Y), steps=steps, **options)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_a_climb_that_is_cut_short_says_so(likelihood):
     """It has not converged either, although its last evaluation ended before the time was up."""
@@ -73,6 +73,7 @@ def test_a_climb_that_is_cut_short_says_so(likelihood):
         gd.fit(gd.build(X, 1e3 * Y, likelihood, verbose=False), steps=12, progress=False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The mean squared standardised")
 def test_neighbours_whose_rounds_are_cut_short_say_so():
     X = RNG.uniform(0.0, 10.0, (300, 1))
@@ -92,7 +93,7 @@ def labels_model(sites: bool) -> gd.models.NNGP:
     return gd.models.NNGP((X, Y), kernel, likelihood, **options)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sites", [False, True])
 def test_rounds_of_labels_that_are_cut_short_say_so(sites, monkeypatch):
     with pytest.warns(UserWarning, match="no time to move the hyperparameters|still rises"):

@@ -55,6 +55,7 @@ def test_a_warning_as_an_error_leaves_the_model_as_it_was() -> None:
     assert unchanged(before, model) and model.num_data is None
 
 
+@pytest.mark.exhaustive
 def test_models_that_own_their_data_and_datasets_are_looked_at() -> None:
     X, Y = sine()
     full = gd.models.CVIGP(

@@ -59,7 +59,7 @@ RUNS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", CASES)
 def test_start_that_is_not_finite_names_the_observation(name, run):
@@ -122,7 +122,7 @@ OWNERS = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("run", OWNERS)
 def test_models_with_their_own_data_name_observation_and_parameter(run, name):

@@ -34,6 +34,7 @@ def dense(h: float, sigma: float) -> list[float]:
     return [float(np.sum(weights * z**power * value)) for value, power in values]
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_moments_against_integrals(sigma):
     h = means(sigma)
@@ -97,6 +98,7 @@ def test_blocks_change_nothing(sizes, monkeypatch):
     assert_allclose(li.softplus_mean(h, sigma), expected[0], rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 def test_no_more_elements_at_once_than_a_block(monkeypatch):
     """So that memory does not grow with the data."""
     rule, seen = li._fourier_moments, []
@@ -149,6 +151,7 @@ def test_gradient_of_the_mean(traced):
         assert_allclose(left, right, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 3.0, 7.0, 12.0, 20.0, 50.0, 300.0])
 def test_log_predictive_density_in_the_tail(sigma):
     h = np.array(

@@ -80,6 +80,7 @@ def test_numbers_of_pieces_that_are_refused(number):
         piecewise.softplus_pieces(number)
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("convex", [False, True], ids=["best", "convex"])
 @pytest.mark.parametrize("number", [4, 20])
 @pytest.mark.parametrize("sigma", [0.05, 1.0, 8.0])
@@ -127,6 +128,7 @@ def test_within_the_gap_of_the_exact_expectation(sigma, convex):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("weight", [0.1, 10.0, 1000.0])
 def test_no_quadratic_makes_the_best_bound_convex(weight):
     """Which is why it is kept out of the dual: f_hh + c is negative at a small sigma, next to a

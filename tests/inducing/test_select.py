@@ -40,6 +40,7 @@ def test_distinct_points_of_the_right_shape(X: np.ndarray, method: str, M: int) 
     assert method == "kmeans" or _rows(Z) <= _rows(X)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 def test_seed(X: np.ndarray, method: str) -> None:
     def choose(seed) -> np.ndarray:
@@ -58,6 +59,7 @@ def test_global_generators_are_left_alone(X: np.ndarray, method: str) -> None:
     np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernel_dtype", [np.float32, np.float64])
 def test_dtype_is_that_of_x(X: np.ndarray, method: str, kernel_dtype: type) -> None:
@@ -80,6 +82,7 @@ def test_tensors_and_lists_are_accepted(X: np.ndarray) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_greedy_takes_the_largest_conditional_variance(X: np.ndarray) -> None:
     kernel = Matern32(variance=2.0, lengthscales=[0.5, 1.0]) + Linear()  # not stationary: no ties
     Z = select(X, 30, kernel)
@@ -163,6 +166,7 @@ def test_repeated_active_dims_count_as_no_variance() -> None:
     assert len(_rows(Z)) == 8 and len(set(Z[:5, 0])) == 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 def test_a_million_rows(method: str, rng: np.random.Generator) -> None:
     X = rng.standard_normal((1_000_000, 3)).astype(np.float32)

@@ -39,11 +39,8 @@ def _call(
     return found.numpy() if Y is not None else tuple(part.numpy() for part in found)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("C", [2, 3])
-@pytest.mark.parametrize(
-    "variance", [1e-6, 0.1, 1.0, 4.0, pytest.param(25.0, marks=pytest.mark.exhaustive)]
-)
 def test_the_expectation_is_a_lower_bound_and_the_best_of_its_kind(C: int, variance: float) -> None:
     """Below the integral by little, and equal to the bound of the paper at the a of a general
     minimiser.
@@ -68,16 +65,8 @@ def test_two_classes_are_below_the_exact_logit() -> None:
         assert np.all(_call("variational_expectations", mean, var, Y) <= exact + 1e-9 * variance)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype, accuracy", [(np.float64, 1e-9), (np.float32, 1e-5)])
-@pytest.mark.parametrize(
-    "C",
-    [
-        2,
-        pytest.param(4, marks=pytest.mark.exhaustive),
-        pytest.param(26, marks=pytest.mark.exhaustive),
-    ],
-)
 def test_the_tilt_is_right_at_every_variance(C: int, dtype: type, accuracy: float) -> None:
     """a = softmax(t) from variances of 1e-9 to 1e6, by what is left of the bound; and no row
     oscillates or overflows.
@@ -102,6 +91,7 @@ def test_the_tilt_is_right_at_every_variance(C: int, dtype: type, accuracy: floa
         )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("C", [2, 3, 10])
 def test_gradients_in_variance_are_never_positive(C: int) -> None:
     """So that sites have precisions of at least 0; and gradients are those of the numbers that are
@@ -219,6 +209,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["coupled", "orthogonal"])
 def test_natural_gradients_are_never_shortened(name: str) -> None:
     X, Y = _classes()

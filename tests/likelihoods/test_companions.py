@@ -45,7 +45,7 @@ def test_every_likelihood_is_here() -> None:
     }
 
 
-@pytest.mark.costly(keep=8)
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in SAMPLED])
 def test_a_row_alone_and_beside_another(name: str) -> None:
     make, latents = MAKERS[name]

@@ -51,7 +51,7 @@ def test_expected_loss_and_its_derivatives(y):
         assert_allclose(variational, [-expected], rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "y, alpha, lam", [(1.0, -0.3, 0.4), (1.0, -0.9, 0.0), (0.0, 0.3, 1.0), (0.0, 0.02, 0.1)]
 )
@@ -89,6 +89,7 @@ def test_class_probabilities():
     assert_allclose(np.exp(logs[1]), predicted[:, 0], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_bound_is_below_the_integral_of_the_pseudo_likelihood():
     """With one weight, by a sum over a grid; and it is that of conjugate computation."""
     rng = np.random.default_rng(0)

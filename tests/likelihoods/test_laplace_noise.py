@@ -41,7 +41,7 @@ def _integral(y: float, sigma: float, scale: float) -> float:
     return float(np.log(sum(parts)))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sigma, scale", CASES)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-9), (np.float32, 3e-6)])
 def test_the_predictive_density_keeps_its_digits(dtype, tolerance, sigma, scale):

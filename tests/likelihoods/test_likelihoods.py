@@ -123,6 +123,7 @@ def test_expectations_and_predictions(name):
     assert_allclose(found[1][:, 0], second - total**2, rtol=1e-8)
 
 
+@pytest.mark.costly(keep=2)
 @each
 def test_latents_are_summed_and_arguments_broadcast(name):
     make, Y, _, _ = CASES[name]
@@ -144,7 +145,7 @@ def test_latents_are_summed_and_arguments_broadcast(name):
     assert mean.shape == variance.shape == (5, 2)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @each
 def test_no_nan_far_out(name):
     make, Y, _, _ = CASES[name]
@@ -211,7 +212,7 @@ OF_EDGES = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OF_EDGES)
 def test_every_model_sees_the_gradient_of_the_edges(name):
     likelihood = own.Ordinal(EDGES, 1.6)
@@ -230,7 +231,7 @@ def test_every_model_sees_the_gradient_of_the_edges(name):
     assert_allclose(found @ direction, (values[0] - values[1]) / 2e-4, rtol=1e-5)
 
 
-@pytest.mark.parametrize("neighbours", [None, pytest.param(3, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_edges_without_inputs_that_tell_are_the_shares_of_the_grades(neighbours):
     """The best edges of f = 0 are quantiles of the noise, wherever they start."""
     Y, likelihood = np.repeat(np.arange(4.0), [3, 9, 4, 4])[:, None], own.Ordinal([5.0, 5.1, 9.0])
@@ -253,6 +254,7 @@ def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
     assert_allclose(np.exp(own.Ordinal(EDGES).log_prob(np.zeros((9, 1)), F, Y)), theirs, atol=2e-3)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("f", [1e9, -1e9, 1e17, -1e17, 1e150])
 def test_grades_far_from_the_edges_keep_their_density(f):
     """Where log Phi of both edges rounds to one number: -inf before, with a slope of NaN."""

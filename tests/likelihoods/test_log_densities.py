@@ -106,6 +106,7 @@ def test_labels_of_a_beta_are_not_clipped() -> None:
     assert_allclose(found, stats.beta.logpdf(1e-8, 0.5, 0.5), rtol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", DENSITIES)
 def test_densities_of_rates(name: str) -> None:
     make, density, values = DENSITIES[name]

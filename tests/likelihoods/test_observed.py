@@ -37,7 +37,7 @@ def test_log_density_at_f(name):
     assert_allclose(case.make().log_prob(NO_X, F, case.Y), expected, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @each
 def test_integrals_of_the_log_density(name):
     """E log p, and log E p, at usual deviations and at wide ones."""
@@ -87,7 +87,7 @@ def test_predicted_moments_are_integrals_over_f(name):
     assert_allclose(found[1][:, 0], spread, rtol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @each
 def test_outputs_are_summed_and_arguments_broadcast(name):
     case, likelihood = CASES[name], CASES[name].make()
@@ -147,6 +147,7 @@ def test_single_precision(name):
         assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 @each
 def test_bad_observations_are_refused(name):
     case = CASES[name]
@@ -181,6 +182,7 @@ def test_site_loss_is_minus_the_expectation(name):
     assert np.all(np.isfinite(found.d_h))
 
 
+@pytest.mark.costly(keep=3)
 @each
 def test_range_of_slopes_and_curvature(name):
     """Against differences of the log density: S is no smaller, and c is the least but for 0.2 %."""
@@ -203,7 +205,7 @@ def test_range_of_slopes_and_curvature(name):
             assert c == 0.0
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [own.HurdlePoisson, own.HurdleNegativeBinomial])
 def test_zeros_of_a_hurdle_are_left_out(make):
     """They add log w to the bound, and nothing to q."""
@@ -250,7 +252,7 @@ def test_models_agree_on_the_bound(name):
     assert np.isfinite(float(affine.elbo())) and float(affine.elbo()) < best + 1e-3
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @each
 def test_built_by_name(name):
     """Parameters are learned, and predictions are of the outputs alone."""

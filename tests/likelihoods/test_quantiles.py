@@ -101,7 +101,7 @@ CASES: dict[str, tuple[gl.Likelihood, Draw]] = {
 }  # fmt: skip
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_they_are_those_of_draws(name: str) -> None:
     """The share of draws of at most a quantile is its level, up to chance; below it, less."""
@@ -139,7 +139,7 @@ def test_zeros_of_another_hurdle() -> None:
         assert_allclose(observation_quantiles(trials, X, MEAN, VARIANCE, 0.5), labels)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scale", [1e-5, 1e-2, 10.0])
 @pytest.mark.parametrize("kind", [own.CensoredNormal, own.LogNormal])
 def test_noise_narrow_or_wide(scale: float, kind: type) -> None:
@@ -150,6 +150,7 @@ def test_noise_narrow_or_wide(scale: float, kind: type) -> None:
         assert_allclose(z / np.sqrt(VARIANCE + scale**2), norm.ppf(level), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_large_counts() -> None:
     """Of a mean of 3e9 a Poisson count is nearly e^f."""
     found = observation_quantiles(gl.Poisson(), X, MEAN + 20.0, VARIANCE, 0.9)
@@ -181,6 +182,7 @@ AT_HALF: dict[gl.Likelihood, Callable[[float], float]] = {
 """Quantiles of y where f is 0.5."""
 
 
+@pytest.mark.exhaustive
 def test_where_f_is_known_they_are_those_of_the_noise() -> None:
     half, none = np.full((1, 1), 0.5), np.zeros((1, 1))
     for likelihood, expected in AT_HALF.items():
@@ -201,6 +203,7 @@ SHARP: dict[str, tuple[gl.Likelihood, Callable[[float, np.ndarray], np.ndarray]]
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SHARP)
 def test_sharp_beside_f(name: str) -> None:
     """A sum over 20,001 values of f: nodes must lie where the mean, which has a unit, is y."""
@@ -247,6 +250,7 @@ def test_built_models_have_them_in_units(name: str) -> None:
     assert_allclose(found[..., 2], expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_several_outputs_have_their_own() -> None:
     both = gd.build(INPUTS, BOTH, "laplace", verbose=False).predict_quantiles(INPUTS[:4])
     for output in range(2):
@@ -254,6 +258,7 @@ def test_several_outputs_have_their_own() -> None:
         assert_allclose(both[:, output], one.predict_quantiles(INPUTS[:4])[:, 0], rtol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_estimators_have_them() -> None:
     options = {"steps": 2, "fit_options": {"compile": False}}
     counts = DecoupledGPRegressor(likelihood="poisson", **options).fit(INPUTS, np.round(REAL[:, 0]))

@@ -43,6 +43,7 @@ def _dense(latent: int, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]
     return mean, np.diag(cov), ref.log_partition(K, np.zeros(N), sites)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("negative", [False, True])
 def test_it_is_the_dense_posterior(negative):
     tau = np.where(np.arange(N)[:, None] % 5 == 3, -0.05, TAU) if negative else TAU
@@ -59,6 +60,7 @@ def test_sites_without_a_posterior_are_told():
     assert not bool(chain_posterior(A, Q, H, tf.constant(NU), tf.constant(-5.0 * TAU)).ok)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["evidence", "moments"])
 def test_gradients_are_those_of_finite_differences(what):
     """Of the log evidence by moments of the smoother, of all else by repeated steps."""
@@ -92,6 +94,7 @@ def _product(carry, row, _):
     return (carry[0] * (1.0 + row[0]) + row[1],), (carry[0] ** 2,)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan(reverse):
     a, b = tf.constant(RNG.uniform(-0.5, 0.5, 5)), tf.constant(RNG.normal(size=5))

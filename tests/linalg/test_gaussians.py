@@ -133,6 +133,7 @@ def test_derivatives_of_a_natural_step(rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_xla_and_float32_give_the_same_numbers(rng):
     _, root = _mean_and_root(rng, 6)
     expected = ga.root_from_precision(ga.precision_from_root(root)).chol

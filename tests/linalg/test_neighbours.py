@@ -21,7 +21,7 @@ def _problems(
     return tf.constant(joint, dtype), tf.constant(rng.normal(size=(4, size - 1, 2)), dtype)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype, rtol", [("float64", 1e-12), ("float32", 2e-4)])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_moments_are_those_of_an_explicit_solve(dtype, rtol, compiled, rng):

@@ -49,6 +49,7 @@ def test_same_as_one_column_at_a_time(
         np.testing.assert_allclose(actual, wanted, atol=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_reads_few_columns(rng: np.random.Generator) -> None:
     K = _matern(rng.standard_normal((2000, 4)))
     read = {"full": 0, "block": 0, "calls": 0}

@@ -177,6 +177,7 @@ def test_single_precision(sign, rng):
 
 
 # where a precision is zero there is a corner: roots on its one side, negative rows on the other
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize(
     "sign, argument",
     [(s, a) for s in SIGNS for a in ("K", "nu", "tau") if (s, a) != ("zero", "tau")],

@@ -183,6 +183,7 @@ def test_float32(name, rng):
     assert_allclose(result, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.costly(keep=4)
 @operations
 def test_sizes_that_are_not_known_when_tracing(name, rng):
     L, R = _lower(rng, 1, 6, 6), _full(rng, 2, 6, 3)

@@ -39,7 +39,7 @@ problems = pytest.mark.parametrize("name", PROBLEMS)
 means = pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @means
 @problems
 def test_both_forms_of_the_bound_agree(name, with_mean):
@@ -104,7 +104,7 @@ def test_bound_is_that_of_the_reference(likelihood, reference):
         )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "latents, make", [(1, lambda: matern(1.0, 1.0)), (2, lambda: matern(1.0, 1.0)), (2, separate)]
 )
@@ -161,7 +161,7 @@ def test_bound_is_below_the_evidence(with_mean, rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised", "multiclass"])
 def test_gradients_of_the_bound_are_finite_differences(name):
     """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are
@@ -199,7 +199,7 @@ def test_gradient_of_positive_sites_in_a_compiled_step():
     assert float(loss()) < before - 0.1
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "Gaussian, two latents", "Student-t, coregionalised"])
 def test_shifting_data_and_mean_function_together_changes_nothing(name):
     plain = problem(name, with_mean=False)
@@ -232,6 +232,7 @@ def test_new_data_join_with_sites_of_zero(rng):
     assert_allclose(model.elbo_of_sites(), model.elbo(), rtol=1e-11)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["dense", "state space", "rows"])
 def test_new_data_of_gaussian_noise_need_no_training(kind, rng):
     """The exact posterior of all rows, at any Parameters, whether q was trained or not."""

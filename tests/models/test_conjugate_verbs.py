@@ -39,7 +39,7 @@ FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 problems = pytest.mark.parametrize("name", PROBLEMS)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_verbs(likelihood, rng):
     make, latents, observe = LIKELIHOODS[likelihood]
@@ -62,7 +62,7 @@ def test_verbs(likelihood, rng):
         assert np.all(np.isfinite(y_mean)) and np.all(y_variance > 0)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("full_cov, full_output_cov", FLAGS)
 @pytest.mark.parametrize("name", ["heteroscedastic", "Student-t, coregionalised"])
 def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng):
@@ -89,7 +89,7 @@ def test_covariance_at_the_data_is_that_of_explicit_inverses(name):
         assert_allclose(cov[latent], posterior_of_latent(model, latent)[1], rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["tensor", "variable", "nocache", None, *PrecomputeCacheType], ids=str
 )
@@ -189,7 +189,7 @@ def test_summary_lists_every_parameter(capsys):
     assert "basis.nu" in capsys.readouterr().out
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "probit", "heteroscedastic"])
 def test_float32(name):
     double = problem(name)

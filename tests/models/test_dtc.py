@@ -144,6 +144,7 @@ def test_bad_data_are_refused() -> None:
         DTC((X, Y), matern(1.0, 1.0), np.concatenate([Z, Z[:1]]))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("cache", ["variable", "tensor", "VARIABLE", PrecomputeCacheType.VARIABLE])
 def test_cached_posteriors(cache: str | PrecomputeCacheType) -> None:
     model = DTC((X, Y), matern(1.3, 0.8), Z)

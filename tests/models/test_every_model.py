@@ -58,6 +58,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_verb(name: str, rng: np.random.Generator) -> None:
     """Predictions of y and its density are those of f with the noise; q is Gaussian here."""
@@ -77,6 +78,7 @@ def test_every_verb(name: str, rng: np.random.Generator) -> None:
     assert samples.shape == (4, *mean.shape) and np.all(np.isfinite(samples))
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_parameter_that_is_nan_is_refused_by_name(name: str) -> None:
     model = MODELS[name]()
@@ -104,6 +106,7 @@ def test_a_parameter_that_is_nan_is_refused_by_name(name: str) -> None:
         assert "_owner" not in str(info.value) and "cache" not in str(info.value), verb
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_an_input_whose_distance_overflows_has_the_prior(name: str) -> None:
     model = MODELS[name]()

@@ -92,7 +92,7 @@ def test_a_few_rows_have_the_exact_evidence(
     assert str(found) == f"log evidence {exact:.6g} nats (exact)"
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_many_rows_have_an_interval_around_it(
     name: str, models: dict[str, tuple[Any, float]], monkeypatch: pytest.MonkeyPatch
@@ -169,6 +169,7 @@ def test_ends_are_certain_where_noise_is_small(noise: float, likely: bool) -> No
         assert ("(exact)" in str(found)) == (noise == 0.01)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["dense", "state space", "own"])
 def test_single_precision_says_how_exact_it_is(kind: str) -> None:
     """Around the evidence of the same numbers in double precision."""

@@ -65,7 +65,7 @@ LIKELIHOODS = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_it_is_the_dense_model(name: str) -> None:
     make, Y = LIKELIHOODS[name]
@@ -86,10 +86,7 @@ def test_it_is_the_dense_model(name: str) -> None:
     assert np.any(model.basis.tau.numpy() < 0.0) == (name == "outliers")
 
 
-@pytest.mark.costly(keep=1)
-@pytest.mark.parametrize(
-    "name", ["counts", "Gaussian", pytest.param("outliers", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
 def test_the_lagrangian_has_the_same_optimum(name: str) -> None:
     """Khan 2014, Algorithm 1, on a sparse precision: the sites of conjugate computation."""
     make, Y = LIKELIHOODS[name]
@@ -109,6 +106,7 @@ def test_the_lagrangian_has_the_same_optimum(name: str) -> None:
     assert again.steps <= 1 and again.elbo >= expected.elbo - 1e-9
 
 
+@pytest.mark.exhaustive
 def test_the_first_dual_is_that_of_the_dense_model() -> None:
     """The same run of L-BFGS, and Newton's steps are refused."""
     model = GMRF(Q, COUNTS, gl.Poisson())
@@ -131,6 +129,7 @@ def test_counts_of_known_exposure() -> None:
     assert_allclose(model.predict_f()[0], other.predict_f(other.data[0])[0], rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_design(rng: np.random.Generator) -> None:
     """A structured and an unstructured field and an intercept: Besag, York & Mollie 1991."""
     prior = sparse.block_diag([Q, 4.0 * sparse.eye(P), sparse.eye(1) * 1e-2])

@@ -89,6 +89,7 @@ def test_a_row_is_left_out_exactly():
     assert_allclose(np.mean(quick), np.mean(found.log_density), atol=0.1)
 
 
+@pytest.mark.exhaustive
 def test_the_objective_is_the_sum_over_rows_and_has_gradients():
     one = model()
     rows = np.arange(N)
@@ -151,6 +152,7 @@ def test_update_is_the_model_of_all_rows():
     assert one.data[0].shape == (N + 6, 2)
 
 
+@pytest.mark.exhaustive
 def test_verbs(tmp_path: Path):
     one = model()
     probability, _ = one.predict_y(XNEW)
@@ -194,7 +196,7 @@ def test_each_class_may_have_a_kernel():
         assert_allclose(variance[:, c], alone[1][:, c], rtol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("factor", ["mean_factor", "variance_factor"])
 def test_a_factor_that_is_not_a_number_is_named(factor: str):
     one = model()

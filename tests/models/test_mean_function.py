@@ -60,6 +60,7 @@ def test_other_mean_functions_are_refused(name: str, bad: str) -> None:
         BUILDS[name](mean)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BUILDS)
 def test_functions_of_every_form_are_taken(name: str) -> None:
     for mean in (

@@ -145,6 +145,7 @@ def test_opposite_draws_remove_the_noise_of_the_mean():
     assert_allclose(tf.reduce_sum(draws, 0), draws[2])
 
 
+@pytest.mark.exhaustive
 def test_same_seed_same_draws():
     def bounds(model: BasisGP, compile: bool) -> list[float]:
         bound = tf.function(model.elbo, autograph=False) if compile else model.elbo

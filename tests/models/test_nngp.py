@@ -66,7 +66,7 @@ def log_normal(y: np.ndarray, K: np.ndarray) -> float:
     )
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_neighbours_give_the_exact_gp(name):
     kernel, inputs = KERNELS[name](), indexed if name == "Coregion" else X
@@ -116,6 +116,7 @@ def scaled_inputs(kernel: gk.Kernel, X: np.ndarray) -> np.ndarray:
     return kernel.slice(X)[0] / kernel.lengthscales.numpy()
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_variance_is_never_below_the_exact_one_and_falls_with_neighbours(seed):
     kernel = gk.Matern32(lengthscales=0.3 + np.random.default_rng(seed).random(2))
@@ -124,6 +125,7 @@ def test_variance_is_never_below_the_exact_one_and_falls_with_neighbours(seed):
         assert np.all(fewer >= more - 1e-12) and np.any(fewer > more + 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_random_rows_give_an_unbiased_gradient():
     ours = model(m=FEW, mean_function=gpflow.functions.Constant([0.1, 0.2]))
     variables, rows = ours.trainable_variables, np.arange(N).reshape(8, 5)
@@ -169,6 +171,7 @@ def test_order_of_rows_changes_no_prediction():
         assert_allclose(mine, theirs, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
     ours = model(m=FEW)
     expected = ours.predict_f(XNEW)
@@ -188,6 +191,7 @@ def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
         ours.predict_f(XNEW)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [N, 1500])
 def test_prediction_of_a_row_does_not_depend_on_the_others(size, rng):
     inputs = rng.normal(size=(size, 2))

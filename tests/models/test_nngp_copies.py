@@ -81,6 +81,7 @@ def _model(case: Case, Y: np.ndarray, **options: object) -> NNGP:
     return NNGP((X, Y), case[0](), case[1](), **options)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "one noise"])
 def test_all_inputs_as_neighbours_give_the_dense_model(name):
     case = CASES[name]
@@ -104,6 +105,7 @@ def test_all_inputs_as_neighbours_give_the_dense_model(name):
     assert_allclose(model.evidence().lower, likelihood, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_joint_predictions_draws_and_gradients_know_all_rows():
     case = CASES["one noise"]
     model = _model(case, Y)

@@ -78,6 +78,7 @@ def test_no_inputs_give_no_predictions():
     assert mean.shape == variance.shape == (0, 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("m", [1, N - 1, 10 * N])
 def test_any_number_of_neighbours(m):
     ours = model(m=m)
@@ -103,6 +104,7 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kernel", [gk.Matern12, gk.SquaredExponential])
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_inputs_work(name, kernel):

@@ -92,6 +92,7 @@ def test_every_verb_has_the_mean_of_all_rows():
             assert_allclose(run(XNEW)[0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("by_products", [False, True])
 def test_leave_one_out_has_the_mean_of_all_other_rows(by_products, monkeypatch):
     """Whatever the neighbours, whose variances it keeps."""
@@ -137,6 +138,7 @@ def test_separate_kernels_missing_entries_and_known_noise():
         assert_allclose(ours.predict_f(XNEW)[0][:, p], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_mean_is_never_stale():
     ours = solved()
     compiled = tf.function(ours.predict_f, autograph=False)
@@ -174,6 +176,7 @@ def test_new_rows_change_the_mean():
     assert np.abs(whole - first).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_a_solution_continues_where_it_was_cut_short(weak):
     ours = model(m=FEW, mean="data")
     with pytest.warns(UserWarning, match="cut short after 3 products"):
@@ -189,6 +192,7 @@ def test_a_solution_continues_where_it_was_cut_short(weak):
     assert not late.mean_is_solved
 
 
+@pytest.mark.exhaustive
 def test_the_gap_is_a_sum_over_systems(weak):
     kernels = separate()
     parts = [model(k, Y=Y[:, [p]], m=FEW, mean="data") for p, k in enumerate(kernels.kernels)]
@@ -205,6 +209,7 @@ def test_outputs_that_are_the_prior_mean_take_no_product():
     assert_allclose(ours.predict_f(XNEW)[0], XNEW[:, :1])
 
 
+@pytest.mark.exhaustive
 def test_copies_and_files(tmp_path: Path):
     ours = solved(separate(), Y=missing(), mean_function=trend())
     expected = ours.predict_f(XNEW)[0]

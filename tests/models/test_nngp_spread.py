@@ -68,6 +68,7 @@ def test_rows_that_do_not_exist_are_the_farthest():
     assert_allclose(found, [[1.7 * (PRIOR + 5.0) / (PRIOR + 3.0)]], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_held_out_scores_are_of_the_same_variances():
     ours, held_out = model(), (XNEW, np.sin(2.0 * XNEW))
     density = np.mean(ours.predict_log_density(held_out))
@@ -91,6 +92,7 @@ def test_joint_covariances_and_posteriors_have_the_same_spreads():
     assert_allclose(stacked[1], ours.predict_y(XNEW)[1])
 
 
+@pytest.mark.exhaustive
 def test_missing_outputs_tell_nothing():
     gaps = Y.copy()
     gaps[::3, 1] = np.nan
@@ -100,6 +102,7 @@ def test_missing_outputs_tell_nothing():
     assert_allclose(variance[:, 0], [expected_spread(x, 0, np.arange(N)) for x in XNEW], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_copies_and_files_keep_the_spread(tmp_path):
     ours = model()
     ours.spread_factor.assign(2.5)
@@ -123,6 +126,7 @@ def test_saved_model_has_the_spread(tmp_path):
     assert_allclose(found[1], plain * spread, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_fit_makes_intervals_right_in_both_halves():
     rng = np.random.default_rng(1)
     X = rng.uniform(-2.0, 2.0, (1500, 1))

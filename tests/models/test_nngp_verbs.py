@@ -73,7 +73,7 @@ def test_verbs():
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [KERNELS["Matern52"], separate], ids=["shared", "separate"])
 @pytest.mark.parametrize("full_cov, full_output_cov", FLAGS)
 def test_posterior_and_batches_give_the_same(make, full_cov, full_output_cov):
@@ -107,6 +107,7 @@ def test_joint_predictions_are_from_the_union_of_neighbours():
     assert_allclose(cov[1], expected, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_outputs_with_kernels_of_their_own_or_missing_entries_are_models_of_their_own():
     values, kernels = missing(), separate()
     ours = model(kernels, FEW, Y=values, mean_function=trend())
@@ -146,7 +147,7 @@ NOISES = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NOISES)
 def test_noise_of_every_kind(name):
     likelihood, variances = NOISES[name]
@@ -181,6 +182,7 @@ def test_noise_of_every_kind(name):
             ours.predict_y(XNEW, noise_variance=np.ones((7, 1)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scale", [False, True])
 def test_update_takes_the_noise_of_each_new_row(scale: bool):
     variances = 0.02 + 0.1 * np.arange(N)[:, None] / N
@@ -203,6 +205,7 @@ def test_update_takes_the_noise_of_each_new_row(scale: bool):
     assert_allclose(ours.predict_log_density((XNEW, XNEW), noise_variance=known), density)
 
 
+@pytest.mark.exhaustive
 def test_known_noise_of_an_unknown_number_of_rows():
     ours = model(likelihood=Gaussian(np.full((N, 1), 0.1)))
     known = np.linspace(0.1, 0.5, 7)[:, None]
@@ -241,6 +244,7 @@ def test_new_rows_extend_the_neighbours_of_the_likelihood():
     assert_allclose(ours.training_loss(), extended, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_neighbours_stay_until_they_are_refreshed():
     kernel = gk.Matern32(lengthscales=[1.0, 1.0])
     ours = model(kernel, FEW)
@@ -291,6 +295,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
         assert_allclose(mine, theirs, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_copies_and_files_are_the_model(tmp_path: Path):
     ours = model(separate(), FEW, Y=missing(), mean_function=trend())
     loss, moments = float(ours.training_loss()), ours.predict_y(XNEW)

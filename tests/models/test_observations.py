@@ -75,6 +75,7 @@ def _divergence(model: Any) -> float:
     return float(model.basis.prior_kl(model.basis.factor(model.kernel)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_expected_log_densities_are_the_data_term_of_the_bound(name: str) -> None:
     model = _random(MODELS[name]())
@@ -87,6 +88,7 @@ def test_expected_log_densities_are_the_data_term_of_the_bound(name: str) -> Non
     assert_allclose(np.sum(values) - _divergence(model), bound, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_moments_are_predictions_also_at_some_of_the_rows(name: str) -> None:
     model = _random(MODELS[name]())

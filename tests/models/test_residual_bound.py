@@ -70,7 +70,7 @@ def _dense(kernel: Any, column: int, points: np.ndarray = BETA) -> tuple[np.ndar
     return k.K_x, k.Q_x, np.full(N, NOISE), Y[:, column] - TREND(X).numpy()[:, 0]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("latents, own", [(1, False), (2, False), (2, True)])
 def test_the_bound_is_above_the_classical_one_by_the_gain_of_the_reference(
@@ -179,7 +179,7 @@ def _passes(model: BasisGP, data: Any) -> list[list[np.ndarray]]:
     return [[np.asarray(part) for part in each if part is not None] for each in found]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, latents, counts",
     [
@@ -257,7 +257,7 @@ LABELS: dict[str, Any] = {  # likelihood, labels, and log p(y | f) without const
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LABELS)
 def test_other_likelihoods_have_the_best_shares_of_the_reference(
     name: str, rng: np.random.Generator
@@ -302,6 +302,7 @@ def test_several_latents_and_mixed_outputs_gain(rng: np.random.Generator) -> Non
         assert values[0] + 0.1 < values[1]
 
 
+@pytest.mark.exhaustive
 def test_a_natural_gradient_climbs_it_for_counts() -> None:
     make, labels, _ = LABELS["counts"]
     model = _model(likelihood=make())

@@ -82,6 +82,7 @@ def test_with_all_rows_it_is_the_dense_model(name):
         assert_allclose(of_ours, of_dense, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_cavities_and_log_partition_are_those_of_the_reference():
     ours = solved()
     rows = np.arange(N)
@@ -122,6 +123,7 @@ def test_arrays_on_disk_are_predicted_in_blocks(tmp_path: Path):
     assert_allclose(found, ours.predict_y(stored)[0], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_verbs(tmp_path: Path):
     ours = solved()
     probability, _ = ours.predict_y(XNEW)
@@ -140,6 +142,7 @@ def test_verbs(tmp_path: Path):
     assert repr(ours).startswith("SiteNNGP(Matern52, Bernoulli, N=40, num_neighbours=8")
 
 
+@pytest.mark.exhaustive
 def test_update_finds_the_sites_of_new_rows():
     ours = solved()
     old, before = ours.sites, ours.predict_f(XNEW)[0].numpy()
@@ -156,6 +159,7 @@ def test_update_finds_the_sites_of_new_rows():
     assert_allclose(ours.sites[0], later.sites[0], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_update_counts_clipped_sites():
     likelihood = gpflow.likelihoods.StudentT(0.1)
     ours = NNGP((X, F), kernel(), likelihood, num_neighbours=8)
@@ -170,6 +174,7 @@ def test_update_counts_clipped_sites():
     assert log_concave.clipped_sites == 0 and 0.0 < log_concave.change < 0.1
 
 
+@pytest.mark.exhaustive
 def test_new_sites_say_nothing_where_all_rows_are_neighbours():
     ours = NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100)
     SiteSweeps(ours, compile=False).run(3)
@@ -182,6 +187,7 @@ def test_new_sites_say_nothing_where_all_rows_are_neighbours():
     assert_allclose(ours.predict_f(XNEW)[1], np.full((6, 1), 1.4), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         data = X.astype(np.float32), LABELS.astype(np.float32)
@@ -218,6 +224,7 @@ def test_a_pass_that_fails_is_undone():
         assert_allclose(part, was)
 
 
+@pytest.mark.exhaustive
 def test_a_step_size_that_was_halved_grows_again():
     """Likelihoods that are not log-concave converge too."""
     likelihood = gpflow.likelihoods.SwitchedLikelihood(
@@ -282,6 +289,7 @@ def _of_all_rows() -> SiteNNGP:
     return one
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_all_rows_is_the_dense_one_at_the_same_sites():
     ours = _of_all_rows()
     dense = CVIGP(
@@ -304,6 +312,7 @@ def test_the_mean_of_all_rows_is_the_dense_one_at_the_same_sites():
     assert_allclose(found.log_density, exact.log_density, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_all_rows_follows_sites_parameters_and_rows():
     ours = copy.deepcopy(_of_all_rows())
     assert ours.mean_is_solved
@@ -358,7 +367,7 @@ def test_missing_outputs_are_those_of_the_dense_model(tmp_path: Path):
     assert_allclose(gd.load(tmp_path / "model").predict_y(X)[0], ours.predict_y(X)[0], rtol=1e-12)
 
 
-@pytest.mark.costly
+@pytest.mark.exhaustive
 def test_each_output_is_a_model_of_its_observed_rows():
     """Missing entries are no neighbours, and count in no score."""
     ours, rows = _with_gaps(8, 2), np.arange(N)
@@ -387,6 +396,7 @@ def test_each_output_is_a_model_of_its_observed_rows():
     assert np.all(ours.predict_log_density((XNEW, some)) > np.minimum(*whole))
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_all_rows_leaves_out_missing_outputs():
     ours, wide = _with_gaps(8, 1), _with_gaps(N - 1, 1)
     near = ours.predict_f(XNEW)[0]
@@ -411,6 +421,7 @@ def test_gaps_that_cannot_be_left_out_are_refused():
         NNGP((X, np.nan_to_num(COUNTS)), kernel(), Poisson(), num_neighbours=3).update((X, COUNTS))
 
 
+@pytest.mark.exhaustive
 def test_clipped_precisions_are_counted():
     """A site is negative where the mean curvature of a Student-t's log density under q is."""
     Y = F + 0.1 * np.random.default_rng(8).standard_t(2.0, F.shape)

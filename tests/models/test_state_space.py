@@ -177,6 +177,7 @@ def test_order_of_rows_does_not_matter():
     assert_allclose(ours.basis.nu.numpy()[order], turned.basis.nu, atol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_a_row_depend_on_it_alone():
     ours = solved()
     mean, variance = ours.predict_f(XNEW)
@@ -220,7 +221,7 @@ def test_gradients_of_predictions():
         assert_allclose(left, right, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["loss", "predictions"])
 def test_inside_a_graph_of_the_user(what):
     ours = solved()
@@ -245,6 +246,7 @@ def test_posterior_is_cached_and_can_be_exported(tmp_path):
         assert_allclose(left, right, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_save_copy_and_checkpoint(tmp_path):
     ours = solved()
     expected = ours.predict_y(XNEW)
@@ -259,6 +261,7 @@ def test_save_copy_and_checkpoint(tmp_path):
             assert_allclose(left, right, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_update():
     ours = solved()
     nu = ours.basis.nu.numpy()
@@ -272,7 +275,7 @@ def test_update():
         assert_allclose(left, right, atol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("noise", [Gaussian, Bernoulli])
 def test_fit_climbs_as_the_dense_model_does(noise):
     found = []

@@ -18,7 +18,7 @@ from tests.models.builders import MODELS, build
 names = pytest.mark.parametrize("name", MODELS)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @names
 def test_deepcopy_is_equal_and_independent(name):
     model, data = build(name)
@@ -31,7 +31,7 @@ def test_deepcopy_is_equal_and_independent(name):
     assert abs(float(twin.elbo(data)) - before) > 1e-3
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @names
 def test_checkpoint_restores_into_a_fresh_model(name, tmp_path: Path):
     """Also the frozen coordinates of the mean, which belong to the kernel when they were

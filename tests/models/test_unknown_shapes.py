@@ -28,7 +28,7 @@ MODELS: dict[str, Callable[[], gpflow.models.GPModel]] = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_inputs_of_unknown_rank(name: str) -> None:
     """Are taken as matrices, and give the same numbers; a vector is refused once it is there."""
@@ -47,6 +47,7 @@ def test_inputs_of_unknown_rank(name: str) -> None:
         graph(X[:, 0])
 
 
+@pytest.mark.exhaustive
 def test_data_of_unknown_rank() -> None:
     model = MODELS["ODVGP"]()
     for verb in (model.elbo, model.training_loss, model.predict_log_density):
@@ -57,6 +58,7 @@ def test_data_of_unknown_rank() -> None:
     assert_allclose(graph((X, Y)), held_out((X, Y)), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_bounds_of_built_models() -> None:
     """With points a bound of any rows; a model that owns its rows cannot compare them in a graph,
     and says what to call there.

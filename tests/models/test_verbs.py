@@ -28,7 +28,7 @@ PAIRS += [
 FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model_name, likelihood", PAIRS)
 def test_verbs(model_name, likelihood, rng):
     model, data = build(model_name, likelihood)
@@ -58,7 +58,7 @@ def test_verbs(model_name, likelihood, rng):
         assert np.all(np.isfinite(y_mean)) and np.all(y_variance > 0)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_bound_and_predictions_agree(name, rng):
     """Over all verbs: one likelihood, one mean function, one covariance."""
@@ -76,7 +76,7 @@ def test_bound_and_predictions_agree(name, rng):
     assert_allclose(samples.mean(axis=0), mean, atol=5 * np.sqrt(np.max(variance) / 4000))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_samples_have_the_joint_covariance(name):
     model, _ = build(name)
@@ -90,7 +90,7 @@ def test_samples_have_the_joint_covariance(name):
     assert np.abs(cov[1, 0, 1]) > 0.02
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, full_cov, full_output_cov",
     [("ODVGP", *flags) for flags in FLAGS]
@@ -111,7 +111,7 @@ def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng
         assert_allclose(together, np.stack([one[part] for one in each]), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_float32(name):
     gpflow.config.set_default_float(np.float32)
@@ -131,6 +131,7 @@ def test_float32(name):
         assert_allclose(left, right, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", ["Bernoulli", "Softmax"])
 def test_labels_may_be_integers_or_floats(likelihood):
     """GPflow's `Softmax` takes integers only, its other likelihoods floats."""
@@ -170,6 +171,7 @@ def test_priors_enter_the_loss():
     assert abs(float(model.log_prior_density())) > 0.1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "DVGP", "SOLVEGP"])
 def test_number_of_latents_follows_the_likelihood(name):
     for likelihood, expected in (

@@ -75,7 +75,7 @@ SEVERAL = {
 }  # fmt: skip
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_mean_stays_and_variances_are_those_of_neighbours(name):
     make, values, noises = SEVERAL[name]
@@ -94,6 +94,7 @@ def test_the_mean_stays_and_variances_are_those_of_neighbours(name):
     assert np.mean(variance) < 0.7 * np.mean(wide)
 
 
+@pytest.mark.exhaustive
 def test_it_is_another_model_with_every_verb(tmp_path: Path):
     ours = solved()
     near = with_neighbours(ours, (X, Y[:, :1]), prediction_neighbours=12)
@@ -126,7 +127,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_likelihoods_keep_their_sites(name):
     likelihood, values = OTHERS[name][0](), OTHERS[name][1]()
@@ -163,6 +164,7 @@ def test_sweeps_move_the_sites_on_to_the_dense_ones():
         assert_allclose(part, other, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.exhaustive
 def test_missing_outputs_have_no_sites():
     gaps = np.where(np.arange(2 * N).reshape(N, 2) % 7 == 0, np.nan, Y)
     likelihood = gd.likelihoods.RowLikelihood(gl.Gaussian(NOISE))
@@ -174,6 +176,7 @@ def test_missing_outputs_have_no_sites():
         assert_allclose(part, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_standardised_data():
     def build(X: np.ndarray, Y: np.ndarray) -> ODVGP:
         return ODVGP(kernel(), gl.Gaussian(NOISE), "data", BETA)
@@ -191,6 +194,7 @@ def test_a_model_of_standardised_data():
         near.with_neighbours()
 
 
+@pytest.mark.exhaustive
 def test_what_has_no_such_mean_is_refused():
     ours = solved()
     with pytest.raises(DataError, match="not the 60 of the model's mean"):

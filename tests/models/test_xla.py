@@ -60,7 +60,7 @@ def test_training_loss_and_gradient_compile(kind, name, negative, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])
 def test_predictions_compile(kind, rng):
     model = kind((X, Y), gpflow.kernels.Matern32(), gl.StudentT())

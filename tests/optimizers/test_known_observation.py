@@ -40,7 +40,7 @@ def end(optimizer, rows, likelihood, **options) -> float:
 LAGRANGIAN = LinearlyConstrainedLagrangian, OpperArchambeau, CholeskyKL, ConstraintSubset
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood", [BernoulliLogit(), BernoulliProbit()], ids=lambda one: type(one).__name__
 )

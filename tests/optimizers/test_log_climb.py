@@ -60,7 +60,7 @@ def test_a_shared_parameter_has_one_place():
     assert len(LogCoordinates([kernel.variance, kernel.variance]).pack()) == 1
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outputs", [Y, MISSING], ids=["complete", "missing"])
 def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     monkeypatch.setattr("gpflow_decoupled.optimizers.neighbours.neighbour_rounds._BLOCK", 11)
@@ -97,6 +97,7 @@ def test_a_climb_without_a_maximum_ends_before_an_overflow():
     assert_allclose(np.log(parameter.numpy()), np.log(2.0) + 12.0)
 
 
+@pytest.mark.exhaustive
 def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     built = model()
     coordinates = coordinates_of(built)

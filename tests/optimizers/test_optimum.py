@@ -155,6 +155,7 @@ def test_coupled_bound_and_its_gradient_in_closed_form(kind):
         assert_allclose(tape.gradient(bound, mine), right, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_chain_of_bounds():
     """SGPR(beta) < orthogonal < SOLVE < SGPR(gamma and beta) < log p(y)."""
     y, kernel = (Y[:, :1] - TREND(X)).numpy(), matern(1.3, 0.8)

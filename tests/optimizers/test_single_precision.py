@@ -19,7 +19,7 @@ def single_precision() -> Iterator[None]:
         yield
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "optimizer", [ConjugateComputation(), LaplaceApproximation()], ids=["sites", "Laplace"]
 )

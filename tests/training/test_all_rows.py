@@ -79,7 +79,7 @@ def test_it_ends_above_adam_and_where_sgpr_finds_nothing_better() -> None:
     assert float(peer.elbo()) <= bound + 0.05
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind",
     [
@@ -117,6 +117,7 @@ def test_what_is_not_trainable_stays() -> None:
     assert moved == {".basis.q_mu", ".basis.q_sqrt", ".kernel.variance", ".kernel.lengthscales"}
 
 
+@pytest.mark.exhaustive
 def test_with_q_alone_it_ends_at_the_optimum() -> None:
     model = _model()
     for part in (model.kernel, model.likelihood, model.basis.beta):
@@ -367,6 +368,7 @@ def _no_number(
     return tf.constant(np.nan, tf.float64)
 
 
+@pytest.mark.exhaustive
 def test_a_bound_that_is_not_finite_restores_the_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,6 +383,7 @@ def test_a_bound_that_is_not_finite_restores_the_parameters(
     )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("compile", [True, False])
 @pytest.mark.parametrize("covariance", ["inverse", "coupled"])
 def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> None:

@@ -31,6 +31,7 @@ def exact() -> gd.Standardized:
     return model
 
 
+@pytest.mark.exhaustive
 def test_kernel_and_likelihood_are_in_units(exact) -> None:
     """GPflow's model of them, in the units of the data, has the same posterior."""
     mean = gpflow.functions.Constant(exact.outputs.mean)
@@ -49,7 +50,7 @@ def test_kernel_and_likelihood_are_in_units(exact) -> None:
     np.testing.assert_allclose(exact.kernel.lengthscales, lengths)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("weighted", [False, True])
 def test_noise_that_varies_is_in_units(weighted: bool) -> None:
     """Its latent is the logarithm of a deviation of Y: a model of the parts agrees."""
@@ -73,6 +74,7 @@ def test_noise_that_varies_is_in_units(weighted: bool) -> None:
     assert float(model.elbo()) == pytest.approx(float(twin.elbo()), rel=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_inducing_points_are_in_units() -> None:
     """GPflow's model of them predicts the same; a whitened q(u) has no units."""
     model = gd.build(X, Y[:, :1], num_inducing=8, num_mean_points=0, verbose=False)
@@ -125,6 +127,7 @@ def test_models_on_points_are_in_units(kind: str) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_trained_mean_at_more_points_remembers_and_updates_in_units() -> None:
     """As the model inside does with scaled data; the refusal names the call that helps."""
     model = gd.build(X, Y[:, :1], num_inducing=6, num_mean_points=5, verbose=False)
@@ -204,6 +207,7 @@ def test_scores_of_left_out_rows_are_in_units(likelihood: str, monkeypatch) -> N
     assert shown[0] - shown[1] == pytest.approx(len(X) * np.log(2.0), rel=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_scores_of_outputs_of_other_sizes_are_in_units() -> None:
     held_out = (NEW, Y[:6])
     model = gd.build(X, Y, num_inducing=8, num_mean_points=0, verbose=False)
@@ -223,6 +227,7 @@ def test_scores_of_outputs_of_other_sizes_are_in_units() -> None:
     assert np.isfinite(half) and half != whole
 
 
+@pytest.mark.exhaustive
 def test_a_posterior_is_cached_in_units(exact, tmp_path) -> None:
     posterior = exact.posterior("variable")
     for ours, theirs in zip(posterior.predict_f(NEW), exact.predict_f(NEW)):
@@ -254,6 +259,7 @@ def test_a_posterior_of_a_frame_takes_its_columns_of_numbers() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_functions_are_drawn_in_units(exact) -> None:
     draws = exact.pathwise_samples(300, num_frequencies=300)
     values = np.asarray(draws(NEW))
@@ -288,6 +294,7 @@ def _updated(kind: str) -> gd.Standardized:
     return model
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind, name, at", [
     ("CVIGP", "CVIGP._as_tensors", 1), ("CVIGP", "CVIGP.update", 0),
     ("GaussianNNGP", "GaussianNNGP.update", 0),
@@ -320,6 +327,7 @@ def test_an_interrupted_update_changes_nothing(kind, name, at, monkeypatch) -> N
     assert model.shape == (36, 2) and len(model.training_data[0]) == 36
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", UPDATED)
 def test_threads_that_update_a_model_lose_no_rows(kind, monkeypatch) -> None:
     """Each waits until the other is done."""
@@ -360,6 +368,7 @@ def test_a_bound_counts_the_entries_that_new_rows_have(what: str) -> None:
     assert float(model.log_scale()) == pytest.approx(seen @ np.log(model.outputs.scale.numpy()))
 
 
+@pytest.mark.exhaustive
 def test_plots_are_in_units(exact) -> None:
     axes = plot_calibration(exact, (NEW, Y[:6, :1]))
     assert axes.get_xlabel() == "predictive quantile"
@@ -387,6 +396,7 @@ def test_parts_of_a_kernel_keep_their_units() -> None:
         _ = gd.build(X, Y[:, :1], noisy, verbose=False).likelihood
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["coregionalised", "mixed", "separate", "shared"])
 def test_kernels_of_outputs_are_in_units(kind: str) -> None:
     """Covariances of outputs of other sizes, and values that are assigned there."""

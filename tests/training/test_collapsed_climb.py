@@ -77,6 +77,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
+@pytest.mark.exhaustive
 def test_it_raises_the_bound_of_the_coupled_model_and_leaves_the_best_q(watch: Watch) -> None:
     model = _model()
     gpflow.set_trainable(model.likelihood, False)

@@ -168,6 +168,7 @@ def test_a_standardized_model_takes_a_function_in_units() -> None:
     np.testing.assert_allclose(one.history["elbo"], two.history["elbo"], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:X.* is constant")
 def test_what_is_wrong_is_refused_before_the_first_step(tmp_path: Path) -> None:
     X, Y = sine()
@@ -212,6 +213,7 @@ def test_each_of_several_workers_needs_batches_of_its_own() -> None:
         dataset_of(passes, two)  # type: ignore[arg-type]
 
 
+@pytest.mark.exhaustive
 def test_wrong_batches_end_a_run() -> None:
     X, Y = sine()
     with pytest.raises(DataError, match=r"This pass had 50 rows and num_data is 60"):

@@ -86,7 +86,7 @@ def test_more_rows_are_taken() -> None:
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), abs=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "noise",
     [
@@ -103,6 +103,7 @@ def test_gaussian_noise_of_any_form_is_trained(noise: gl.Gaussian) -> None:
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> None:
     """At least to the exact posterior mean of its hyperparameters, and above where the coupled
     steps left off.
@@ -136,7 +137,7 @@ def _copy(model: ODVGP) -> ODVGP:
     return gpflow.utilities.deepcopy(model)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Bernoulli", "mixed outputs"])
 def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> None:
     if name == "Bernoulli":
@@ -166,7 +167,7 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)]
 )
@@ -337,7 +338,7 @@ def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
     assert result.elbo == pytest.approx(fitted[1].elbo, rel=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("best", [1, 2, 3])
 def test_parameters_that_patience_puts_back_have_a_solved_mean(
     best: int, monkeypatch: pytest.MonkeyPatch
@@ -454,6 +455,7 @@ def test_white_noise_in_the_kernel_is_refused(options: dict[str, Any]) -> None:
     assert unchanged(before, model) and model.basis.data_mean.size == 0 and model.num_data is None
 
 
+@pytest.mark.exhaustive
 def test_conjugate_gradients_by_name_are_the_default() -> None:
     bounds = [
         _fit(_fixed(_model()), mean_solver=solver, learning_rate=None).elbo

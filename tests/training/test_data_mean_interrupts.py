@@ -57,7 +57,7 @@ INTERRUPTS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("owner, name, at, moved", INTERRUPTS.values(), ids=INTERRUPTS)
 def test_an_interrupt_of_a_round_ends_the_run_and_keeps_a_mean(
     owner: Any, name: str, at: int, moved: bool, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +116,7 @@ def test_the_progress_line_shows_the_solves(capsys: pytest.CaptureFixture[str]) 
     assert not capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model(gl.Bernoulli())
     with monkeypatch.context() as patch:

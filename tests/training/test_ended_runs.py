@@ -72,6 +72,7 @@ def _equal(one: NNGP, other: NNGP) -> None:
     assert one.prediction_neighbours == other.prediction_neighbours
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", MARKED)
 def test_a_run_that_reached_its_limit_goes_on_to_the_same_trace(kind: str, tmp_path: Path) -> None:
     make, few, many, options = KINDS[kind]

@@ -61,7 +61,7 @@ def _noise() -> gpflow.likelihoods.Gaussian:
     return gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(A=[[0.02]], b=[0.3]))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["plain", "outputs", "mean", "noise of x", "held noise"])
 def test_the_evidence_is_at_its_best(kind: str) -> None:
     X, Y = sine(30)

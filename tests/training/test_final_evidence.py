@@ -74,6 +74,7 @@ def _mixed() -> gpflow.kernels.Kernel:
     return gpflow.kernels.LinearCoregionalization([_kernel()], W=np.ones((1, 1)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["labels", "mixed", "dataset"])
 def test_there_is_none_where_it_cannot_be_had(kind: str) -> None:
     labels = kind == "labels"

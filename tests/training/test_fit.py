@@ -117,7 +117,7 @@ FROZEN = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("frozen", FROZEN)
 @pytest.mark.parametrize("mean_solver", ["adam", "natural"])
 def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
@@ -135,7 +135,7 @@ def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
     assert held and moved == set(before) - held
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_without_natural_gradients_adam_moves_all(name: str) -> None:
     model = MODELS[name]()

@@ -171,7 +171,7 @@ ALLOWED: dict[str, Callable[[], Kernel]] = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", ALLOWED.values(), ids=ALLOWED)
 def test_parameters_that_act_nowhere_or_on_the_diagonal_alone_are_not(
     make: Callable[[], Kernel],

@@ -72,7 +72,7 @@ def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
     return [function(float(y)) for y in model.data[1].numpy()[:, 0]]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_the_slopes_of_the_bound(name):
     """At held sites, which are functions of f and not of f - m_0, and at held multipliers; in the

@@ -30,6 +30,7 @@ def model() -> NNGP:
     return NNGP((X, Y), kernel, likelihood, num_neighbours=15)
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_kernel_and_sites():
     one = model()
     result = gd.fit(one, evaluation=(X, Y), progress=False)
@@ -73,7 +74,7 @@ def test_parameters_of_the_likelihood_are_learned():
     assert SiteRounds(fixed, compile=False).has_hyperparameters
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", ["climb", "pass"])
 def test_an_interrupt_undoes_the_round(place: str, monkeypatch: pytest.MonkeyPatch):
     one = model()
@@ -157,7 +158,7 @@ def test_rounds_leave_time_for_what_follows_them():
     assert rounds.has_time(float("inf"))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sample, converged", [(False, False), (True, False), (False, True)])
 def test_last_passes_that_predict_worse_are_said_and_undone_unless_they_converged(
     sample: bool, converged: bool, monkeypatch: pytest.MonkeyPatch
@@ -189,6 +190,7 @@ def test_last_passes_that_predict_worse_are_said_and_undone_unless_they_converge
         np.testing.assert_array_equal(one.sites, kept[-1])
 
 
+@pytest.mark.exhaustive
 def test_nothing_trainable_leaves_the_kernel():
     one = model()
     gpflow.set_trainable(one.kernel, False)
@@ -236,6 +238,7 @@ def test_fit_chooses_the_neighbours_of_predictions():
         assert np.mean(chosen) > np.mean(twice) - 0.01
 
 
+@pytest.mark.exhaustive
 def test_many_rows_learn_from_a_sample_and_find_all_sites(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gpflow_decoupled.training.stages.neighbour_sites._MOST_ROWS", 250)
     one = model()

@@ -152,6 +152,7 @@ def test_a_limit_of_steps_and_a_limit_of_seconds():
     assert result.steps == 1 and result.reason == "time is up" and not result.converged
 
 
+@pytest.mark.exhaustive
 def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(monkeypatch):
     falling = itertools.count()
 
@@ -170,6 +171,7 @@ def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(
     assert result.steps == 1 and np.isfinite(result.elbo)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_keeps_what_was_found(monkeypatch):
     one, before = model(), values(model())
 
@@ -245,6 +247,7 @@ def test_rows_that_all_contradict_others_are_learned_from():
     assert np.isfinite(result.elbo)
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         small = NNGP(
@@ -325,6 +328,7 @@ def test_data_and_a_model_with_nothing_to_train_are_refused():
         gd.fit(fixed)
 
 
+@pytest.mark.exhaustive
 def test_a_run_ends_with_the_mean_of_all_rows(monkeypatch):
     one = model(mean="data")
     gd.fit(one, steps=1, progress=False)

@@ -58,6 +58,7 @@ def test_unusable_arrays_are_refused():
         NormalScores(HEAVY).transform(HEAVY[:, :1])
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_normal_scores_answers_in_units_of_the_data(tmp_path):
     def build(X: np.ndarray, Y: np.ndarray) -> NNGP:
         assert_allclose(X, NormalScores(HEAVY).transform(HEAVY))

@@ -170,7 +170,7 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
         _fit(model, (X, Y))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}]
 )
@@ -236,6 +236,7 @@ class _Lowered(gd.models.BasisGP):
         return super().elbo(data) - 1000.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("own", ["prior_kl", "elbo"])
 def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
     if own == "elbo":

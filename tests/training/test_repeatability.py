@@ -119,6 +119,7 @@ def test_dataset_of_all_rows_is_the_same_as_arrays() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_partial_batch_is_scaled_by_its_own_size() -> None:
     trace = _trace(
         _dataset("batched"),
@@ -169,6 +170,7 @@ def test_checkpoint_of_a_generator_is_refused_before_step_1(tmp_path) -> None:
     assert unchanged(before, model)
 
 
+@pytest.mark.exhaustive
 def test_nan_in_the_third_batch_is_found_in_training() -> None:
     model = orthogonal(num_data=100)
     with pytest.raises(

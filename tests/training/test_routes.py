@@ -193,11 +193,11 @@ def test_every_option_is_looked_at() -> None:
     assert set().union(*(route.takes for route in ROUTES)) == set(OPTIONS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")  # of twelve rows
 @pytest.mark.filterwarnings("ignore:The mean squared standardised leave-one-out error")
 @pytest.mark.filterwarnings("ignore:The bound still rises")  # runs are short
 @pytest.mark.filterwarnings("ignore:There was no time to move the hyperparameters")
-@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route, option", ROUTE_OPTIONS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
     """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list
@@ -253,7 +253,7 @@ LONG_RUNS = [route for route in ROUTES if not isinstance(route, OF_NEIGHBOURS)]
 """A run on neighbours has four to six steps, too few for patience."""
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("route", LONG_RUNS, ids=lambda route: type(route).__name__)
 def test_patience_ends_every_run(route, monkeypatch) -> None:
     _stub_ascent(monkeypatch)
@@ -274,6 +274,7 @@ def test_patience_ends_every_run(route, monkeypatch) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_one_value_of_an_option_may_be_taken() -> None:
     """`None` says what these models do anyway, so that one call can be written for several of
     them.
@@ -294,6 +295,7 @@ def _refused(kind: type) -> UnknownOptionError:
     return info.value
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", ["BasisGP", "SVGP", "SOLVEGP"])
 @pytest.mark.parametrize(
     "options",
@@ -351,7 +353,7 @@ def test_other_models_are_refused_with_what_trains_them(build, advice) -> None:
         gd.fit(model, (X, Y), steps=1)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])
 def test_models_that_own_their_data_are_scored_on_others(kind) -> None:
     model, held_out = _counts_model(kind), (X + 0.01, np.round(3.0 + Y))
@@ -363,6 +365,7 @@ def test_models_that_own_their_data_are_scored_on_others(kind) -> None:
         gd.fit(model, steps=1, evaluation=(X, Y[:, 0]))
 
 
+@pytest.mark.exhaustive
 def test_the_bound_of_the_result_is_the_bound_of_the_model() -> None:
     model = orthogonal()
     result = gd.fit(model, (X, Y), steps=3, progress=False, compile=False)
@@ -424,6 +427,7 @@ def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
     assert rule is None if rho is None else float(rule.gamma) == pytest.approx(rho)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     ("likelihood", "rho"),
     [

@@ -54,6 +54,7 @@ def test_a_date_gets_a_cosine_and_a_sine() -> None:
     np.testing.assert_allclose(table.inputs(later)[:, 2:4], [[1.0, 0.0]], atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_a_forecast_beats_the_seasonal_naive(sales: pd.DataFrame, model: gd.Standardized) -> None:
     truth = sales.sales[84:].to_numpy()
     mean, variance = (np.asarray(part)[:, 0] for part in model.predict_y(sales[["month"]][84:]))
@@ -67,6 +68,7 @@ def test_a_forecast_beats_the_seasonal_naive(sales: pd.DataFrame, model: gd.Stan
     assert error < 0.5 * np.sqrt(np.mean((truth - without) ** 2))
 
 
+@pytest.mark.exhaustive
 def test_it_is_said_saved_and_one_input(
     sales: pd.DataFrame, model: gd.Standardized, tmp_path: Path
 ) -> None:

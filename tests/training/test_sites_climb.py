@@ -56,7 +56,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_at_the_best_sites(kind: str) -> None:
     climb = SitesClimb(_model(kind), 10, compile=False)
@@ -67,6 +67,7 @@ def test_the_gradient_at_the_best_sites(kind: str) -> None:
     np.testing.assert_allclose(gradient, numbers, rtol=5e-3, atol=5e-3)
 
 
+@pytest.mark.exhaustive
 def test_extrapolation_saves_steps_and_finds_the_same_sites(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,7 +96,7 @@ def test_extrapolation_saves_steps_and_finds_the_same_sites(
     np.testing.assert_allclose(found[1].at.mean, found[0].at.mean, atol=1e-4)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["labels", "multipliers"])
 def test_the_bound_is_at_its_best(kind: str) -> None:
     """GPflow's VGP by Scipy finds no better one."""
@@ -147,6 +148,7 @@ def test_what_it_cannot_use_is_refused() -> None:
         gd.fit(linear, **QUIET)
 
 
+@pytest.mark.exhaustive
 def test_a_refused_trial_leaves_its_sites_behind() -> None:
     """Narrow times: a trial with a large shape has a bound of -1e36 and sites that lead nowhere."""
     rng = np.random.default_rng(0)

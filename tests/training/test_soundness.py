@@ -63,7 +63,7 @@ def _spoils(kind: str) -> int:
     return info.value.result.steps
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_last_step_that_spoils_the_bound_is_undone(kind: str) -> None:
     last = _spoils(kind)

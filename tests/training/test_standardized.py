@@ -124,7 +124,7 @@ def test_samples_are_in_the_units_of_y(trained) -> None:
     np.testing.assert_allclose(np.cov(samples[:, :, 0].T), cov[0], rtol=0.2, atol=0.1 * cov.max())
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("owns_data", [False, True])
 def test_counts_stay_counts(owns_data: bool) -> None:
     X = _units(30, 0)[0]
@@ -164,6 +164,7 @@ def test_other_noise_has_a_scale_too(likelihood) -> None:
     assert model.outputs is not None
 
 
+@pytest.mark.exhaustive
 def test_scores_take_held_out_data_in_their_units(trained) -> None:
     held_out = _units(100, 3)
     model = gpflow.utilities.deepcopy(trained)
@@ -202,6 +203,7 @@ def test_predictions_can_be_differentiated_and_compiled(trained) -> None:
     np.testing.assert_allclose(slope, (high - low) / 2e-3, rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_constant_columns_keep_their_scale() -> None:
     X, Y = _units(20, 0)
     with pytest.warns(UserWarning, match=r"X\[:, 1\] is constant"):

@@ -94,6 +94,7 @@ def test_the_rules_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
         assert line in said
 
 
+@pytest.mark.exhaustive
 def test_columns_are_read_by_name(model) -> None:
     mean = model.predict_y(FRAME)[0].numpy()
     other = FRAME[FRAME.columns[::-1]].assign(more="words")
@@ -305,6 +306,7 @@ def test_grades_need_an_order() -> None:
             gd.build(frame[["x"]], Y, "ordinal", verbose=False)
 
 
+@pytest.mark.exhaustive
 def test_a_vector_is_one_output_and_single_precision_is_taken() -> None:
     """`fit` takes what `build` took (labels in float32, too)."""
     X, y = np.arange(12.0)[:, None], np.sin(np.arange(12.0))

@@ -30,6 +30,7 @@ def model() -> gd.Standardized:
     return made
 
 
+@pytest.mark.exhaustive
 def test_partial_dependence_is_the_mean_of_joint_predictions(model) -> None:
     found = partial_dependence(model, X, 0, grid_resolution=7)
     for value in found.index[[0, 3]]:
@@ -46,6 +47,7 @@ def test_partial_dependence_is_the_mean_of_joint_predictions(model) -> None:
     assert np.all(narrow["high"] < found["high"]) and np.all(narrow["low"] > found["low"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outputs", [None, "coregionalised"])
 def test_partial_dependence_is_of_an_output(outputs: str | None) -> None:
     made = gd.build(X, np.column_stack([Y, -7.0 * Y]), outputs=outputs, verbose=False)
@@ -86,6 +88,7 @@ def test_sobol_shares_are_those_of_the_parts(model) -> None:
     assert np.all((found["low"] <= found["share"]) & (found["share"] <= found["high"]))
 
 
+@pytest.mark.exhaustive
 def test_sobol_shares_are_of_an_output() -> None:
     """The first output is of the first input alone, the second one of the second."""
     both = np.column_stack([np.sin(X[:, 0]), 7.0 * np.cos(X[:, 1])])

@@ -25,6 +25,7 @@ def model() -> gd.Standardized:
     return made
 
 
+@pytest.mark.exhaustive
 def test_inputs_are_ranked_by_what_they_tell(model) -> None:
     table = importance(model, TEST)
     assert list(table.index) == ["wave", "town", "noise"]
@@ -50,6 +51,7 @@ def test_two_models_are_compared_row_by_row(model) -> None:
         compare(model, other, TEST[:1])
 
 
+@pytest.mark.exhaustive
 def test_a_record_is_a_table() -> None:
     model = gd.build(TRAIN, "y", verbose=False)
     options = {"learning_rate": 0.01, "compile": False, "progress": False}

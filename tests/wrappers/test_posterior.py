@@ -150,6 +150,7 @@ def test_many_observations_in_a_plane_are_lines_of_density() -> None:
     assert np.max(np.abs(innermost.vertices)) < 1.5, "where most observations are"
 
 
+@pytest.mark.exhaustive
 def test_columns_that_are_left_out_are_counted() -> None:
     inputs = np.random.default_rng(0).normal(size=(12, 11))
     figure = plot_posterior(gpflow.models.GPR((inputs, Y), KERNEL()), num_points=4)
@@ -157,6 +158,7 @@ def test_columns_that_are_left_out_are_counted() -> None:
     assert len(figure.axes) == 9
 
 
+@pytest.mark.exhaustive
 def test_standardized_models_are_in_the_units_of_the_data() -> None:
     own = (100.0 * X[:, :1], 500.0 + 10.0 * Y)
     model = gd.build(*own, num_inducing=5, num_mean_points=2, verbose=False)

@@ -25,6 +25,7 @@ def tensors(*arrays: np.ndarray) -> list[tf.Tensor]:
     return [tf.constant(array) for array in arrays]
 
 
+@pytest.mark.costly(keep=2)
 @closed
 def test_maximum_against_a_search(name):
     loss, alpha = built(name), slopes(name)
@@ -128,6 +129,7 @@ def test_ends_of_S_give_no_nan(name):
             assert np.all(np.isfinite(array)), field
 
 
+@pytest.mark.exhaustive
 def test_only_laplace_needs_a_penalty():
     assert [name for name in CASES if built(name).needs_penalty] == ["Laplace", "hinge"]
 

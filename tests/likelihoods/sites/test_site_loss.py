@@ -40,6 +40,7 @@ def differences(function, h, sigma, axis, step=1e-5):
     }
 
 
+@pytest.mark.costly(keep=4)
 @each
 def test_value_is_the_expectation(name):
     case, loss = CASES[name], built(name)
@@ -83,6 +84,7 @@ def test_derivatives_at_large_deviations(name):
         assert_allclose((found.d_hh, found.d_ss)[axis], numeric[first], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.costly(keep=4)
 @each
 def test_even_in_sigma(name):
     loss = built(name)
@@ -141,7 +143,7 @@ def test_gradient_in_the_parameters(name, outside):
     assert_allclose(found, (up - total()) / (2.0 * step), rtol=1e-7)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @each
 def test_gradient_lies_in_S_and_reaches_its_ends(name):
     """S is the closure of the range of the derivative at sigma = 0, and f_h stays inside for every
@@ -161,7 +163,7 @@ def test_gradient_lies_in_S_and_reaches_its_ends(name):
     assert np.all((ends[0] <= wide) & (wide <= ends[1]))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @each
 def test_curvature_is_the_least_that_makes_the_loss_convex(name):
     loss = built(name)
@@ -193,6 +195,7 @@ def test_concave_likelihoods_have_a_convex_loss(name):
     assert np.all(found.d_s >= 0), "it must not fall with sigma"
 
 
+@pytest.mark.costly(keep=3)
 @each
 def test_no_argument_gives_nan(name):
     loss = built(name)

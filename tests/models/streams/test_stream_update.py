@@ -59,7 +59,7 @@ def _raw(model):
     return chol.T @ theta, chol.T @ Lambda @ chol, float(model.memory.constant)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["one", "two", "separate"])
 @pytest.mark.parametrize("basis", BASES)
 def test_gaussian_batches_end_where_all_data_together_end(basis, kind):
@@ -98,7 +98,7 @@ def test_factor_of_a_stream_is_the_reference():
         assert_allclose(model.sites()[1][0], factor.Lambda, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("moves", [1.0, 1.4], ids=["kernel-stays", "kernel-moves"])
 @pytest.mark.parametrize("grown", [True, False], ids=["points-grow", "points-move"])
 def test_points_and_kernel_that_move_are_the_reference(grown, moves):
@@ -126,7 +126,7 @@ def test_points_and_kernel_that_move_are_the_reference(grown, moves):
     assert model.sizes == {"beta": len(new)} and model.basis.beta is not None
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, remembers",
     [("coupled", False), ("coupled", True), ("orthogonal", True), ("solve", True)],
@@ -258,6 +258,7 @@ def test_refusals_change_nothing():
     assert model.memory is memory
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_stream_says_why():
     Y, data = observations(), (X, observations())
     with pytest.raises(ModelError, match="DecoupledBasis cannot take in a stream"):

@@ -34,6 +34,7 @@ def grams(one: CVIGP) -> np.ndarray:
     return np.array([np.asarray(kernel(one.data[0])) for kernel in one.kernel.kernels])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("variance", [1.3, 10.0])
 def test_the_mode_and_its_evidence(variance: float) -> None:
     one = model(variance=variance)
@@ -81,6 +82,7 @@ def test_a_power_is_refused() -> None:
         ExpectationPropagation(0.5).run(model())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [ExpectationPropagation, LaplaceApproximation])
 @pytest.mark.filterwarnings("ignore:There is one observation")
 def test_a_column_of_trials_is_no_latent(kind: type) -> None:

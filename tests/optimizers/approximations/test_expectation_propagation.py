@@ -132,6 +132,7 @@ def _two_points():
     return model
 
 
+@pytest.mark.exhaustive
 def test_sites_whose_cavity_has_no_variance_stay_and_are_counted():
     model = _two_points()
     probe = ExpectationPropagation().compiled_probe(model)(*sites_of(model))
@@ -150,6 +151,7 @@ def test_a_run_goes_on_when_all_cavities_have_a_variance_again():
 LABELS, MEANS, VARIANCES = [0.0, 1.0, -3.0, 20.0], [0.1, 0.5, 0.2, 0.0], [0.5, 2.0, 0.01, 30.0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("power", [1.0, 0.5])
 @pytest.mark.parametrize("scale", [0.01, 0.3, 5.0])
 def test_moments_under_laplace_noise(scale: float, power: float) -> None:
@@ -173,6 +175,7 @@ def test_moments_under_laplace_noise(scale: float, power: float) -> None:
         )
 
 
+@pytest.mark.exhaustive
 def test_the_evidence_of_far_labels_under_laplace_noise_is_exact() -> None:
     X, Y = np.array([[0.0], [1e4]]), np.array([[0.7], [-2.0]])
     result = ExpectationPropagation().run(CVIGP((X, Y), matern(1.3, 1.0), Laplace(0.2)))
@@ -255,6 +258,7 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:Y")  # both rows are alike
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_with_numbers_that_are_apart_are_exact(name: str) -> None:

@@ -36,7 +36,7 @@ from tests.reference import conjugate as conj
 from tests.reference import laplace as la
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_mode_and_evidence_are_those_of_the_reference(name):
     model = evidence_model(name)
@@ -123,6 +123,7 @@ def test_a_start_without_a_posterior_is_refused():
     assert_allclose(model.basis.tau, np.full((len(X), 1), -50.0))
 
 
+@pytest.mark.exhaustive
 def test_rows_with_weights_offsets_and_gaps() -> None:
     """The mode is stationary and the evidence is that of the dense formula, both in NumPy."""
     x, o, w = np.linspace(0.0, 2.0, 5)[:, None], np.array([[0.5, -1.0, 2.0, 0.0, 0.3]]).T, 0.7

@@ -91,6 +91,7 @@ def test_a_batch_of_all_data_is_a_full_step(update, name):
     assert_allclose(batch.basis.tau, full.basis.tau, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_global_steps_average_to_the_full_step():
     """Over all subsets of all observations but one."""
     steps, model, optimizer = (

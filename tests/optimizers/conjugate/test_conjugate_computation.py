@@ -115,7 +115,7 @@ def test_a_step_is_that_of_the_reference(name, rho):
     assert_allclose(sites_on_f(model).tau, expected.tau, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["Poisson, shared", "probit", "multiclass", "heteroscedastic", "Gaussian, two latents"]
 )
@@ -196,7 +196,7 @@ def test_fixed_point_is_stationary(name):
     assert_allclose(sites_on_f(model).tau, expected.tau, rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [None, [1, 4, 5]], ids=["all data", "minibatch"])
 def test_compiled_and_eager_steps_are_equal(rows):
     """Several in one compiled function too, which must not be traced anew."""

@@ -82,7 +82,7 @@ def test_raising_leaves_everything_as_it_was(rows):
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_each_policy_is_counted_in_the_record(policy):
     model, _ = _outliers()
@@ -133,7 +133,7 @@ def test_probit_with_a_floor_is_not_log_concave():
     assert np.isfinite(result.elbo) and np.all(np.diff(result.history["elbo"]) >= -1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_kernel_that_is_not_finite_changes_nothing(compiled):
     model = conjugate_model(gl.Poisson())

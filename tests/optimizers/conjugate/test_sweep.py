@@ -270,6 +270,7 @@ def _outliers() -> tuple[SparseCVIGP, tuple]:
     return SparseCVIGP(kernel, likelihood, BETA), (X, Y)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings(
     "ignore:The bound of .* is not accurate"
 )  # likelihoods too narrow for their nodes
@@ -316,6 +317,7 @@ def test_a_kernel_matrix_that_has_no_factor_is_named():
     assert caught.value.matrix == "K_beta"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [DataError, KeyboardInterrupt])
 def test_what_ends_a_pass_leaves_the_last_q_whose_bound_is_known(error):
     model, (_, Y) = _model("poisson")

@@ -64,7 +64,7 @@ PARTS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("momentum, rounds", [(0.9, 1), (0.0, 2)])
 @pytest.mark.parametrize("name", PARTS)
 def test_the_coefficients_are_those_of_the_reference_on_the_same_rows(
@@ -160,7 +160,7 @@ def test_the_gap_contains_the_distance_wherever_a_run_ends(epochs: int) -> None:
     assert_allclose(result.elbo, float(model.elbo((MANY, OBSERVED))), rtol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("float32", [False, True])
 def test_it_converges_to_the_dense_solve(float32: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By steps in float32 as well, which for so few rows are computed in float64 unless told

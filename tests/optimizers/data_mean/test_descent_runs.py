@@ -35,7 +35,7 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "Bernoulli"])
 def test_an_interrupt_of_a_step_leaves_what_was_found(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +54,7 @@ def test_an_interrupt_of_a_step_leaves_what_was_found(
     _usable(model, data, result.elbo)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_an_interrupt_of_a_whole_product_leaves_the_last_round(
     at: int, monkeypatch: pytest.MonkeyPatch

@@ -275,7 +275,7 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("at", ["noise", "sites"])
 def test_single_precision_is_left_where_its_rounding_exceeds_the_noise(
     at: str, monkeypatch: pytest.MonkeyPatch

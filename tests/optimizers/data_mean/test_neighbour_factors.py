@@ -43,7 +43,7 @@ def _two() -> SeparateIndependent:
     return SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)])
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("latents, own", [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("per_row", [False, True])
 def test_the_preconditioner_is_that_of_the_reference(
@@ -85,6 +85,7 @@ def test_points_come_before_neighbours_as_in_the_reference(
         assert_allclose(found[:, one], np.linalg.solve(P, TARGET[:, one]), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind, latents, own", [("neighbours", 1, False), ("both", 2, True)])
 def test_the_solution_is_the_dense_one(kind: str, latents: int, own: bool) -> None:
     kernel = _two() if own else matern(1.3, 0.8)

@@ -43,7 +43,7 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("at", [1, 3])
 def test_an_interrupt_of_a_product_leaves_what_was_found(

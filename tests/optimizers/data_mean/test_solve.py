@@ -61,7 +61,7 @@ PARTS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PARTS)
 def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str) -> None:
     make, latents = PARTS[name]
@@ -106,7 +106,7 @@ def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> N
     assert_allclose(model.basis.q_mu, before, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("float32", [True, False])
 def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
     """Which costs no product in full precision, from the data or from where an earlier solve
@@ -245,7 +245,7 @@ def test_the_gap_contains_the_distance_after_every_product(sites: str) -> None:
     _check_every_product(X, BETA, *found)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sites", ["noise", "probit"])
 def test_the_gap_is_certified_in_full_precision_where_products_are_not(
     sites: str, monkeypatch: pytest.MonkeyPatch
@@ -323,6 +323,7 @@ def test_single_precision_is_left_where_rounding_exceeds_the_noise(
         assert np.array_equal(low.a, full.a) == alike, noise
 
 
+@pytest.mark.exhaustive
 def test_a_solve_never_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds in single precision that make it worse end where the bound was highest; then there is
     full precision.
@@ -343,6 +344,7 @@ def test_a_solve_never_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_allclose(won.a, straight.a)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("noise", "accuracy", "gain"), [(1e-5, 1e-6, 0.0), (1e-3, 1e-6, 0.0), (1e-3, 10.0, 1.0)]
 )

@@ -112,7 +112,7 @@ def test_natural_gradient_adds_one_factorisation_for_each_gaussian(name):
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("work", ["gradient", "natural gradient"])
 @pytest.mark.parametrize(
     "basis, scaling",

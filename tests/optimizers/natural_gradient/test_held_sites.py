@@ -114,7 +114,7 @@ def _bound_at_held_sites(model: BasisGP, data: tuple, naturals: tuple, old: Any)
     return float(model.elbo(data))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
@@ -153,6 +153,7 @@ def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
     assert abs(fixed - slope) > 1e-2 * abs(slope)  # else this would not tell the two apart
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["coupled", "orthogonal"])
 def test_the_slope_of_rows_is_known_without_their_product(name, monkeypatch):
     """(C69) against the gradient that goes through the rows, where only what fixed sites add is
@@ -176,7 +177,7 @@ def _step(model: BasisGP, hold_sites: bool = True) -> Minibatches:
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", BASES)
 def test_a_training_step_moves_the_kernel_under_the_new_sites(name):
     model, data = _model(BASES[name]())

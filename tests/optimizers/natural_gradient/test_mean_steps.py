@@ -85,7 +85,7 @@ def test_small_step_is_not_shortened(name, scaling):
         assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_large_step_is_shortened_to_the_best_of_the_quadratic_model_and_counted(name, scaling):
@@ -131,7 +131,7 @@ def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(scaling):
     assert_allclose(model.basis.q_sqrt, after[1], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"]
 )
@@ -192,7 +192,7 @@ def test_newton_step_of_two_latents_is_one_each(kind, options):
         assert_allclose(single.basis.q_mu[:, 0], basis.q_mu[:, latent], rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_optimum_of_any_likelihood_is_stationary(name):
     """(D34): found by the package, checked by the reference."""

@@ -154,6 +154,7 @@ def test_many_steps_of_one_optimizer_are_gpflows(whiten):
         )
 
 
+@pytest.mark.exhaustive
 def test_one_optimizer_serves_two_models():
     optimizer, models = (
         NaturalGradient(0.3),

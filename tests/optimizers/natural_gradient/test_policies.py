@@ -130,6 +130,7 @@ def test_a_failed_factorisation_changes_nothing(compiled):
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.exhaustive
 def test_data_that_are_not_finite_change_nothing():
     model = decoupled_model(gl.Gaussian(NOISE))
     before, Y = _values(model), observations(model.likelihood)

@@ -32,6 +32,7 @@ def model(mean: str = "neighbours") -> LabelNNGP:
     return NNGP((X, Y), kernel, CategoricalLogit(3), num_neighbours=10, mean=mean)
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_kernel_and_factors():
     one = model()
     before = [factor.numpy() for factor in one.factors]
@@ -94,6 +95,7 @@ def test_a_round_that_predicts_no_better_is_undone():
         np.testing.assert_array_equal(variable.numpy(), was)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mean", ["neighbours", "data"])
 def test_calibrated_factors_are_the_best_ones_for_the_judges(mean: str):
     one = model(mean=mean)
@@ -154,6 +156,7 @@ def test_fit_ends_with_calibrated_factors():
         assert abs(np.log(factor.numpy() / was)) < 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [KeyboardInterrupt, None])
 def test_an_interrupt_keeps_the_best_point(monkeypatch: pytest.MonkeyPatch, error: object):
     one = model()
@@ -172,6 +175,7 @@ def test_an_interrupt_keeps_the_best_point(monkeypatch: pytest.MonkeyPatch, erro
     assert outcome.kept and outcome.climbed.value >= outcome.climbed.start
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound still rises")
 def test_limits_of_time():
     rounds = LabelRounds(model(), rows=50, compile=False)

@@ -122,6 +122,7 @@ def test_a_round_may_be_worse_by_chance():
     assert not judged.is_worse(np.full(100, -1e9))
 
 
+@pytest.mark.exhaustive
 def test_the_first_round_is_compared_with_the_given_values():
     one = model()
     rounds = NeighbourRounds(one, rows=100, evaluations=3)
@@ -132,6 +133,7 @@ def test_the_first_round_is_compared_with_the_given_values():
     assert np.max(np.abs(rounds.scores.numpy() - given)) > 0.1
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_start_and_end_is_kept_where_it_is_better(monkeypatch):
     one = model()
     rounds = NeighbourRounds(one, rows=100, evaluations=3)
@@ -182,7 +184,7 @@ def test_good_values_survive_the_start():
     assert again.judge().score >= score - 0.05
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("factor", [0.3, 4.0])
 def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch):
     monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)  # by the judging rows alone
@@ -200,7 +202,7 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch
     np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
 @pytest.mark.parametrize("noise, done", [(1.005e-6, False), (2e-6, True)])
 def test_calibration_keeps_the_ratio_of_noise_and_kernel_at_the_floor(noise, done, monkeypatch):
@@ -295,6 +297,7 @@ def test_scores_count_as_calibrated_only_where_that_can_be_done():
     assert rounds.judge().score == pytest.approx(judged.log_density, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_judging_takes_fewer_neighbours_than_predictions(monkeypatch):
     monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)  # by the judging rows alone
     one, asked = model(prediction_neighbours=200), []
@@ -445,7 +448,7 @@ def test_contradicting_rows_are_in_each_sample_and_the_estimate_is_unbiased(monk
     assert estimate(whole, 0) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:There is one observation")
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -485,6 +488,7 @@ def test_no_round_begins_that_would_move_nothing():
     assert rounds.has_time(float("inf"))
 
 
+@pytest.mark.exhaustive
 def test_lengthscales_grow_by_a_bounded_factor_in_a_round():
     one = model()
     one.kernel.lengthscales.assign([0.01, 0.01, 0.01])  # two inputs are irrelevant
@@ -507,6 +511,7 @@ def test_the_first_climb_takes_more_rows_for_more_inputs(monkeypatch):
     assert counts == [500, 640, 1000]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("many", [1_000, 100_000])
 def test_with_many_rows_a_round_from_the_given_values_competes(many, monkeypatch):
     """Rows of the same group are alike, which few rows do not show."""
@@ -526,6 +531,7 @@ def test_with_many_rows_a_round_from_the_given_values_competes(many, monkeypatch
     assert not outcome.kept or outcome.judged.score == rounds.judge().score > rounds.best + 0.1
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_of_the_other_start_is_not_lost(monkeypatch):
     """It ends the run even where the first climb was better, whose values stay."""
     module = "gpflow_decoupled.optimizers.neighbours.neighbour_rounds"

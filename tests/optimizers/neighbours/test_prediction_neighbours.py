@@ -100,6 +100,7 @@ def test_rows_are_many_where_time_allows(monkeypatch):
     assert counts[0] == 100 and set(counts[1:]) == {600}
 
 
+@pytest.mark.exhaustive
 def test_left_out_rows_of_a_line_need_few_neighbours_and_of_noise_many():
     line = model(spread_neighbours=8)
     line.likelihood.variance.assign(0.01)
