@@ -1,8 +1,7 @@
 """Topic models of documents: latent Dirichlet allocation and the correlated topic model.
 
-Read `models`, then `topic_model`, their shared methods, `fitting` and `proportions`. `documents`
-checks and splits word counts, `dirichlet` has Dirichlet distributions in NumPy, `ascent` steps
-that keep each document's bound rising.
+Read `models`, then `proportions`, the families of q of a document, and `documents`, word counts in
+blocks.
 """
 
 from .documents import split_words

@@ -1,15 +1,13 @@
-"""Arrays with one row per document."""
+"""Counts of words: checks, splits, blocks of documents, and the assignment of words to topics."""
 
 from __future__ import annotations
 
 __all__ = [
-    "Assignment", "Block", "Counts", "PerDocument", "TopicWeights", "Words", "check_counts",
-    "chosen", "copied", "put_rows", "rows_of", "split_into_blocks", "split_words",
-    "topic_weights",
+    "Block", "Counts", "TopicWeights", "Words", "check_counts", "put_rows", "rows_of",
+    "scaled_exp", "split_into_blocks", "split_words", "topic_weights",
 ]  # fmt: skip
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import gpflow
 import numpy as np
@@ -19,11 +17,6 @@ from scipy.special import psi
 
 from ..errors import DataError
 from ..summaries import short_repr
-from .dirichlet import expected_log, scaled_exp
-
-# ---
-# Word counts: checks and splits.
-
 
 Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
 """Counts [D, V] of V words in D documents, dense or sparse."""
@@ -35,18 +28,30 @@ def check_counts(X: Counts, num_words: int | None = None, name: str = "X") -> sp
     Counts may be fractions. Single precision is kept.
     """
     try:
-        counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
-        counts = counts.astype(_dtype(counts), copy=False)
+        if np.ma.is_masked(X):
+            raise ValueError(
+                f"it has masked entries; use {name}.filled(0), or remove the documents"
+            )
+        array: Any = X if sp.issparse(X) else np.asarray(X)
+        if array.dtype.kind in "USMmc":
+            raise ValueError(f"it holds {array.dtype} values")
+        single = array.dtype == np.float32
+        counts = sp.csr_matrix(array, dtype=np.float32 if single else gpflow.default_float())
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}."
         ) from error
-    if np.ndim(X) != 2 or min(counts.shape) == 0:
+    if array.ndim != 2 or min(counts.shape) == 0:
         raise DataError(
-            f"{name} has shape {np.shape(X)}; it must be a matrix [documents, words] with at least"
+            f"{name} has shape {array.shape}; it must be a matrix [documents, words] with at least"
             " one of each."
         )
-    _check_values(counts, name)
+    if not np.isfinite(counts.data).all():
+        raise DataError(f"{name} has counts that are NaN or infinite; they must be finite.")
+    if (counts.data < 0.0).any():
+        raise DataError(
+            f"{name} has negative counts (least {counts.data.min():g}); they must be at least 0."
+        )
     if not counts.has_canonical_format or (counts.data == 0.0).any():
         counts = counts.copy()
         counts.sum_duplicates()
@@ -86,45 +91,31 @@ def split_words(
             "X has counts that are not whole numbers, which cannot be split; round them."
         )
     drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)
-    parts = []
-    for values in (drawn, counts.data - drawn):
-        part = counts.copy()
-        part.data = values.astype(counts.dtype)
-        part.eliminate_zeros()
-        parts.append(part)
-    kept = np.flatnonzero((np.diff(parts[0].indptr) > 0) & (np.diff(parts[1].indptr) > 0))
-    if len(kept) == 0:
+    observed, held_out = counts.copy(), counts.copy()
+    observed.data, held_out.data = drawn.astype(counts.dtype), counts.data - drawn
+    observed.eliminate_zeros()
+    held_out.eliminate_zeros()
+    kept = (observed.getnnz(axis=1) > 0) & (held_out.getnnz(axis=1) > 0)
+    if not kept.any():
         raise DataError(
             "No document of X has words in both parts; X must have documents of at least two words."
         )
-    return parts[0][kept], parts[1][kept]
+    return observed[kept], held_out[kept]
 
 
-def _as_numbers(X: npt.ArrayLike, name: str) -> np.ndarray:
-    if np.ma.is_masked(X):
-        raise DataError(
-            f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their"
-            " documents."
-        )
-    array = np.asarray(X)
-    if array.dtype.kind in "USMmc":
-        raise DataError(
-            f"{name} holds {array.dtype} values; it must be a matrix [documents, words] of counts."
-        )
-    return np.asarray(array, dtype=_dtype(X))
+# ---
+# NamedTuples of arrays [b, ...], one row per document.
 
 
-def _dtype(X: Counts) -> type:
-    return np.float32 if getattr(X, "dtype", None) == np.float32 else gpflow.default_float()
+def rows_of(arrays: Any, which: np.ndarray) -> Any:
+    """Copies of the rows of arrays [b, ...], by a mask [b] or indices."""
+    return arrays._make(array[which] for array in arrays)
 
 
-def _check_values(counts: sp.csr_matrix, name: str) -> None:
-    if not np.isfinite(counts.data).all():
-        raise DataError(f"{name} has counts that are NaN or infinite; they must be finite.")
-    if (counts.data < 0.0).any():
-        raise DataError(
-            f"{name} has negative counts (least {counts.data.min():g}); they must be at least 0."
-        )
+def put_rows(arrays: Any, which: np.ndarray, part: Any) -> None:
+    """Overwrite rows of arrays [b, ...] in place by `part`."""
+    for array, values in zip(arrays, part):
+        array[which] = values
 
 
 # ---
@@ -158,67 +149,20 @@ def split_into_blocks(
     """
     lengths = np.diff(counts.indptr)
     order = np.argsort(lengths, kind="stable")
-    budget = BLOCK_BYTES // counts.dtype.itemsize
-    blocks, start = [], 0
-    while start < len(order):
-        sizes = np.arange(1, len(order) - start + 1) * (
-            lengths[order[start:]] * numbers_per_word + numbers_per_document
+    budget, blocks = BLOCK_BYTES // counts.dtype.itemsize, []
+    while len(order):
+        sizes = np.arange(1, len(order) + 1) * (
+            lengths[order] * numbers_per_word + numbers_per_document
         )
-        stop = start + max(1, int(np.searchsorted(sizes, budget, side="right")))
-        blocks.append(_block(counts, order[start:stop], lengths))
-        start = stop
+        size = max(1, int(np.searchsorted(sizes, budget, side="right")))
+        rows, order = order[:size], order[size:]
+        width = np.arange(lengths[rows[-1]])
+        real = width < lengths[rows, None]
+        cells = (counts.indptr[rows, None] + width)[real]
+        words, values = np.zeros(real.shape, np.intp), np.zeros(real.shape, counts.dtype)
+        words[real], values[real] = counts.indices[cells], counts.data[cells]
+        blocks.append(Block(rows, words, values, cells))
     return blocks
-
-
-def _block(counts: sp.csr_matrix, rows: np.ndarray, lengths: np.ndarray) -> Block:
-    width = np.arange(lengths[rows[-1]])
-    real = width < lengths[rows, None]
-    cells = (counts.indptr[rows, None] + width)[real]
-    words, values = np.zeros(real.shape, dtype=np.intp), np.zeros(real.shape, dtype=counts.dtype)
-    words[real], values[real] = counts.indices[cells], counts.data[cells]
-    return Block(rows, words, values, cells)
-
-
-# ---
-
-
-Arrays = TypeVar("Arrays", bound="PerDocument")
-
-
-class PerDocument(Protocol):
-    """A NamedTuple of arrays [b, ...], one row per document."""
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """The arrays."""
-
-
-def rows_of(arrays: Arrays, which: np.ndarray) -> Arrays:
-    """Rows of arrays [b, ...], by a mask [b] or indices."""
-    return _rebuilt(arrays, (array[which] for array in arrays))
-
-
-def copied(arrays: Arrays) -> Arrays:
-    """Copy all arrays [b, ...]."""
-    return _rebuilt(arrays, (array.copy() for array in arrays))
-
-
-def put_rows(arrays: Arrays, which: np.ndarray, part: Arrays) -> None:
-    """Overwrite rows of arrays [b, ...] in place by `part`."""
-    for array, values in zip(arrays, part):
-        array[which] = values
-
-
-def chosen(which: np.ndarray, first: Arrays, second: Arrays) -> Arrays:
-    """Per document, the row of `first` where `which` [b], else of `second`."""
-    pairs = zip(first, second)
-    return _rebuilt(
-        first, (np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs)
-    )
-
-
-def _rebuilt(like: Arrays, arrays: Iterable[np.ndarray]) -> Arrays:
-    make: Callable[..., Arrays] = type(like)
-    return make(*arrays)
 
 
 # ---
@@ -229,37 +173,27 @@ def _rebuilt(like: Arrays, arrays: Iterable[np.ndarray]) -> Arrays:
 # (T2). Only its sums are stored.
 
 
+def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """exp(x - max x) [..., K] and the maximum over the last axis [...]."""
+    # Values are kept above e^-318 (e^-39 in single precision), so products of two stay normal
+    # numbers.
+    top = x.max(-1, keepdims=True)
+    floor = 0.45 * np.log(np.finfo(x.dtype).tiny)
+    return np.exp(np.maximum(x - top, floor)), top[..., 0]
+
+
 class TopicWeights(NamedTuple):
-    """The weights exp E log beta_kw, divided by each word's largest."""
+    """The weights exp E log beta_kw [V, K] over each word's largest, and its logarithm [V]."""
 
     weights: np.ndarray
-    """[V, K]"""
     shift: np.ndarray
-    """Logarithm of the largest [V], nats."""
 
 
-class Assignment(NamedTuple):
-    """Sums over the best phi of (T2) in each document."""
-
-    ratios: np.ndarray
-    """n_dw over the sum over topics [b, W]: n phi = ratio x document's weight x word's weight."""
-    expected: np.ndarray
-    """sum_w n_dw phi_dwk [b, K]."""
-    evidence: np.ndarray
-    """sum_w n_dw log sum_k exp(E log theta_dk + E log beta_kw) [b], the words' part of the bound at
-    the best phi, nats.
-    """
-
-
-def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> TopicWeights:
-    """The weights for q(beta_k) = Dir(lambda_k).
-
-    :param parameters: lambda [K, V].
-    """
-    if columns is None:
-        mean_log = expected_log(parameters)  # (T1)
-    else:
-        mean_log = psi(parameters[:, columns]) - psi(parameters.sum(1, keepdims=True))  # (T1)
+def topic_weights(
+    parameters: np.ndarray, columns: np.ndarray | slice = slice(None)
+) -> TopicWeights:
+    """The weights of words `columns` for q(beta_k) = Dir(lambda_k), lambda [K, V]."""
+    mean_log = psi(parameters[:, columns]) - psi(parameters.sum(1, keepdims=True))  # (T1)
     return TopicWeights(*scaled_exp(np.ascontiguousarray(mean_log.T)))
 
 
@@ -279,30 +213,28 @@ class Words(NamedTuple):
     def gather(cls, block: Block, topics: TopicWeights) -> Words:
         """The words of a block, with weights looked up once for all steps."""
         shift = (block.counts * topics.shift[block.words]).sum(1, dtype=float)
-        return cls(
-            topics.weights.take(block.words, axis=0), block.counts, block.counts.sum(1), shift
-        )
-
-    def take(self, which: np.ndarray) -> Words:
-        """The words of some documents, by a mask or indices."""
-        return Words(*(array[which] for array in self))
+        weights = topics.weights.take(block.words, axis=0)
+        return cls(weights, block.counts, block.counts.sum(1), shift)
 
     def totals(self, weights: np.ndarray) -> np.ndarray:
         """Per word, the sum over topics of document weights [b, K] times word weights: [b, W]."""
         return np.matmul(self.weights, weights[:, :, None])[..., 0]
 
     def expected(self, weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
-        """sum_w n_dw phi_dwk [b, K], for ratios = counts / totals [b, W]."""
+        """sum_w n_dw phi_dwk [b, K]; n phi = ratio [b, W] x document's x word's weight."""
         return weights * np.matmul(ratios[:, None, :], self.weights)[:, 0]  # (T2)
 
-    def assign(self, weights: np.ndarray, shift: np.ndarray) -> Assignment:
-        """Return the sums at the best phi.
+    def assign(
+        self, weights: np.ndarray, shift: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ratios [b, W], expected words [b, K], and the words' part of the bound [b], in nats.
 
-        Weights of the topics [b, K] are divided by the largest, whose logarithm is `shift` [b].
+        All at the best phi, for weights of the topics [b, K] over the largest, with logarithm
+        `shift` [b].
         """
         totals = self.totals(weights)
         ratios = self.counts / totals
         evidence = (
             (self.counts * np.log(totals)).sum(1, dtype=float) + self.lengths * shift + self.shift
         )  # (T3)
-        return Assignment(ratios, self.expected(weights, ratios), evidence)
+        return ratios, self.expected(weights, ratios), evidence

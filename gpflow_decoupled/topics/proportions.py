@@ -1,91 +1,344 @@
-"""Logistic-normal prior, Dirichlet posterior, (T8), (T9)."""
+"""Priors of a document's proportions, and the steps for q of a document.
+
+Dirichlet distributions in NumPy, then three families of q: Dirichlet under a Dirichlet prior
+(T1)-(T3), Gaussian (T5)-(T7) and Dirichlet (T8), (T9) under a logistic-normal prior.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "CovarianceMoments", "CovariancePrior", "DirichletEvaluation", "DirichletProportions",
-    "DirichletState", "DocumentBounds", "GaussianEvaluation", "GaussianProportions",
-    "GaussianState", "LogisticDirichlet", "LogisticDirichletEvaluation",
-    "LogisticDirichletState", "Proportions", "best_tilt", "moved", "normal_points",
-    "tilted_bound",
+    "CovariancePrior", "DirichletEvaluation", "DirichletProportions", "DirichletState",
+    "GaussianEvaluation", "GaussianProportions", "GaussianState", "LogisticDirichlet",
+    "LogisticDirichletState", "Proportions", "ascend", "best_prior", "best_symmetric_prior",
+    "best_tilt", "expected_log", "fisher_solve", "minus_kl", "normal_points", "tilted_bound",
 ]  # fmt: skip
 
-from typing import NamedTuple, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import multigammaln, psi
+from scipy.optimize import brentq
+from scipy.special import gammaln, psi
+from scipy.stats import invwishart
 
 from ..errors import NumericalError
 from ..special import polygammas
-from .ascent import ascend
-from .dirichlet import (
-    best_prior,
-    best_symmetric_prior,
-    expected_log,
-    fisher_solve,
-    log_normalizer,
-    minus_kl,
-    scaled_exp,
-)
-from .documents import PerDocument, Words
+from .documents import Words, put_rows, rows_of, scaled_exp
 
 # ---
-# The contract of posteriors over proportions.
+# Dirichlet distributions in NumPy.
 
 
-State = TypeVar("State", bound=PerDocument)
+def expected_log(c: np.ndarray) -> np.ndarray:
+    """E log theta [..., K] under Dir(c), for c [..., K]."""
+    return psi(c) - psi(c.sum(-1, keepdims=True))  # (T1)
 
 
-class DocumentBounds(PerDocument, Protocol):
-    """Quantities of each document at a state."""
-
-    @property
-    def bound(self) -> np.ndarray:
-        """F_d [b], the document's terms of the bound, nats."""
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Weights of the topics in each document [b, K], up to a factor per document."""
-
-    @property
-    def ratios(self) -> np.ndarray:
-        """Counts over the sum of weights over topics [b, W]; see `words.Assignment`."""
+def _log_normalizer(c: np.ndarray) -> np.ndarray:
+    return gammaln(c).sum(-1) - gammaln(c.sum(-1))
 
 
-class Proportions(Protocol[State]):
+def minus_kl(
+    prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None
+) -> np.ndarray:
+    """-KL[Dir(c) || Dir(prior)] in nats [...], for c [..., K] and a prior [K] or scalar."""
+    mean_log = expected_log(c) if mean_log is None else mean_log
+    prior = np.broadcast_to(np.asarray(prior), c.shape[-1:])
+    return _log_normalizer(c) - _log_normalizer(prior) + ((prior - c) * mean_log).sum(-1)  # (T3)
+
+
+def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
+    """I(c)^-1 g [..., K] in O(K), with the Fisher matrix I(c) of Dir(c), c and g [..., K]."""
+    inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
+    total, _ = polygammas(c.sum(-1, keepdims=True))
+    shared = (
+        total
+        * (g * inverse).sum(-1, keepdims=True)
+        / (1.0 - total * inverse.sum(-1, keepdims=True))
+    )
+    return (g + shared) * inverse  # (C35)
+
+
+_LEAST, _MOST = 1e-4, 1e4
+"""Bounds on learned priors: where documents do not determine one, the best may be 0 or infinite."""
+_STEPS, _TOLERANCE = 50, 1e-8  # of Newton's method, in the logarithm
+
+
+def best_symmetric_prior(mean_log: np.ndarray) -> float:
+    """The scalar a that maximises sum_d E log Dir(theta_d | a), for E log theta_d [D, K]."""
+    topics, target = mean_log.shape[1], mean_log.mean(dtype=float)
+
+    def slope(log_a: float) -> float:
+        return float(psi(topics * np.exp(log_a)) - psi(np.exp(log_a)) + target)
+
+    low, high = np.log(_LEAST), np.log(_MOST)
+    # concave in a: the sign of the slope says on which side the maximum is
+    if slope(low) <= 0.0:
+        return _LEAST
+    return float(np.exp(brentq(slope, low, high, xtol=1e-13))) if slope(high) < 0.0 else _MOST
+
+
+def best_prior(prior: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
+    """The alpha [K] that maximises sum_d E log Dir(theta_d | alpha), by halved Newton steps.
+
+    O(K) per step, (C35); the start and the result are [K], E log theta_d [D, K].
+    """
+    target = mean_log.mean(0, dtype=float)
+    alpha = np.clip(np.array(prior, dtype=float), _LEAST, _MOST)
+
+    def value(a: np.ndarray) -> float:
+        return float((a * target).sum() - _log_normalizer(a))
+
+    for _ in range(_STEPS):
+        step = fisher_solve(alpha, psi(alpha.sum()) - psi(alpha) + target)
+        now, length = value(alpha), 1.0
+        while length > 1e-6:
+            new = alpha + length * step
+            if (new > 0.0).all() and value(np.clip(new, _LEAST, _MOST)) >= now:
+                break
+            length *= 0.5
+        else:
+            break
+        old, alpha = alpha, np.clip(new, _LEAST, _MOST)
+        if np.max(np.abs(np.log(alpha / old))) < _TOLERANCE:
+            break
+    return alpha
+
+
+# ---
+# The contract of families of q, and steps that keep each document's bound rising.
+
+
+class Proportions(ABC):
     """The prior of the proportions theta_d, and the local step for q(theta_d).
 
     A state is a NamedTuple of arrays [b, ...], the parameters of q(theta_d) of b documents.
     """
 
+    log_prior = 0.0
+    """Log density of the learned parameters under their prior, in nats; 0 without one."""
+
     @property
+    @abstractmethod
     def numbers_per_document(self) -> int:
         """Numbers that the local step stores per document, besides its words."""
 
-    def start(self, num_documents: int, dtype: npt.DTypeLike) -> State:
+    @abstractmethod
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> Any:
         """The state before the first step."""
 
-    def converge(self, words: Words, state: State, tolerance: float, max_steps: int) -> State:
+    @abstractmethod
+    def converge(self, words: Words, state: Any, tolerance: float, max_steps: int) -> Any:
         """Step at fixed topics until expected words per topic change by less than `tolerance`."""
 
-    def evaluate(self, words: Words, state: State) -> DocumentBounds:
-        """The bound of each document, at the best assignment of its words to topics."""
+    @abstractmethod
+    def evaluate(self, words: Words, state: Any) -> Any:
+        """At the best assignment of words to topics, a NamedTuple of arrays.
 
-    def mean(self, state: State) -> np.ndarray:
+        `bound` F_d [b], in nats; `weights` of the topics [b, K], up to a factor per document;
+        `ratios` [b, W], counts over the sum of weights over topics.
+        """
+
+    @abstractmethod
+    def mean(self, state: Any) -> np.ndarray:
         """E theta_d [b, K]."""
 
-    @property
-    def log_prior(self) -> float:
-        """Log density of the learned parameters under their prior, in nats; 0 without one."""
-
-    def learned(
-        self, state: State, rate: float = 1.0, documents: float | None = None
-    ) -> Proportions[State]:
+    @abstractmethod
+    def learned(self, state: Any, rate: float = 1.0, documents: float | None = None) -> Proportions:
         """Return the best prior for these documents, or a step of size `rate` towards it.
 
         `documents` is the size of the corpus that they stand for, by default their number.
         """
+
+
+_LEAST_STEP = 1e-3  # a document with shorter steps stays where it is
+
+
+def ascend(family: Any, words: Words, state: Any, tolerance: float, max_steps: int) -> Any:
+    """Step until expected words per topic change by less than `tolerance`, averaged over topics.
+
+    A step that would lower a document's bound is refused and its size divided by four; each
+    accepted step doubles it, up to 1. `family.propose(state, now, rho)` is a step of sizes rho [b]
+    from a state that `evaluate` has seen as `now`.
+    """
+    state = state._make(map(np.copy, state))
+    part, now = state, family.evaluate(words, state)
+    rows = np.arange(len(now.bound))
+    rho, moving = np.ones(len(rows)), np.ones(len(rows), bool)
+    for _ in range(max_steps):
+        # 1) a trial step in every document that is not done, kept where the bound has not fallen
+        trial_state = family.propose(part, now, rho)
+        trial = family.evaluate(words, trial_state)
+        better = trial.bound >= now.bound
+        change = np.abs(trial.expected - now.expected).mean(1) / rho
+        # a document stops at its own end, whatever others the call has
+        kept = better & moving
+        put_rows(part, kept, rows_of(trial_state, kept))
+        put_rows(now, kept, rows_of(trial, kept))
+        # 2) the next step sizes, and the documents that go on
+        rho = np.where(better, np.minimum(1.0, 2.0 * rho), 0.25 * rho)
+        moving &= np.where(better, change >= tolerance, rho > _LEAST_STEP)
+        if not moving.any():
+            break
+        # a few large copies cost less than dropping each document when it is done
+        if moving.mean() < 0.5:
+            put_rows(state, rows, part)
+            rows, rho, words = rows[moving], rho[moving], rows_of(words, moving)
+            part, now, moving = rows_of(part, moving), rows_of(now, moving), moving[moving]
+    put_rows(state, rows, part)
+    return state
+
+
+# ---
+# Dirichlet prior and posterior.
+
+
+class DirichletState(NamedTuple):
+    """q(theta_d) = Dir(gamma_d)."""
+
+    gamma: np.ndarray
+    """gamma_d [b, K]."""
+
+
+class DirichletEvaluation(NamedTuple):
+    """The bound at Dir(c), the assignment of words to topics, and the target of a full step."""
+
+    bound: np.ndarray
+    """F_d [b], nats; minus infinity where c is not above 0."""
+    weights: np.ndarray
+    """exp E log theta_d [b, K], up to a factor per document."""
+    ratios: np.ndarray
+    """Counts over totals [b, W]."""
+    expected: np.ndarray
+    """Expected words of each topic e [b, K], sum_w n_dw phi_dwk."""
+    target: np.ndarray
+    """The c that a full step leads to [b, K]: alpha + e, or 1 + lambda^(c) + e."""
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletProportions(Proportions):
+    """The prior theta_d ~ Dir(alpha).
+
+    :param alpha: [K].
+    :param learn: learn alpha: "none", "symmetric" or "vector".
+    """
+
+    alpha: np.ndarray
+    learn: str = "none"
+
+    @property
+    def numbers_per_document(self) -> int:
+        return 4 * len(self.alpha)
+
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> DirichletState:
+        """Equal weights of all topics."""
+        return DirichletState(np.ones((num_documents, len(self.alpha)), dtype=dtype))
+
+    def converge(
+        self, words: Words, state: DirichletState, tolerance: float, max_steps: int
+    ) -> DirichletState:
+        """Alternate phi and gamma until gamma's mean change over topics is below `tolerance`."""
+        gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
+        moving = np.ones(len(gamma), bool)
+        alpha = self.alpha.astype(gamma.dtype)
+        for _ in range(max_steps):
+            old = gamma[active]
+            weights, _ = scaled_exp(psi(old))
+            new = alpha + words.expected(weights, words.counts / words.totals(weights))  # (T2)
+            gamma[active[moving]] = new[moving]
+            moving &= np.abs(new - old).mean(1) >= tolerance
+            if not moving.any():
+                break
+            if moving.mean() < 0.5:
+                words, active, moving = rows_of(words, moving), active[moving], moving[moving]
+        return DirichletState(gamma)
+
+    def evaluate(self, words: Words, state: DirichletState) -> DirichletEvaluation:
+        """The bound of each document, (T3), at the best phi."""
+        mean_log = expected_log(state.gamma)  # (T1)
+        weights, shift = scaled_exp(mean_log)
+        ratios, expected, evidence = words.assign(weights, shift)
+        bound = evidence + minus_kl(self.alpha, state.gamma.astype(float), mean_log)  # (T3)
+        return DirichletEvaluation(bound, weights, ratios, expected, self.alpha + expected)
+
+    def mean(self, state: DirichletState) -> np.ndarray:
+        return state.gamma / state.gamma.sum(1, keepdims=True)
+
+    def learned(
+        self, state: DirichletState, rate: float = 1.0, documents: float | None = None
+    ) -> DirichletProportions:
+        """Return the best alpha for these documents, or a step of size `rate` in log alpha."""
+        if self.learn == "none":
+            return self
+        mean_log = expected_log(state.gamma.astype(float))
+        symmetric = self.learn == "symmetric"
+        best = best_symmetric_prior(mean_log) if symmetric else best_prior(self.alpha, mean_log)
+        return replace(self, alpha=np.exp((1.0 - rate) * np.log(self.alpha) + rate * np.log(best)))
+
+
+# ---
+# A logistic-normal prior, N(mu_0, Sigma_0), and an inverse-Wishart prior that bounds Sigma_0.
+
+
+# Sigma_0 ~ IW(nu, Psi), nu = n_0 - K - 1 and Psi = n_0 M, has mode M and counts as n_0 documents.
+# Bound and log prior depend on Sigma_0 by (T16)
+#
+#   -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
+#   S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T]
+#
+# so the best Sigma_0 is (D S + n_0 M) / (D + n_0).
+
+
+class CovariancePrior(NamedTuple):
+    """The prior of Sigma_0, proper for n_0 > 2 K."""
+
+    documents: float
+    """n_0"""
+    mode: np.ndarray
+    """M [K, K]"""
+
+
+@dataclass(frozen=True, eq=False)
+class _LogisticNormal(Proportions):
+    """mu_0 [K] and Sigma_0 [K, K]; `scatter` is S [K, K] of the documents behind Sigma_0."""
+
+    mu: np.ndarray
+    Sigma: np.ndarray
+    learn: bool = True
+    prior: CovariancePrior | None = None
+    scatter: np.ndarray | None = None
+
+    def converge(self, words: Words, state: Any, tolerance: float, max_steps: int) -> Any:
+        """Take steps of sizes that keep each document's bound rising."""
+        return ascend(self, words, state, tolerance, max_steps)
+
+    @property
+    def log_prior(self) -> float:  # type: ignore[override]
+        """Log density of Sigma_0 in nats; 0 without a prior."""
+        if self.prior is None:
+            return 0.0
+        n, mode = self.prior
+        return float(invwishart.logpdf(self.Sigma, n - len(mode) - 1.0, n * mode))  # (T17)
+
+    def learned(self, state: Any, rate: float = 1.0, documents: float | None = None) -> Any:
+        """Return the best mu_0 and Sigma_0, or a step of size `rate` to them in the moments."""
+        if not self.learn:
+            return self
+        mean, second = self._moments(state)
+        scatter = self.Sigma if self.scatter is None else self.scatter
+        second = (1.0 - rate) * (scatter + np.outer(self.mu, self.mu)) + rate * second
+        mu = (1.0 - rate) * self.mu + rate * mean
+        Sigma = scatter = second - np.outer(mu, mu)
+        if self.prior is not None:
+            n, size = self.prior.documents, len(state[0]) if documents is None else documents
+            Sigma = (size * scatter + n * self.prior.mode) / (size + n)  # (T16)
+        return replace(self, mu=mu, Sigma=Sigma, scatter=scatter)
+
+    @abstractmethod
+    def _moments(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean [K] and second moment about zero [K, K] of the documents."""
 
 
 # ---
@@ -112,10 +365,8 @@ def tilted_bound(
     if covariance.ndim == 2:
         variance, product = covariance, covariance * tilt
     else:
-        variance, product = (
-            np.diagonal(covariance, axis1=1, axis2=2),
-            (covariance @ tilt[..., None])[..., 0],
-        )
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        product = (covariance @ tilt[..., None])[..., 0]
     s, top = scaled_exp(mean + 0.5 * variance - product)
     total = s.sum(1)
     return top + np.log(total) + 0.5 * (tilt * product).sum(1), s / total[:, None]
@@ -132,179 +383,8 @@ def best_tilt(mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray) -> np.
     return tilt
 
 
-def normal_points(num: int, size: int, seed: int = 0) -> np.ndarray:
-    """Points [num, size] with mean 0, covariance I, third moments 0: normal draws and negatives."""
-    half = np.random.default_rng(seed).standard_normal((num // 2, size))
-    root = np.linalg.cholesky(half.T @ half / len(half))
-    half = np.linalg.solve(root, half.T).T
-    return np.concatenate([half, -half])
-
-
 # ---
-# An inverse-Wishart prior, which bounds Sigma_0.
-
-
-# Sigma_0 ~ IW(nu, Psi), nu = n_0 - K - 1 and Psi = n_0 M, has mode M and counts as n_0 documents.
-# Bound and log prior depend on Sigma_0 by (T16)
-#
-#   -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
-#   S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T]
-#
-# so the best Sigma_0 is (D S + n_0 M) / (D + n_0).
-
-
-class CovariancePrior(NamedTuple):
-    """The prior of Sigma_0, proper for n_0 > 2 K."""
-
-    documents: float
-    """n_0"""
-    mode: np.ndarray
-    """M [K, K]"""
-
-    def best(self, scatter: np.ndarray, documents: float) -> np.ndarray:
-        """The best Sigma_0 [K, K] for D = `documents` of scatter S [K, K]."""
-        # (T16)
-        return (documents * scatter + self.documents * self.mode) / (documents + self.documents)
-
-    def log_density(self, Sigma: np.ndarray) -> float:
-        """log p(Sigma_0) in nats, normalised, for Sigma_0 [K, K]."""
-        K, nu = len(Sigma), self.documents - len(Sigma) - 1.0
-        log_Psi = np.linalg.slogdet(self.mode)[1] + K * np.log(self.documents)
-        constant = 0.5 * nu * (log_Psi - K * np.log(2.0)) - multigammaln(0.5 * nu, K)
-        trace = np.trace(np.linalg.solve(Sigma, self.mode))
-        # (T17)
-        return float(constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace))
-
-
-class CovarianceMoments(NamedTuple):
-    """mu_0 and Sigma_0, and the scatter behind Sigma_0."""
-
-    mu: np.ndarray
-    """[K]"""
-    Sigma: np.ndarray
-    """[K, K]"""
-    scatter: np.ndarray
-    """S [K, K]; Sigma_0 without a prior."""
-
-
-def moved(
-    now: CovarianceMoments,
-    mu: np.ndarray,
-    second: np.ndarray,
-    rate: float,
-    prior: CovariancePrior | None,
-    documents: float,
-) -> CovarianceMoments:
-    """Step by `rate` in the moments of the documents; return them with their best Sigma_0.
-
-    The documents have mean mu [K] and second moment [K, K] about zero; a rate of 1 forgets `now`.
-    """
-    second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second
-    mu = (1.0 - rate) * now.mu + rate * mu
-    scatter = second - np.outer(mu, mu)
-    return CovarianceMoments(
-        mu, scatter if prior is None else prior.best(scatter, documents), scatter
-    )
-
-
-# ---
-# Dirichlet prior and posterior of the proportions.
-
-
-class DirichletState(NamedTuple):
-    """q(theta_d) = Dir(gamma_d)."""
-
-    gamma: np.ndarray
-    """gamma_d [b, K]."""
-
-
-class DirichletEvaluation(NamedTuple):
-    """The bound at a state, and the assignment of words to topics."""
-
-    bound: np.ndarray
-    """F_d [b], nats."""
-    weights: np.ndarray
-    """exp E log theta_d [b, K], up to a factor per document."""
-    ratios: np.ndarray
-    """Counts over totals [b, W]."""
-
-
-class DirichletProportions(NamedTuple):
-    """The prior theta_d ~ Dir(alpha).
-
-    :param alpha: [K].
-    :param learn: learn alpha: "none", "symmetric" or "vector".
-    """
-
-    alpha: np.ndarray
-    learn: str = "none"
-
-    @property
-    def numbers_per_document(self) -> int:
-        """Numbers that the local step stores per document, besides its words."""
-        return 4 * len(self.alpha)
-
-    def start(self, num_documents: int, dtype: npt.DTypeLike) -> DirichletState:
-        """Equal weights of all topics."""
-        return DirichletState(np.ones((num_documents, len(self.alpha)), dtype=dtype))
-
-    def converge(
-        self, words: Words, state: DirichletState, tolerance: float, max_steps: int
-    ) -> DirichletState:
-        """Alternate phi and gamma until gamma's mean change over topics is below `tolerance`."""
-        gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
-        moving = np.ones(len(gamma), bool)
-        alpha = self.alpha.astype(gamma.dtype)
-        for _ in range(max_steps):
-            old = gamma[active]
-            weights, _ = scaled_exp(psi(old))
-            new = alpha + words.expected(weights, words.counts / words.totals(weights))  # (T2)
-            # a document stops at its own end, whatever others the call has
-            gamma[active[moving]] = new[moving]
-            moving &= np.abs(new - old).mean(1) >= tolerance
-            if not moving.any():
-                break
-            # a few large copies cost less than dropping each document when it is done
-            if moving.mean() < 0.5:
-                words, active, moving = words.take(moving), active[moving], moving[moving]
-        return DirichletState(gamma)
-
-    def evaluate(self, words: Words, state: DirichletState) -> DirichletEvaluation:
-        """The bound of each document, (T3), at the best phi."""
-        mean_log = expected_log(state.gamma)  # (T1)
-        weights, shift = scaled_exp(mean_log)
-        assignment = words.assign(weights, shift)
-        # (T3)
-        bound = assignment.evidence + minus_kl(self.alpha, state.gamma.astype(float), mean_log)
-        return DirichletEvaluation(bound, weights, assignment.ratios)
-
-    def mean(self, state: DirichletState) -> np.ndarray:
-        """E theta_d [b, K]."""
-        return state.gamma / state.gamma.sum(1, keepdims=True)
-
-    @property
-    def log_prior(self) -> float:
-        """0: alpha has no prior."""
-        return 0.0
-
-    def learned(
-        self, state: DirichletState, rate: float = 1.0, documents: float | None = None
-    ) -> DirichletProportions:
-        """Return the best alpha for these documents, or a step of size `rate` in log alpha."""
-        if self.learn == "none":
-            return self
-        mean_log = expected_log(state.gamma.astype(float))
-        if self.learn == "symmetric":
-            best = np.full_like(
-                self.alpha, best_symmetric_prior(float(self.alpha.mean()), mean_log)
-            )
-        else:
-            best = best_prior(self.alpha, mean_log)
-        return self._replace(alpha=np.exp((1.0 - rate) * np.log(self.alpha) + rate * np.log(best)))
-
-
-# ---
-# Gaussian q of proportions, (T5)-(T7).
+# Gaussian q of log-proportions, (T5)-(T7).
 
 
 # With gradient g and Hessian H <= 0 of (T6), a step of size rho is (T7)
@@ -313,6 +393,14 @@ class DirichletProportions(NamedTuple):
 
 
 _POINTS, _DOCUMENTS = 128, 64  # of E softmax; documents at a time
+
+
+def normal_points(num: int, size: int, seed: int = 0) -> np.ndarray:
+    """Points [num, size] with mean 0, covariance I, third moments 0: normal draws and negatives."""
+    half = np.random.default_rng(seed).standard_normal((num // 2, size))
+    root = np.linalg.cholesky(half.T @ half / len(half))
+    half = np.linalg.solve(root, half.T).T
+    return np.concatenate([half, -half])
 
 
 class GaussianState(NamedTuple):
@@ -343,22 +431,14 @@ class GaussianEvaluation(NamedTuple):
     """-H [b, K, K], or its diagonal [b, K]."""
 
 
-class GaussianProportions(NamedTuple):
-    """Gaussian proportions theta_d = softmax(eta_d), eta_d ~ N(mu_0, Sigma_0).
+@dataclass(frozen=True, eq=False)
+class GaussianProportions(_LogisticNormal):
+    """Gaussian proportions theta_d = softmax(eta_d), eta_d ~ N(mu_0, Sigma_0)."""
 
-    mu_0 is [K], Sigma_0 [K, K]; `scatter` is S [K, K] of the documents behind Sigma_0.
-    """
-
-    mu: np.ndarray
-    Sigma: np.ndarray
     diagonal: bool = False
-    learn: bool = True
-    prior: CovariancePrior | None = None
-    scatter: np.ndarray | None = None
 
     @property
     def numbers_per_document(self) -> int:
-        """Numbers that the local step stores per document, besides its words."""
         return 6 * len(self.mu) * (1 + len(self.mu))
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> GaussianState:
@@ -370,23 +450,16 @@ class GaussianProportions(NamedTuple):
             *(np.tile(a, (num_documents, *[1] * a.ndim)) for a in (mean, precision, tilt))
         )
 
-    def converge(
-        self, words: Words, state: GaussianState, tolerance: float, max_steps: int
-    ) -> GaussianState:
-        """Take steps (T7) of sizes that keep each document's bound rising."""
-        return ascend(self, words, state, tolerance, max_steps)
-
     def evaluate(self, words: Words, state: GaussianState) -> GaussianEvaluation:
         """The bound of each document, (T5), at the best phi, and the derivatives (T6)."""
         covariance, log_det = self._covariance(state)
         lse, softmax = tilted_bound(state.mean, covariance, state.tilt)
         weights, shift = scaled_exp(state.mean)
-        assignment = words.assign(weights, shift)
+        ratios, expected, evidence = words.assign(weights, shift)
         size = words.lengths[:, None]
-        bound = (
-            assignment.evidence - words.lengths * lse - self._kl(state.mean, covariance, log_det)
-        )  # (T5)
-        gradient = assignment.expected - size * softmax  # (T6)
+        kl = self._kl(state.mean, covariance, log_det)
+        bound = evidence - words.lengths * lse - kl  # (T5)
+        gradient = expected - size * softmax  # (T6)
         # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
         excess = softmax - state.tilt
         if self.diagonal:
@@ -394,26 +467,22 @@ class GaussianProportions(NamedTuple):
         else:
             spread = _diagonal(softmax) - softmax[:, :, None] * softmax[:, None, :]
             curvature = size[..., None] * (spread + excess[:, :, None] * excess[:, None, :])  # (T6)
-        return GaussianEvaluation(
-            bound, weights, assignment.ratios, size * softmax, gradient, curvature
-        )
+        return GaussianEvaluation(bound, weights, ratios, size * softmax, gradient, curvature)
 
     def propose(
         self, state: GaussianState, now: GaussianEvaluation, rho: np.ndarray
     ) -> GaussianState:
-        """The state after a step of size rho [b]."""
+        """The state after a step (T7) of size rho [b]."""
         prior, step, dtype = np.linalg.inv(self.Sigma), rho[:, None], state.mean.dtype
         slope = now.gradient - (state.mean - self.mu) @ prior
         if self.diagonal:
-            # (T7)
             precision = (1.0 - step) * state.precision + step * (np.diagonal(prior) + now.curvature)
             # the Newton matrix of the mean, which is not diagonal
             solver = prior + _diagonal(now.curvature)
         else:
             by = step[..., None]
-            precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)  # (T7)
+            precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)
         covariance, _ = self._covariance(state._replace(precision=precision))
-        # (T7)
         mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(dtype)
         return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt).astype(dtype))
 
@@ -429,30 +498,14 @@ class GaussianProportions(NamedTuple):
             means[first : first + _DOCUMENTS] = (s / s.sum(2, keepdims=True)).mean(1)
         return means
 
-    @property
-    def log_prior(self) -> float:
-        """Log density of Sigma_0 in nats; 0 without a prior."""
-        return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
-
-    def learned(
-        self, state: GaussianState, rate: float = 1.0, documents: float | None = None
-    ) -> GaussianProportions:
-        """Return the best mu_0 and Sigma_0, or a step of size `rate` to them in the moments."""
-        if not self.learn:
-            return self
+    def _moments(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
         covariance = self._covariance(state)[0].mean(0, dtype=float)
         covariance = np.diag(covariance) if self.diagonal else covariance
-        mu, mean = state.mean.mean(0, dtype=float), state.mean.astype(float)
-        second = covariance + mean.T @ mean / len(mean)
-        now = CovarianceMoments(
-            self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter
-        )
-        new = moved(
-            now, mu, second, rate, self.prior, len(mean) if documents is None else documents
-        )
-        return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
+        mean = state.mean.astype(float)
+        return mean.mean(0), covariance + mean.T @ mean / len(mean)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
+        """V and log|V|."""
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
         chol = _cholesky(state.precision)
@@ -486,6 +539,7 @@ def _diagonal(values: np.ndarray) -> np.ndarray:
 
 
 # ---
+# Dirichlet q under Gaussian log-ratios log(theta_k / theta_K), k < K, (T8), (T9).
 
 
 # With the prior's Dirichlet site lambda^(c) at the current c (T9) and expected words per topic
@@ -494,8 +548,8 @@ def _diagonal(values: np.ndarray) -> np.ndarray:
 #   c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
 
 
-LEAST = 1e-8
-"""Least c, at which digamma is still a number; a state with less is refused."""
+_LEAST_C = 1e-8
+"""At which digamma is still a number; a state with less is refused."""
 
 
 class LogisticDirichletState(NamedTuple):
@@ -505,102 +559,48 @@ class LogisticDirichletState(NamedTuple):
     """c_d [b, K]."""
 
 
-class LogisticDirichletEvaluation(NamedTuple):
-    """The bound at a state, the assignment of words to topics, and the target of a full step."""
-
-    bound: np.ndarray
-    """F_d [b], nats; minus infinity where c is not above 0."""
-    weights: np.ndarray
-    """exp E log theta_d [b, K], up to a factor per document."""
-    ratios: np.ndarray
-    """Counts over totals [b, W]."""
-    expected: np.ndarray
-    """Expected words of each topic e [b, K], sum_w n_dw phi_dwk."""
-    pseudo_prior: np.ndarray
-    """1 + lambda^(c) [b, K]."""
-
-
-class LogisticDirichlet(NamedTuple):
-    """Gaussian log-ratios log(theta_k / theta_K), k < K.
-
-    mu_0 is [K - 1]; Sigma_0 and `scatter`, S of the documents behind it, [K - 1, K - 1].
-    """
-
-    mu: np.ndarray
-    Sigma: np.ndarray
-    learn: bool = True
-    prior: CovariancePrior | None = None
-    scatter: np.ndarray | None = None
+@dataclass(frozen=True, eq=False)
+class LogisticDirichlet(_LogisticNormal):
+    """Gaussian log-ratios to the last topic: mu_0 is [K - 1], Sigma_0 [K - 1, K - 1]."""
 
     @property
     def numbers_per_document(self) -> int:
-        """Numbers that the local step stores per document, besides its words."""
         return 12 * (len(self.mu) + 1)
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> LogisticDirichletState:
         """c = 2 for each topic."""
         return LogisticDirichletState(np.full((num_documents, len(self.mu) + 1), 2.0, dtype=dtype))
 
-    def converge(
-        self, words: Words, state: LogisticDirichletState, tolerance: float, max_steps: int
-    ) -> LogisticDirichletState:
-        """Take steps of sizes that keep each document's bound rising and c above 0."""
-        return ascend(self, words, state, tolerance, max_steps)
-
-    def evaluate(self, words: Words, state: LogisticDirichletState) -> LogisticDirichletEvaluation:
+    def evaluate(self, words: Words, state: LogisticDirichletState) -> DirichletEvaluation:
         """The bound at the best phi (minus infinity unless c > 0), and the target (T9)."""
-        allowed, c = (state.c > LEAST).all(1), np.maximum(state.c, LEAST)
+        allowed, c = (state.c > _LEAST_C).all(1), np.maximum(state.c, _LEAST_C)
         mean_log = expected_log(c)  # (T1)
         weights, shift = scaled_exp(mean_log)
-        assignment = words.assign(weights, shift)
-        log_prior, target = self._prior(c.astype(float), mean_log)
-        entropy = log_normalizer(c.astype(float)) - ((c - 1.0) * mean_log).sum(1)
-        bound = np.where(allowed, assignment.evidence + log_prior + entropy, -np.inf)
-        return LogisticDirichletEvaluation(
-            bound, weights, assignment.ratios, assignment.expected, 1.0 + target
-        )
+        ratios, expected, evidence = words.assign(weights, shift)
+        log_prior, site = self._site(c.astype(float), mean_log)
+        entropy = _log_normalizer(c.astype(float)) - ((c - 1.0) * mean_log).sum(1)
+        bound = np.where(allowed, evidence + log_prior + entropy, -np.inf)
+        return DirichletEvaluation(bound, weights, ratios, expected, 1.0 + site + expected)
 
     def propose(
-        self, state: LogisticDirichletState, now: LogisticDirichletEvaluation, rho: np.ndarray
+        self, state: LogisticDirichletState, now: DirichletEvaluation, rho: np.ndarray
     ) -> LogisticDirichletState:
         """The state after a step of size rho [b]; `evaluate` refuses c below 0."""
-        c = state.c + rho[:, None] * (now.pseudo_prior + now.expected - state.c)
+        c = state.c + rho[:, None] * (now.target - state.c)
         return LogisticDirichletState(c.astype(state.c.dtype))
 
     def mean(self, state: LogisticDirichletState) -> np.ndarray:
-        """E theta_d [b, K]."""
         return state.c / state.c.sum(1, keepdims=True)
 
-    @property
-    def log_prior(self) -> float:
-        """Log density of Sigma in nats; 0 without a prior."""
-        return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
-
-    def learned(
-        self, state: LogisticDirichletState, rate: float = 1.0, documents: float | None = None
-    ) -> LogisticDirichlet:
-        """Return the best mu and Sigma, (T8), or a step of size `rate` to them in the moments."""
-        if not self.learn:
-            return self
+    def _moments(self, state: LogisticDirichletState) -> tuple[np.ndarray, np.ndarray]:
         c = state.c.astype(float)
         ratios = expected_log(c)
         ratios = ratios[:, :-1] - ratios[:, -1:]
         spread = polygammas(c)[0].mean(0)
-        second = np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
-        now = CovarianceMoments(
-            self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter
-        )
-        new = moved(
-            now,
-            ratios.mean(0),
-            second,
-            rate,
-            self.prior,
-            len(c) if documents is None else documents,
-        )
-        return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
+        return ratios.mean(0), np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
 
-    def _prior(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _site(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The expected log prior [b] in nats, and lambda^(c) [b, K]."""
         Q = np.linalg.inv(self.Sigma)
         e = mean_log[:, :-1] - mean_log[:, -1:] - self.mu
         q = e @ Q
