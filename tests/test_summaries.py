@@ -224,7 +224,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     ),
     "StreamUpdate": lambda: gd.models.StreamUpdate(1 / 3, 3, True, 0, 1 / 3),
     "WeightsPosterior": lambda: gd.models.WeightsPosterior(tf.zeros([90]), tf.zeros([90, 90])),
-    "ClassifierErrors": lambda: gd.certificates.ClassifierErrors(1 / 3, 1 / 7, 1 / 9),
+    "ClassifierErrors": lambda: gd.certificates.ClassifierErrors(1 / 3, 1 / 7),
     "PacBayesCertificate": _certificate,
     "CertifiedSelection": _selection,
     "Start": lambda: gd.training.Start(500, -1 / 3, 1 / 3, 1 / 3, 1 / 3),

@@ -451,11 +451,6 @@ ENTRIES: dict[str, Entry] = {
     "select_by_certificate": score(
         lambda model, X, Y: certificates.select_by_certificate(lambda _: model, [1], (X, Y)),
     ),
-    "predict_labels": Entry(
-        lambda model, Xnew: certificates.predict_labels(model, Xnew),
-        {"model": classifier, "Xnew": X},
-        {"Xnew": "new inputs"},
-    ),
     "split_for_certificate": Entry(
         lambda X, Y, **given: certificates.split_for_certificate((X, Y), **given),
         {"X": X, "Y": LABELS},

@@ -13,13 +13,6 @@ from scipy.special import rel_entr
 from ..errors import DataError
 from ..summaries import short_repr
 
-# ---
-# The Bernoulli KL divergence and its inverse.
-
-
-_HALVINGS = 60
-"""Bisection steps: after 60, an interval of length 1 is below float64's round-off."""
-
 
 def binary_kl(q: ArrayLike, p: ArrayLike) -> np.ndarray:
     """kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)) in nats, between Bernoullis.
@@ -48,7 +41,7 @@ def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
     """
     q, c = np.broadcast_arrays(np.asarray(q, float), np.asarray(c, float))
     low, high = q.copy(), np.ones_like(q)
-    for _ in range(_HALVINGS):
+    for _ in range(60):  # then an interval of length 1 is below float64's round-off
         middle = 0.5 * (low + high)
         inside = binary_kl(q, middle) <= c
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
@@ -58,9 +51,7 @@ def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
 # ---
 
 
-# Functions of the sample's error rate `risk` [...], KL[Q || P] in nats `kl` [...], the sample size
-# n [...] and the failure probability `delta` [...]; each holds with probability 1 - delta over
-# samples, for all Q at once.
+# Each holds with probability 1 - delta over samples, for all Q at once.
 #
 # | bound | source | relation |
 # |---|---|---|
@@ -69,8 +60,7 @@ def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
 # | `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
 # | `mcallester` | McAllester, COLT 1999 | the first of these bounds |
 #
-# `hoeffding` is the union bound over finitely many classifiers. All raise `DataError` for arguments
-# out of range and NaN.
+# `hoeffding` is the union bound over finitely many classifiers.
 
 
 Numbers = float | np.ndarray
@@ -85,6 +75,7 @@ def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
     :param n: sample size [...].
     :param delta: failure probability [...] over samples.
     :return: the bound on the risk [...].
+    :raises DataError: for arguments out of range and NaN.
 
     Example::
 
@@ -158,22 +149,19 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
 
 
 def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np.ndarray, ...]:
-    named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
-    values = {name: np.asarray(value, float) for name, value in named.items()}
-    whole = np.isfinite(values["n"]) & (values["n"] == np.round(values["n"]))
-    good = {
-        "risk": ((values["risk"] >= 0.0) & (values["risk"] <= 1.0), "an error rate, from 0 to 1"),
-        "kl": (
-            (values["kl"] >= 0.0) & np.isfinite(values["kl"]),
-            "a divergence in nats: finite, and at least 0",
+    values = [np.asarray(value, float) for value in (risk, kl, n, delta)]
+    r, c, size, level = values
+    for name, given, inside, rule in (
+        ("risk", risk, (r >= 0.0) & (r <= 1.0), "an error rate, from 0 to 1"),
+        ("kl", kl, (c >= 0.0) & (c < np.inf), "a divergence in nats: finite, and at least 0"),
+        (
+            "n",
+            n,
+            (size >= 1.0) & (size < np.inf) & (size == np.round(size)),
+            "the size of a sample, a whole number of at least 1",
         ),
-        "n": ((values["n"] >= 1.0) & whole, "the size of a sample, a whole number of at least 1"),
-        "delta": (
-            (values["delta"] > 0.0) & (values["delta"] < 1.0),
-            "a probability above 0 and below 1",
-        ),
-    }
-    for name, (inside, rule) in good.items():
+        ("delta", delta, (level > 0.0) & (level < 1.0), "a probability above 0 and below 1"),
+    ):
         if not np.all(inside):
-            raise DataError(f"{name}={short_repr(named[name])} must be {rule}.")
-    return tuple(values.values())
+            raise DataError(f"{name}={short_repr(given)} must be {rule}.")
+    return tuple(values)

@@ -1,41 +1,49 @@
-"""Certificates of GP classifiers."""
+"""Certificates of classifiers, and the choice of hyperparameters by them."""
 
 from __future__ import annotations
 
 __all__ = [
-    "CERTIFIED", "ClassifierErrors", "ORIGINS", "PacBayesCertificate", "certificate_of",
-    "check_classifier", "check_level", "checked_data", "classifier_errors", "divergence",
-    "errors_of_marginals", "latent_moments", "pac_bayes_certificate", "predict_labels",
-    "prior_origin", "stated_origin",
+    "CertifiedSelection", "ClassifierErrors", "PacBayesCertificate", "certificate_of",
+    "check_level", "classifier_errors", "divergence", "errors_of_marginals",
+    "pac_bayes_certificate", "select_by_certificate", "split_for_certificate", "stated_origin",
 ]  # fmt: skip
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import InputData, RegressionData
+from gpflow.base import RegressionData
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Bernoulli
-from gpflow.models import SVGP, VGP, GPModel
-from scipy.special import erf, ndtr
+from gpflow.models import SVGP, VGP, GPModel, InternalDataTrainingLossMixin
+from scipy.special import ndtr
 
-from ..bases import AffineIndependentBasis, Basis, InducingBasis
+from ..bases import AffineIndependentBasis, InducingBasis
 from ..errors import DataError, ModelError, NumericalError, check_option
 from ..inducing.variables import input_dims, rows_in
-from ..inputs import as_array, as_inputs, as_pair, as_values, float_type, is_number, is_whole
+from ..inputs import (
+    as_array,
+    as_pair,
+    as_values,
+    check_finite_entries,
+    check_same_rows,
+    check_whole,
+    float_type,
+    is_number,
+)
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models import BasisGP, FullGP
 from ..models.checks import check_shapes_of_data, check_values
 from ..models.lcl_linear import LaplacePriorLCLGP
-from ..summaries import html_table, one_line, short_repr
+from ..summaries import described, html_table, one_line, short_repr
 from ..user_warnings import warn_user
 from .bounds import maurer, mcallester, pinsker, seeger
 
 # ---
-# The Gibbs, Bayes and voting classifiers.
+# The Gibbs and the Bayes classifier.
 
 
 # With mean mu(x) and variance v(x) of q(f(x)), label y in {0, 1}, sign t = 2 y - 1, and the normal
@@ -45,41 +53,32 @@ from .bounds import maurer, mcallester, pinsker, seeger
 # |---|---|---|
 # | Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v) |
 # | Bayes | the mean mu(x) | share of points with t mu <= 0 |
-# | voting | E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
 #
-# For Gaussian marginals the last two agree.
+# Voting, the sign of E sgn f(x) = 2 Phi(mu / sqrt v) - 1, is Bayes for Gaussian marginals.
 
 
-CERTIFIED = (
+_CERTIFIED = (
     "a model of gpflow_decoupled.models with a Gaussian posterior (ODVGP, SOLVEGP, HDVGP, DVGP,"
     " SparseCVIGP, CVIGP, LCLGP, CVIGLM, LCLGLM, BasisGP), or gpflow.models.VGP or SVGP"
 )
-"""The models that have certificates, for messages."""
-_ROWS = 4096
-"""Most inputs predicted at once."""
-_PROBES = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0])
-"""Values of f at which, with both signs, a likelihood is tested for symmetry."""
-_SYMMETRY = 1e-6
-"""Deviation of p(1 | f) + p(1 | -f) from 1 that counts as round-off."""
+_ROWS = 4096  # most inputs predicted at once
 
 
 class ClassifierErrors(NamedTuple):
-    """Error rates of the three classifiers on a sample.
+    """Error rates of the two classifiers on a sample.
 
     An undecided point, mu = 0, counts as an error.
 
     Example::
 
         errors = classifier_errors(model, (X, Y))
-        errors.gibbs, errors.bayes, errors.voting
+        errors.gibbs, errors.bayes
     """
 
     gibbs: float
     """The expectation over draws, mean of Phi(-t mu / sqrt v)."""
     bayes: float
     """Share of points with t mu <= 0."""
-    voting: float
-    """Share of points with t E sgn f <= 0."""
 
     def __repr__(self) -> str:
         return one_line(self, **self._asdict())
@@ -89,7 +88,7 @@ class ClassifierErrors(NamedTuple):
 
 
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
-    """Return the error rates of the Gibbs, Bayes and voting classifiers of a model.
+    """Return the error rates of the Gibbs and Bayes classifiers of a model.
 
     :param model: see `pac_bayes_certificate`.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
@@ -99,71 +98,36 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
         held_out = classifier_errors(model, (X_test, Y_test))
         print(f"{held_out.bayes:.1%} of the predicted labels are wrong")
     """
-    check_classifier(model)
-    X, Y = checked_data(model, data)
-    return errors_of_marginals(*latent_moments(model, X), Y)
-
-
-def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) -> ClassifierErrors:
-    """Return the three error rates from Gaussian marginals of f.
-
-    mean and deviation are [N], labels Y [N, 1], 0 or 1.
-    """
-    signed = (2.0 * Y[:, 0] - 1.0) * mean
-    ratio = _ratio(signed, deviation)
-    gibbs, votes = ndtr(-ratio), erf(ratio / np.sqrt(2.0))
-    return ClassifierErrors(
-        float(np.mean(gibbs)), float(np.mean(signed <= 0.0)), float(np.mean(votes <= 0.0))
-    )
-
-
-def predict_labels(
-    model: GPModel, Xnew: InputData, rule: str = "bayes", seed: int = 0
-) -> np.ndarray:
-    """Predict labels by one of the three classifiers.
-
-    :param model: as for `classifier_errors`.
-    :param Xnew: inputs [N, D].
-    :param rule: "gibbs", with an independent draw per input, "bayes" or "voting".
-    :param seed: of the draws.
-    :return: labels [N, 1], 0 or 1; 0 where undecided.
-
-    Example::
-
-        labels = predict_labels(model, X_test, rule="bayes")
-    """
-    check_option("rule", rule, ("gibbs", "bayes", "voting"))
-    check_classifier(model)
-    inputs = as_inputs(Xnew, "Xnew", _columns(model), float_type(model.kernel))
-    mean, deviation = latent_moments(model, np.asarray(inputs))
-    if rule == "gibbs":
-        score = mean + deviation * np.random.default_rng(seed).standard_normal(len(mean))
-    else:
-        score = mean if rule == "bayes" else erf(_ratio(mean, deviation) / np.sqrt(2.0))
-    return (score > 0.0).astype(int)[:, None]
-
-
-def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation [N] of f at X [N, D], with the mean function."""
+    _check_classifier(model)
+    X, Y = _checked_data(model, data)
     parts = [model.predict_f(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)]
     mean, variance = (
         np.concatenate([np.asarray(part, float)[:, 0] for part in column]) for column in zip(*parts)
     )
-    if not np.all(np.isfinite(mean) & np.isfinite(variance)):
+    finite = np.isfinite(mean) & np.isfinite(variance)
+    if not np.all(finite):
         raise NumericalError(
-            f"q(f) of the {type(model).__name__} is not finite at"
-            f" {int(np.sum(~np.isfinite(mean + variance)))} of {len(X)} inputs: train the model, or"
-            " increase the jitter by gpflow.config.set_default_jitter.",
+            f"q(f) of the {type(model).__name__} is not finite at {int(np.sum(~finite))} of"
+            f" {len(X)} inputs: train the model, or increase the jitter by"
+            " gpflow.config.set_default_jitter.",
             matrix="q(f)",
         )
-    return mean, np.sqrt(np.maximum(variance, 0.0))
+    return errors_of_marginals(mean, np.sqrt(np.maximum(variance, 0.0)), Y)
 
 
-def check_classifier(model: GPModel) -> None:
-    """Refuse a model without the three classifiers."""
+def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) -> ClassifierErrors:
+    """The error rates from Gaussian marginals of f [N], for labels Y [N, 1], 0 or 1."""
+    signed, certain = (2.0 * Y[:, 0] - 1.0) * mean, deviation == 0.0
+    ratio = np.where(
+        certain, np.where(signed > 0.0, np.inf, -np.inf), signed / np.where(certain, 1.0, deviation)
+    )
+    return ClassifierErrors(float(np.mean(ndtr(-ratio))), float(np.mean(signed <= 0.0)))
+
+
+def _check_classifier(model: GPModel) -> None:
     if not isinstance(model, GPModel):
         raise ModelError(
-            f"Certificates and classifiers take {CERTIFIED}, and got {type(model).__name__}, which"
+            f"Certificates and classifiers take {_CERTIFIED}, and got {type(model).__name__}, which"
             " has no latent function of the inputs. For inputs X and labels Y use CVIGP((X, Y),"
             " kernel, BernoulliLogit())."
         )
@@ -185,11 +149,12 @@ def check_classifier(model: GPModel) -> None:
             " KL[Q || P] are computed for Gaussian ones: use CVIGP or LCLGP with the same data,"
             " kernel and likelihood."
         )
-    f = np.concatenate([-_PROBES[::-1], _PROBES])[:, None]
+    f = np.array([-5.0, -2.0, -1.0, -0.5, -0.1, 0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0])[:, None]
     p = np.asarray(
         likelihood.conditional_mean(tf.zeros_like(f), tf.constant(f, default_float())), float
     )
-    if np.any(np.abs(p + p[::-1] - 1.0) > _SYMMETRY) or np.any(np.diff(p[:, 0]) < 0.0):
+    # 1e-6 is round-off
+    if np.any(np.abs(p + p[::-1] - 1.0) > 1e-6) or np.any(np.diff(p[:, 0]) < 0.0):
         raise DataError(
             f"The link of {type(likelihood).__name__} is not symmetric: p(y = 1 | f) + p(y = 1 |"
             " -f) is not 1, so that the sign of f is not the more probable class. Use"
@@ -197,27 +162,21 @@ def check_classifier(model: GPModel) -> None:
         )
 
 
-def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """Return X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats."""
+def _checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
+    """X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats."""
     X, Y = (
         as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY")
     )
-    check_shapes_of_data(X, Y, model.likelihood, 1, _columns(model))
+    columns: int | None
+    if hasattr(model, "data"):
+        columns = int(model.data[0].shape[1])
+    else:
+        columns = input_dims(
+            model.basis.beta if hasattr(model, "basis") else model.inducing_variable
+        )
+    check_shapes_of_data(X, Y, model.likelihood, 1, columns)
     check_values(X, Y, model.likelihood)
     return X, Y.astype(X.dtype)
-
-
-def _columns(model: GPModel) -> int | None:
-    if hasattr(model, "data"):
-        return int(model.data[0].shape[1])
-    return input_dims(model.basis.beta if hasattr(model, "basis") else model.inducing_variable)
-
-
-def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    certain = deviation == 0.0
-    return np.where(
-        certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation)
-    )
 
 
 # ---
@@ -228,8 +187,7 @@ def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
 # these values, `prior_kl`, with jitter as noise of the inducing values under both.
 
 
-_DIVERGENCE_ROWS = 2048
-"""Rows of the mean points' Gram matrix computed at a time."""
+_DIVERGENCE_ROWS = 2048  # rows of the mean points' Gram matrix computed at a time
 
 
 def divergence(model: GPModel) -> float:
@@ -237,19 +195,26 @@ def divergence(model: GPModel) -> float:
 
     Cost: `prior_kl`, and M_gamma^2 if the norm is subsampled.
     """
-    if isinstance(model, LaplacePriorLCLGP):
-        kl = float(model.prior_kl())
-    elif isinstance(model, (BasisGP, FullGP)):
-        kl = _of_basis(model.basis, model.kernel)
-    elif isinstance(model, VGP):
+    basis: Any = getattr(model, "basis", None)
+    means: Any = basis.kernel_mean if isinstance(basis, InducingBasis) else None
+    if isinstance(model, VGP):
         kl = float(gauss_kl(model.q_mu, model.q_sqrt))
-    elif isinstance(model, SVGP):
+    elif isinstance(model, (SVGP, LaplacePriorLCLGP)):
         kl = float(model.prior_kl())
+    elif isinstance(model, (BasisGP, FullGP)) and (means is None or means.subsample is None):
+        kl = float(basis.prior_kl(basis.factor(model.kernel)))
+    elif isinstance(model, BasisGP):
+        starts = range(0, means.size, _DIVERGENCE_ROWS)
+        blocks = [tf.range(first, min(first + _DIVERGENCE_ROWS, means.size)) for first in starts]
+        estimates = [
+            float(basis.prior_kl(basis.factor(model.kernel, rows=rows))) for rows in blocks
+        ]
+        kl = float(np.average(estimates, weights=[len(rows) for rows in blocks]))
     else:
         raise ModelError(
-            f"KL[Q || P] of a {type(model).__name__} is not known: a certificate takes {CERTIFIED}."
-            " With the same data, kernel and likelihood use CVIGP or LCLGP, or with inducing"
-            " points SparseCVIGP."
+            f"KL[Q || P] of a {type(model).__name__} is not known: a certificate takes"
+            f" {_CERTIFIED}. With the same data, kernel and likelihood use CVIGP or LCLGP, or with"
+            " inducing points SparseCVIGP."
         )
     if not np.isfinite(kl):
         raise NumericalError(
@@ -259,23 +224,11 @@ def divergence(model: GPModel) -> float:
     return max(kl, 0.0)
 
 
-def _of_basis(basis: Basis, kernel: Kernel) -> float:
-    mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
-    if mean is None or mean.subsample is None:
-        return float(basis.prior_kl(basis.factor(kernel)))
-    blocks = [
-        tf.range(start, min(start + _DIVERGENCE_ROWS, mean.size))
-        for start in range(0, mean.size, _DIVERGENCE_ROWS)
-    ]
-    estimates = [float(basis.prior_kl(basis.factor(kernel, rows=rows))) for rows in blocks]
-    return float(np.average(estimates, weights=[len(rows) for rows in blocks]))
-
-
 # ---
 # The condition: the prior is independent of the sample.
 
 
-ORIGINS = {
+_ORIGINS = {
     "fixed": "The prior did not depend on the data.",
     "split": "The prior was learned on other data.",
     "unknown": (
@@ -287,7 +240,6 @@ ORIGINS = {
         " score of the fit."
     ),
 }
-"""The origins of the prior's hyperparameters, and the meaning of the certificate."""
 _FIX = (
     "Learn them on other rows (certificates.split_for_certificate), fix them before the data are"
     " seen, or choose from settings that were named beforehand"
@@ -302,32 +254,39 @@ def check_level(delta: float, settings: int) -> None:
             f"delta={short_repr(delta)}; the bound holds with probability 1 - delta: use a number"
             " between 0 and 1."
         )
-    if not is_whole(settings, 1):
-        raise DataError(
-            f"settings={short_repr(settings)}; use the number of settings that were compared, at"
-            " least 1."
+    check_whole(1, settings=settings)
+
+
+def stated_origin(stated: str, finding: str = "The prior was chosen on these data.") -> str:
+    """The caller's statement of where the prior is from, with a warning for "same-data"."""
+    check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
+    if stated == "same-data":
+        warn_user(
+            f"{finding} The prior then depends on the sample, and the numbers are not bounds: the"
+            " risk may be above them. " + _FIX,
         )
+    return stated
 
 
-def prior_origin(
+def _origin(
     model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None
 ) -> str:
-    """Return the origin of the prior: as stated, unless the data contradict it.
-
-    X is [N, D], Y [N, 1]; other arguments as `pac_bayes_certificate`. Returns a key of `ORIGINS`.
-    """
-    if stated is not None:
-        check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
+    """Where the prior is from: as stated, unless the data contradict it."""
+    finding = "The hyperparameters were learned on these data."
     if learned_on is not None:
         shared = _shared_rows(data, learned_on)
         stated = stated or "split"
         if shared:
-            return _warned(f"{shared} of the {len(data[0])} rows are also in learned_on.")
-    if stated == "same-data":
-        return _warned("The hyperparameters were learned on these data.")
+            finding = f"{shared} of the {len(data[0])} rows are also in learned_on."
+            stated = "same-data"
     if stated is not None:
-        return stated
-    trainable = _trainable(model)
+        return stated_origin(stated, finding)
+    parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
+    trainable = [
+        f"{name} ({len(part.trainable_parameters)} Parameters)"
+        for name, part in parts
+        if part.trainable_parameters
+    ]
     if not trainable:
         return "fixed"
     warn_user(
@@ -336,29 +295,6 @@ def prior_origin(
         ' not, and otherwise "same-data". ' + _FIX,
     )
     return "unknown"
-
-
-def stated_origin(stated: str) -> str:
-    """Return the statement of `certify_gaussian`'s caller, with a warning for "same-data"."""
-    check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
-    return _warned("The prior was chosen on these data.") if stated == "same-data" else stated
-
-
-def _warned(finding: str) -> str:
-    warn_user(
-        f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk"
-        " may be above them. " + _FIX,
-    )
-    return "same-data"
-
-
-def _trainable(model: GPModel) -> list[str]:
-    parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
-    return [
-        f"{name} ({len(part.trainable_parameters)} Parameters)"
-        for name, part in parts
-        if part.trainable_parameters
-    ]
 
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
@@ -399,8 +335,6 @@ class PacBayesCertificate:
     """Error rate of the Gibbs classifier on the sample, in expectation over its draws."""
     bayes_error: float
     """Error rate of the Bayes classifier on the sample."""
-    voting_error: float
-    """Error rate of the voting classifier on the sample."""
     kl: float
     """KL[Q || P] in nats."""
     n: int
@@ -427,7 +361,7 @@ class PacBayesCertificate:
 
     @property
     def bayes_bound(self) -> float:
-        """Bound on the risks of the Bayes and voting classifiers, twice the Gibbs bound.
+        """Bound on the risk of the Bayes classifier, twice the Gibbs bound.
 
         Where one errs, a posterior draw errs with probability at least 1/2.
         """
@@ -458,7 +392,6 @@ class PacBayesCertificate:
         rows = [
             ("Gibbs error on the sample", self.gibbs_error),
             ("Bayes error on the sample", self.bayes_error),
-            ("voting error on the sample", self.voting_error),
             ("KL[Q || P], nats", self.kl),
             ("Gibbs risk <= (Seeger)", self.seeger),
             ("Gibbs risk <= (Maurer)", self.maurer),
@@ -468,7 +401,7 @@ class PacBayesCertificate:
         ]
         lines = [f"PAC-Bayes certificate, n = {self.n}, {level}"]
         lines += [f"  {label:<27s}{value:10.4f}" for label, value in rows]
-        return "\n".join([*lines, ORIGINS[self.hyperparameters]])
+        return "\n".join([*lines, _ORIGINS[self.hyperparameters]])
 
 
 def pac_bayes_certificate(
@@ -503,29 +436,25 @@ def pac_bayes_certificate(
         ConjugateComputation().run(model)
         print(pac_bayes_certificate(model, (X, Y), delta=0.05, hyperparameters="fixed"))
     """
-    # 1) what the caller states, the error rates on the sample, and whether the prior may depend on
-    # it
     check_level(delta, settings)
     errors = classifier_errors(model, data)
-    X, Y = checked_data(model, data)
-    origin = prior_origin(model, (X, Y), hyperparameters, learned_on)
-    # 2) the divergence, and the bounds
+    X, Y = _checked_data(model, data)
+    origin = _origin(model, (X, Y), hyperparameters, learned_on)
     return certificate_of(errors, divergence(model), len(X), delta, settings, origin)
 
 
 def certificate_of(
     errors: ClassifierErrors, kl: float, n: int, delta: float, settings: int, origin: str
 ) -> PacBayesCertificate:
-    """Return the certificate of error rates on n observations and KL[Q || P] in nats.
+    """The certificate of error rates on n observations and KL[Q || P] in nats.
 
-    :param settings: J; each bound is at delta / J, so that all J hold together.
+    Each bound is at delta / J, J = `settings`, so that all J hold together.
     """
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}
     return PacBayesCertificate(
         errors.gibbs,
         errors.bayes,
-        errors.voting,
         kl,
         n,
         float(delta),
@@ -533,3 +462,168 @@ def certificate_of(
         **bounds,
         hyperparameters=origin,
     )
+
+
+# ---
+
+
+# A random split of a sample, and a choice among settings named beforehand.
+
+
+def split_for_certificate(
+    data: RegressionData, fraction: float = 0.5, seed: int = 0
+) -> tuple[RegressionData, RegressionData]:
+    """Split a sample at random into two disjoint parts.
+
+    Learn hyperparameters on the first, posterior and certificate on the second.
+
+    :param data: X [N, D] and Y [N, 1].
+    :param fraction: share of the first part, in (0, 1).
+    :param seed: of the split.
+    :return: the first part (X, Y) and the second part (X, Y).
+
+    Example::
+
+        first, second = split_for_certificate((X, Y), 0.3)
+        kernel = gpflow.kernels.SquaredExponential()
+        fit(CVIGP(first, kernel, BernoulliLogit()))
+        model = CVIGP(second, kernel, BernoulliLogit())
+        ConjugateComputation().run(model)
+        certificate = pac_bayes_certificate(model, second, learned_on=first)
+    """
+    if not is_number(fraction) or not 0.0 < fraction < 1.0:
+        raise DataError(f"fraction={short_repr(fraction)}; use a number between 0 and 1.")
+    check_whole(0, seed=seed)
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    for array, name in ((X, "X"), (Y, "Y")):
+        check_finite_entries(array, name)
+    if Y.ndim == 2 and Y.shape[1] != 1:
+        raise DataError(
+            f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1]: pass one column, Y[:,"
+            " :1]."
+        )
+    check_same_rows(X, Y)
+    first = np.zeros(len(X), bool)
+    rows = np.random.default_rng(seed).permutation(len(X))
+    first[rows[: round(fraction * len(X))]] = True
+    if not 0 < np.sum(first) < len(X):
+        raise DataError(
+            f"fraction={fraction:g} of {len(X)} rows leaves one part empty; use a fraction closer"
+            " to 0.5, or more rows."
+        )
+    return (X[first], Y[first]), (X[~first], Y[~first])
+
+
+@dataclass(frozen=True)
+class CertifiedSelection:
+    """The certificates of all settings of the hyperparameters, and the best model.
+
+    All certificates hold together with probability 1 - delta.
+
+    Example::
+
+        selection = select_by_certificate(build, [0.5, 1.0, 2.0], (X, Y))
+        print(selection)  # a table, the best setting marked
+        selection.settings[selection.best], selection.certificate.bound
+    """
+
+    settings: tuple[Any, ...]
+    """As passed."""
+    certificates: tuple[PacBayesCertificate, ...]
+    """One for each setting."""
+    log_evidence: tuple[float, ...]
+    """Evidence lower bounds of the models, in nats."""
+    test_errors: tuple[ClassifierErrors, ...]
+    """Error rates on held-out data, if any."""
+    model: GPModel
+    """The model of the best setting."""
+
+    @property
+    def best(self) -> int:
+        """The index in `settings` of the smallest bound."""
+        bounds = [one.bound for one in self.certificates]
+        return bounds.index(min(bounds))
+
+    @property
+    def certificate(self) -> PacBayesCertificate:
+        """The certificate of the best setting."""
+        return self.certificates[self.best]
+
+    def __repr__(self) -> str:
+        return one_line(
+            self,
+            settings=len(self.settings),
+            best=self.settings[self.best],
+            bound=self.certificate.bound,
+        )
+
+    def _repr_html_(self) -> str:
+        bounds = {str(setting): one.bound for setting, one in zip(self.settings, self.certificates)}
+        best = described(self.settings[self.best])
+        return html_table(f"{type(self).__name__}, best: {best}", bounds)
+
+    def __str__(self) -> str:
+        head = f"  {'setting':>12s}{'bound':>9s}{'Gibbs':>9s}{'KL':>10s}{'ELBO':>12s}"
+        lines = [head + f"{'held-out Gibbs, Bayes':>24s}" if self.test_errors else head]
+        for place, (setting, one, elbo) in enumerate(
+            zip(self.settings, self.certificates, self.log_evidence)
+        ):
+            mark = "*" if place == self.best else " "
+            line = (
+                f"{mark}"
+                f" {setting!s:>12s}{one.bound:9.4f}{one.gibbs_error:9.4f}{one.kl:10.2f}{elbo:12.2f}"
+            )
+            if self.test_errors:
+                line += f"{self.test_errors[place].gibbs:15.4f}{self.test_errors[place].bayes:9.4f}"
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def select_by_certificate(
+    build: Callable[[Any], GPModel],
+    settings: Sequence[Any],
+    data: RegressionData,
+    delta: float = 0.05,
+    *,
+    test: RegressionData | None = None,
+) -> CertifiedSelection:
+    """Train a model for each of J settings of the hyperparameters; choose the smallest bound.
+
+    Each is certified at delta / J (union bound).
+
+    :param build: setting -> a model with this prior, trained on `data` with the prior fixed.
+    :param settings: J settings, fixed before the data.
+    :param data: X [N, D] and labels Y [N, 1], 0 or 1.
+    :param delta: failure probability of all bounds.
+    :param test: held-out X [N', D], Y [N', 1], for error rates alone.
+
+    Example::
+
+        def build(lengthscale):
+            kernel = gpflow.kernels.SquaredExponential(10.0, lengthscale)
+            model = CVIGP(data, kernel, BernoulliLogit())
+            ConjugateComputation().run(model)
+            return model
+
+        selection = select_by_certificate(build, [0.5, 1.0, 2.0], data)
+        print(selection.certificate)
+    """
+    settings = tuple(settings)
+    if not settings:
+        raise DataError("settings is empty; name at least one setting of the hyperparameters.")
+    certificates: list[PacBayesCertificate] = []
+    evidence, errors, best = [], [], None
+    for setting in settings:
+        model = build(setting)
+        one = pac_bayes_certificate(
+            model, data, delta, hyperparameters="fixed", settings=len(settings)
+        )
+        if not certificates or one.bound < min(other.bound for other in certificates):
+            best = model
+        certificates.append(one)
+        owns_data = isinstance(model, InternalDataTrainingLossMixin)
+        evidence.append(
+            float(model.elbo() if owns_data else model.elbo(_checked_data(model, data)))
+        )
+        errors += [] if test is None else [classifier_errors(model, test)]
+    return CertifiedSelection(settings, tuple(certificates), tuple(evidence), tuple(errors), best)

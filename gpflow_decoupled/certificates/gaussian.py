@@ -1,11 +1,8 @@
-"""The Laplace approximation of Bayesian logistic regression."""
+"""Certificates of Gaussian weights, and the Laplace approximation of logistic regression."""
 
 from __future__ import annotations
 
-__all__ = [
-    "certify_gaussian", "checked_gaussian", "checked_labels", "gaussian_divergence",
-    "laplace_weights",
-]  # fmt: skip
+__all__ = ["certify_gaussian", "gaussian_divergence", "laplace_weights"]
 
 from collections.abc import Sequence
 
@@ -13,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import RegressionData
+from scipy import linalg
 from scipy.special import expit, log_expit
 
 from ..errors import DataError, NumericalError
 from ..inputs import as_pair, as_values, check_finite_entries, check_type
 from ..likelihoods import BernoulliLogit
 from ..linalg import cholesky, diagnose
-from ..linalg.triangular import inverse, solve
-from ..linalg.whitening import kl_from_whitened
 from ..models import WeightsPosterior
 from ..models.checks import check_shapes_of_data, check_values
 from .certificate import (
@@ -30,14 +26,6 @@ from .certificate import (
     errors_of_marginals,
     stated_origin,
 )
-
-# ---
-# Certificates of Gaussian weights, say of a last layer.
-
-
-_ASYMMETRY = 1e-8
-"""Asymmetry of a covariance, relative to its largest entry, that counts as round-off."""
-_PAIR = 2  # mean and covariance
 
 
 def certify_gaussian(
@@ -65,9 +53,9 @@ def certify_gaussian(
         print(certify_gaussian((X, Y), posterior, prior, hyperparameters="fixed"))
     """
     check_level(delta, settings)
-    X, Y = checked_labels(data)
-    mean, cov = checked_gaussian(posterior, "posterior", X.shape[1])
-    centre, spread = checked_gaussian(prior, "prior", X.shape[1])
+    X, Y = _checked_labels(data)
+    mean, cov = _checked_gaussian(posterior, "posterior", X.shape[1])
+    centre, spread = _checked_gaussian(prior, "prior", X.shape[1])
     kl = gaussian_divergence((mean, cov), (centre, spread))
     variance = np.einsum("np,pq,nq->n", X, cov, X, optimize=True)
     errors = errors_of_marginals(X @ mean, np.sqrt(np.maximum(variance, 0.0)), Y)
@@ -82,19 +70,23 @@ def gaussian_divergence(
     m and w_0 are [p], V and P_0 [p, p]; raises `NumericalError` unless these are positive definite.
     """
     (mean, cov), (centre, spread) = posterior, prior
-    roots = []
-    for name, matrix in (("the posterior's covariance", cov), ("the prior's covariance", spread)):
-        chol, ok = cholesky(tf.constant(matrix))
-        if not ok:
-            raise diagnose(name, matrix)
-        roots.append(chol)
-    root = solve(roots[1], roots[0])  # L_0^-1 L_V, lower triangular
-    whitened = solve(roots[1], tf.constant(mean - centre)[:, None])
-    return max(float(kl_from_whitened(whitened, root[None])), 0.0)  # (T14)
+    of_cov = _root("the posterior's covariance", cov)
+    of_spread = _root("the prior's covariance", spread)
+    root = linalg.solve_triangular(of_spread, of_cov, lower=True)
+    whitened = linalg.solve_triangular(of_spread, mean - centre, lower=True)
+    log_ratio = 2.0 * np.sum(np.log(np.diag(root)))
+    kl = 0.5 * (np.sum(root**2) + whitened @ whitened - len(mean) - log_ratio)  # (T14)
+    return max(float(kl), 0.0)
 
 
-def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """Features X [N, p] and labels Y [N, 1], 0 or 1, as float64; `DataError` for anything else."""
+def _root(name: str, matrix: np.ndarray) -> np.ndarray:
+    chol, ok = cholesky(tf.constant(matrix))
+    if not ok:
+        raise diagnose(name, matrix)
+    return chol.numpy()
+
+
+def _checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
     X, Y = (as_values(array, name, np.float64) for array, name in zip(as_pair(data), "XY"))
     likelihood = BernoulliLogit()
     check_shapes_of_data(X, Y, likelihood, 1, None, tf.float64)
@@ -102,15 +94,14 @@ def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
     return X, Y.astype(np.float64)
 
 
-def checked_gaussian(
+def _checked_gaussian(
     pair: Sequence[npt.ArrayLike], name: str, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean [p] and covariance [p, p] of p = `size` weights, as float64."""
-    if not isinstance(pair, (tuple, list)) or len(pair) != _PAIR:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise DataError(f"{name} is a {type(pair).__name__}; pass (mean [p], covariance [p, p]).")
-    shapes = {"mean": (size,), "covariance": (size, size)}
     found = []
-    for value, (part, shape) in zip(pair, shapes.items()):
+    for value, part, shape in zip(pair, ("mean", "covariance"), ((size,), (size, size))):
         label = f"{name}'s {part}"
         array = as_values(value, label, np.float64)
         check_type(array, label, np.float64)
@@ -121,7 +112,7 @@ def checked_gaussian(
         check_finite_entries(array, label)
         found.append(array)
     mean, cov = found
-    if np.max(np.abs(cov - cov.T)) > _ASYMMETRY * np.max(np.abs(cov)):
+    if np.max(np.abs(cov - cov.T)) > 1e-8 * np.max(np.abs(cov)):  # less is round-off
         raise DataError(
             f"{name}'s covariance is not symmetric; pass 0.5 * (V + V.T) if that is what was meant."
         )
@@ -140,10 +131,6 @@ def checked_gaussian(
 
 _STEPS = 200
 """Most Newton steps; about 8 suffice for usual labels and features."""
-_HALVINGS = 40
-"""Most halvings of one step."""
-_DECREMENT = 1e-20
-"""Newton decrement, in nats, at which the mode is exact to round-off."""
 
 
 def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> WeightsPosterior:
@@ -161,49 +148,37 @@ def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> Wei
 
         mean, covariance = laplace_weights((X, Y), (np.zeros(3), np.eye(3)))
     """
-    X, Y = checked_labels(data)
-    centre, spread = checked_gaussian(prior, "prior", X.shape[1])
-    chol, ok = cholesky(tf.constant(spread))
-    if not ok:
-        raise diagnose("the prior's covariance", spread)
-    root = chol.numpy()
+    X, Y = _checked_labels(data)
+    centre, spread = _checked_gaussian(prior, "prior", X.shape[1])
+    root = _root("the prior's covariance", spread)
     A, offset, signs = X @ root, X @ centre, 2.0 * Y[:, 0] - 1.0
-    u = _mode(A, offset, signs)
-    factor = _hessian_factor(A, offset + A @ u)
-    half = root @ inverse(factor).numpy().T  # V = L_0 H^-1 L_0^T, H = L_H L_H^T
-    return WeightsPosterior(tf.constant(centre + root @ u), tf.constant(half @ half.T))
 
-
-def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
     def value(u: np.ndarray) -> float:
         return float(np.sum(log_expit(signs * (offset + A @ u))) - 0.5 * u @ u)
 
+    def hessian_root(u: np.ndarray) -> np.ndarray:
+        f = offset + A @ u
+        weighted = A * np.sqrt(expit(f) * expit(-f))[:, None]
+        hessian = np.eye(A.shape[1]) + weighted.T @ weighted
+        return _root("the Hessian of the logistic regression", hessian)
+
     u = np.zeros(A.shape[1])
     for _ in range(_STEPS):
-        f = offset + A @ u
-        gradient = A.T @ (signs * expit(-signs * f)) - u
-        factor = _hessian_factor(A, f)
-        step = solve(factor, solve(factor, tf.constant(gradient)[:, None]), adjoint=True).numpy()[
-            :, 0
-        ]  # (T15)
-        decrement, here = 0.5 * float(gradient @ step), value(u)
-        if decrement <= _DECREMENT + 1e-16 * abs(here):  # the gain of this step is below round-off
-            return u + step
-        size = next((s for s in 0.5 ** np.arange(_HALVINGS) if value(u + s * step) >= here), 0.0)
+        gradient = A.T @ (signs * expit(-signs * (offset + A @ u))) - u
+        step = linalg.cho_solve((hessian_root(u), True), gradient)  # (T15)
+        gain, here = 0.5 * float(gradient @ step), value(u)
+        if gain <= 1e-20 + 1e-16 * abs(here):  # below round-off
+            u = u + step
+            break
+        size = next((s for s in 0.5 ** np.arange(40) if value(u + s * step) >= here), 0.0)
         if size == 0.0:
-            return u
+            break
         u = u + size * step
-    raise NumericalError(
-        f"The mode of the logistic regression was not found in {_STEPS} Newton steps; the last gain"
-        f" was {decrement:.1e} nats. Scale the features to unit variance.",
-        matrix="Hessian",
-    )
-
-
-def _hessian_factor(A: np.ndarray, f: np.ndarray) -> tf.Tensor:
-    weighted = A * np.sqrt(expit(f) * expit(-f))[:, None]
-    hessian = np.eye(A.shape[1]) + weighted.T @ weighted
-    chol, ok = cholesky(tf.constant(hessian))
-    if not ok:
-        raise diagnose("the Hessian of the logistic regression", hessian)
-    return chol
+    else:
+        raise NumericalError(
+            f"The mode of the logistic regression was not found in {_STEPS} Newton steps; the last"
+            f" gain was {gain:.1e} nats. Scale the features to unit variance.",
+            matrix="Hessian",
+        )
+    half = linalg.solve_triangular(hessian_root(u), root.T, lower=True)  # V = L_0 H^-1 L_0^T
+    return WeightsPosterior(tf.constant(centre + root @ u), tf.constant(half.T @ half))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CorrelatedTopicModel", "LatentDirichletAllocation", "local_step"]
+__all__ = ["CorrelatedTopicModel", "LatentDirichletAllocation", "Local", "local_step"]
 
 import dataclasses
 import time

@@ -22,19 +22,10 @@ from gpflow_decoupled.errors import DataError
 from tests.reference import pac_bayes as ref
 
 RULES = {rule.__name__: rule for rule in (seeger, maurer, pinsker, mcallester, hoeffding)}
-FIGURES = {
-    "seeger": 0.1731,
-    "maurer": 0.1655,
-    "pinsker": 0.2057,
-    "mcallester": 0.2222,
-    "hoeffding": 0.1895,
-}
+FIGURES = dict(zip(RULES, (0.1731, 0.1655, 0.2057, 0.2222, 0.1895)))
 CASES = [
-    (0.0, 0.0, 1, 0.5),
-    (0.08, 9.0, 500, 0.05),
-    (0.3, 0.0, 20, 0.9),
-    (0.5, 1e3, 5000, 1e-6),
-    (0.02, 0.5, 7, 0.1),
+    *((0.0, 0.0, 1, 0.5), (0.08, 9.0, 500, 0.05), (0.3, 0.0, 20, 0.9)),
+    *((0.5, 1e3, 5000, 1e-6), (0.02, 0.5, 7, 0.1)),
 ]
 
 
@@ -49,16 +40,12 @@ def test_bounds_are_those_of_the_reference(case: tuple) -> None:
         assert float(RULES[name](*case)) == pytest.approx(min(expected, 1.0), abs=1e-10), name
 
 
-def test_hoeffding_is_that_of_the_reference() -> None:
-    for risk, members, n, delta in (
-        (0.0, 1, 20, 0.5),
-        (0.08, 7, 500, 0.05),
-        (0.02, 10**6, 5000, 1e-6),
-    ):
-        expected = ref.hoeffding(risk, members, n, delta)
-        assert float(hoeffding(risk, np.log(members), n, delta)) == pytest.approx(
-            expected, abs=1e-10
-        )
+@pytest.mark.parametrize(
+    "risk, members, n, delta", [(0.0, 1, 20, 0.5), (0.08, 7, 500, 0.05), (0.02, 10**6, 5000, 1e-6)]
+)
+def test_hoeffding_is_that_of_the_reference(risk, members, n, delta) -> None:
+    expected = ref.hoeffding(risk, members, n, delta)
+    assert float(hoeffding(risk, np.log(members), n, delta)) == pytest.approx(expected, abs=1e-10)
 
 
 def test_hoeffding_beside_the_others() -> None:
@@ -146,25 +133,21 @@ def test_the_best_of_many_violates_seldom(name: str) -> None:
     assert failing(rule(errors / n, 0.0, n, delta)) > 0.9
 
 
-@pytest.mark.parametrize("bound", [seeger, maurer, pinsker, mcallester, hoeffding])
-@pytest.mark.parametrize(
-    "arguments, name",
-    [
-        ((0.05, np.nan, 1000, 0.05), "kl"),
-        ((0.05, -100.0, 1000, 0.05), "kl"),
-        ((5.0, 1.0, 1000, 0.05), "risk"),
-        ((0.05, 1.0, 0, 0.05), "n"),
-        ((0.05, 1.0, 10.5, 0.05), "n"),
-        ((0.05, 1.0, np.inf, 0.05), "n"),
-        ((0.05, 1.0, 1000, np.nan), "delta"),
-        ((0.05, 1.0, 1000, 5.0), "delta"),
-        ((np.array([0.1, np.nan]), 1.0, 1000, 0.05), "risk"),
-    ],
-)
-def test_numbers_out_of_range_make_no_bound(bound, arguments, name):
+NAN = np.nan
+BAD = [
+    *(("kl", {"kl": value}) for value in (NAN, -100.0, np.inf)),
+    *(("n", {"n": value}) for value in (0, 10.5, np.inf)),
+    *(("delta", {"delta": value}) for value in (NAN, 5.0, 0.0)),
+    *(("risk", {"risk": value}) for value in (5.0, np.array([0.1, NAN]))),
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name, bad", BAD)
+def test_numbers_out_of_range_make_no_bound(rule: str, name: str, bad: dict) -> None:
     """A bisection made the most optimistic bound of a NaN."""
     with pytest.raises(DataError, match=f"{name}=.* must be"):
-        bound(*arguments)
+        RULES[rule](**{"risk": 0.05, "kl": 1.0, "n": 1000, "delta": 0.05, **bad})
 
 
 def test_the_inverse_of_nothing_is_nothing():

@@ -177,93 +177,30 @@ def test_the_certificate_of_laplace_is_violated_seldom() -> None:
 
 
 ZERO, ONE = np.zeros(3), np.eye(3)
-REFUSED: dict[str, tuple[Any, Any, Any, dict, type[Exception], str]] = {
-    "no pair": (
-        (X, Y),
-        ZERO,
-        (ZERO, ONE),
-        {},
-        DataError,
-        r"posterior is a ndarray; pass \(mean \[p\], covariance",
-    ),
-    "mean": (
-        (X, Y),
-        (np.zeros(2), ONE),
-        (ZERO, ONE),
-        {},
-        DataError,
-        r"posterior's mean has shape \(2,\) and X has 3",
-    ),
-    "diagonal": (
-        (X, Y),
-        (ZERO, ONE),
-        (ZERO, np.ones(3)),
-        {},
-        DataError,
-        r"prior's covariance has shape \(3,\) .* \[3, 3\]",
-    ),
-    "not finite": (
-        (X, Y),
-        (ZERO, ONE),
-        (ZERO * np.nan, ONE),
-        {},
-        DataError,
-        r"prior's mean\[0\] is nan",
-    ),
-    "asymmetric": (
-        (X, Y),
-        (ZERO, ROOT),
-        (ZERO, ONE),
-        {},
-        DataError,
-        "posterior's covariance is not symmetric; pass 0.5",
-    ),
-    "indefinite": (
-        (X, Y),
-        (ZERO, -ONE),
-        (ZERO, ONE),
-        {},
-        NumericalError,
-        "the posterior's covariance .* not positive",
-    ),
-    "singular": (
-        (X, Y),
-        (ZERO, ONE),
-        (ZERO, 0.0 * ONE),
-        {},
-        NumericalError,
-        "the prior's covariance .* not positive",
-    ),
-    "labels": ((X, Y + 1), (ZERO, ONE), (ZERO, ONE), {}, DataError, "Y"),
-    "flat labels": (
-        (X, Y[:, 0]),
-        (ZERO, ONE),
-        (ZERO, ONE),
-        {},
-        DataError,
-        r"Y has shape \(40,\); use Y\[:, None\]",
-    ),
-    "delta": ((X, Y), (ZERO, ONE), (ZERO, ONE), {"delta": 1.0}, DataError, "delta=1.0"),
-    "origin": (
-        (X, Y),
-        (ZERO, ONE),
-        (ZERO, ONE),
-        {"hyperparameters": "guess"},
-        UnknownOptionError,
-        "hyperparameters",
-    ),
-    "float32": ((X.astype(np.float32), Y), (ZERO, ONE), (ZERO, ONE), {}, DataError, "X is float32"),
+GOOD: dict[str, Any] = {
+    "data": (X, Y), "posterior": (ZERO, ONE), "prior": (ZERO, ONE), "hyperparameters": "fixed",
+}  # fmt: skip
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "pair": ({"posterior": ZERO}, DataError, r"posterior is a ndarray; pass \(mean \[p\], covar"),
+    "mean": ({"posterior": (ZERO[:2], ONE)}, DataError, r"mean has shape \(2,\) and X has 3"),
+    "diagonal": ({"prior": (ZERO, ZERO)}, DataError, r"covariance has shape \(3,\) .* \[3, 3\]"),
+    "NaN": ({"prior": (ZERO * np.nan, ONE)}, DataError, r"prior's mean\[0\] is nan"),
+    "asymmetric": ({"posterior": (ZERO, ROOT)}, DataError, "is not symmetric; pass 0.5"),
+    "indefinite": ({"posterior": (ZERO, -ONE)}, NumericalError, "posterior's cov.* not positive"),
+    "singular": ({"prior": (ZERO, 0.0 * ONE)}, NumericalError, "prior's cov.* not positive"),
+    "labels": ({"data": (X, Y + 1)}, DataError, "Y"),
+    "flat labels": ({"data": (X, Y[:, 0])}, DataError, r"Y has shape \(40,\); use Y\[:, None\]"),
+    "delta": ({"delta": 1.0}, DataError, "delta=1.0"),
+    "origin": ({"hyperparameters": "guess"}, UnknownOptionError, "hyperparameters"),
+    "float32": ({"data": (X.astype(np.float32), Y)}, DataError, "X is float32"),
 }
 
 
-@pytest.mark.parametrize(
-    "data, posterior, prior, options, error, message", list(REFUSED.values()), ids=list(REFUSED)
-)
-def test_what_is_refused(
-    data: Any, posterior: Any, prior: Any, options: dict, error: type, message: str
-) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    options, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
-        certify_gaussian(data, posterior, prior, **{"hyperparameters": "fixed", **options})
+        certify_gaussian(**{**GOOD, **options})
 
 
 def test_what_laplace_refuses() -> None:
