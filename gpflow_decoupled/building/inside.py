@@ -37,7 +37,7 @@ from gpflow.likelihoods import (
 from gpflow.models import GPModel
 
 from ..bases import CoupledBasis
-from ..diagnostics import lengthscale_factor, roughness
+from ..diagnostics import lengthscale_factor, roughness, values_of
 from ..errors import DataError
 from ..inducing import select
 from ..inputs import stacked
@@ -59,7 +59,6 @@ from .kernels import (
     date_places,
     with_seasons,
 )
-from .label_runs import values_of
 from .likelihoods import likelihood_for, prior_mean
 
 # ---

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-__all__ = ["LabelRun", "LabelRuns", "started", "values_of"]
+__all__ = ["LabelRun", "LabelRuns", "started"]
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import gpflow
@@ -18,18 +17,14 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from scipy.optimize import minimize
 
-from ..diagnostics import has_scale, lengthscale_factor
-from ..likelihoods import CategoricalLogit, Ordinal
+from ..diagnostics import lengthscale_factor, values_of
 from ..likelihoods.log_densities import observation_log_density
 from ..models.neighbours import GaussianNNGP, LabelNNGP
 from ..optimizers.neighbours import LabelRounds, NeighbourRounds
-from .likelihoods import takes_classes
 
 _ROWS, _EVALUATIONS, _NEIGHBOURS, _JUDGING_NEIGHBOURS = 2000, 20, 30, 64
 _NOISE, _LEAST_NOISE = 0.1, 0.001
 """Variances of the targets, whose own is one: at the start, and at least."""
-_STEEP = 2.0
-"""Of f over labels of -1 and 1, at the start."""
 _LARGEST = 10.0
 """Of the logarithms of a and b."""
 _TRIALS = 80
@@ -143,32 +138,3 @@ def started(kind: type[Kernel], X: np.ndarray, values: np.ndarray, seed: int = 0
     kernel = kind(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
     kernel.lengthscales.assign(kernel.lengthscales * lengthscale_factor(kernel, X, values, seed))
     return kernel
-
-
-def values_of(
-    Y: np.ndarray, likelihood: Likelihood, numbers: Mapping[str, np.ndarray] | None = None
-) -> tuple[np.ndarray, float]:
-    """Values [N, P] of f plus noise for least squares, or a column for each of several classes, and
-    the usual slope of f over them.
-
-    :param numbers: of the rows by name: offsets are taken off, and rows whose known noise is larger
-        than the variance of all are NaN.
-    """
-    values, slope = _plain_values(Y, likelihood)
-    if numbers and "offset" in numbers:
-        values = values - numbers["offset"]
-    if numbers and "noise" in numbers:
-        values = np.where(numbers["noise"] > np.nanvar(values, axis=0), np.nan, values)
-    return values, slope
-
-
-def _plain_values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
-    if isinstance(likelihood, CategoricalLogit):
-        return 1.0 * (Y == np.arange(likelihood.num_classes)), _STEEP
-    if isinstance(likelihood, Ordinal):
-        return np.asarray(likelihood.middles)[Y.astype(int)], 1.0
-    if takes_classes(likelihood):
-        return 2.0 * Y - 1.0, _STEEP
-    if has_scale(likelihood) or np.nanmin(Y) < 0.0:
-        return Y, 1.0
-    return np.log(Y + 0.5 * np.nanmean(Y, axis=0) + np.finfo(float).tiny), 1.0

@@ -6,16 +6,82 @@
 
 from __future__ import annotations
 
-__all__ = ["lengthscale_factor", "roughness", "warn_of_no_signal"]
+__all__ = [
+    "lengthscale_factor", "multiply_lengthscales", "other_start", "roughness", "values_of",
+    "warn_of_no_signal",
+]  # fmt: skip
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import gpflow
 import numpy as np
 from gpflow.base import TensorType
-from gpflow.kernels import IsotropicStationary, Matern12, Matern52
+from gpflow.kernels import IsotropicStationary, Kernel, Matern12, Matern52, Stationary
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from ..covariances.stationary import reads_scaled_inputs
+from ..likelihoods import (
+    BernoulliLogit,
+    BernoulliProbit,
+    CategoricalLogit,
+    NumberedLikelihood,
+    Ordinal,
+    RowLikelihood,
+)
 from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
+from .scales import has_scale
+
+# ---
+# Least squares of any likelihood: values that are f plus noise.
+
+
+_STEEP = 2.0
+"""Of f over labels of -1 and 1."""
+_BINARY = (BernoulliLogit, BernoulliProbit, gpflow.likelihoods.Bernoulli)
+_SEVERAL = (CategoricalLogit, gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax)
+
+
+def values_of(
+    Y: np.ndarray, likelihood: Likelihood, numbers: Mapping[str, np.ndarray] | None = None
+) -> tuple[np.ndarray, float]:
+    """Values [N, P] of f plus noise for least squares, or a column for each of several classes, and
+    the usual slope of f over them.
+
+    :param Y: [N, P], with the numbers of its rows if these belong to the likelihood.
+    :param numbers: of the rows by name: offsets are taken off, and rows of no weight, or whose
+        known noise is larger than the variance of all, are NaN.
+    """
+    if isinstance(likelihood, RowLikelihood):
+        Y, numbers = likelihood.split(Y)
+        likelihood = likelihood.likelihood
+    elif isinstance(likelihood, NumberedLikelihood) and numbers is None:
+        Y, _ = likelihood.split(Y)
+    values, slope = _plain_values(Y, likelihood)
+    numbers = numbers or {}
+    values = values - numbers.get("offset", 0.0)
+    noisy = numbers.get("noise", 0.0) > np.nanvar(values, axis=0)
+    return np.where(noisy | (numbers.get("weight", 1.0) == 0.0), np.nan, values), slope
+
+
+def _plain_values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
+    if isinstance(likelihood, _SEVERAL):
+        return 1.0 * (Y == np.arange(likelihood.num_classes)), _STEEP
+    if isinstance(likelihood, Ordinal):
+        return np.asarray(likelihood.middles)[Y.astype(int)], 1.0
+    if isinstance(likelihood, _BINARY):
+        return 2.0 * Y - 1.0, _STEEP
+    if has_scale(likelihood) or np.nanmin(Y) < 0.0:
+        return Y, 1.0
+    return np.log(Y + 0.5 * np.nanmean(Y, axis=0) + np.finfo(float).tiny), 1.0
+
+
+# ---
+# Lengthscales at which some rows show a signal.
+
 
 _FACTORS = tuple(0.5**power for power in range(8))
 _RATIOS = (0.01, 0.1, 1.0, 10.0)
@@ -33,15 +99,14 @@ _ALL = 0.95
 """Share of the variance of Y that leaves next to nothing but noise."""
 
 
-def lengthscale_factor(
-    kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: int = 0
-) -> float:
+def lengthscale_factor(kernel: Kernel, X: TensorType, Y: TensorType, seed: int = 0) -> float:
     """The largest factor of the lengthscales, 1 or a power of 1/2, that tells half of what the best
     one does: of the nats by which some rows have more evidence than as noise alone.
 
     1 where the best one tells less than 5 nats. Variances are the best ones for each.
 
-    :param kernel: a stationary kernel at the lengthscales to start from.
+    :param kernel: of one output, at the lengthscales to start from; those of its stationary parts
+        move if they are trainable.
     :param X: inputs [N, D].
     :param Y: values [N, P] of f plus noise, NaN where missing.
     :param seed: of the rows, half at random and half nearest to three of them.
@@ -62,40 +127,80 @@ def roughness(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: i
     return float(more) if more > _ROUGH else 0.0
 
 
-def _gains(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: int) -> np.ndarray:
+def other_start(model: GPModel, seed: int = 0) -> float:
+    """The `lengthscale_factor` of a model at its hyperparameters, by its own data."""
+    X, Y = (np.asarray(part) for part in model.data)
+    values, _ = values_of(Y, model.likelihood)
+    if has_scale(model.likelihood):
+        mean = np.asarray(model.mean_function(X))
+        values = values - (mean if mean.shape[1] in (1, values.shape[1]) else 0.0)
+    # latents of one kernel each start alike
+    kernels = getattr(model.kernel, "latent_kernels", (model.kernel,))
+    return lengthscale_factor(kernels[0], X, values, seed)
+
+
+@contextmanager
+def _lengthscales_times(kernel: Kernel, factor: float) -> Iterator[None]:
+    """Multiply the trainable lengthscales of a kernel's stationary parts, until the block ends."""
+    variables = [part.lengthscales.unconstrained_variable for part in _parts(kernel)]
+    before = [variable.numpy() for variable in variables]
+    try:
+        multiply_lengthscales(kernel, factor)
+        yield
+    finally:
+        for variable, value in zip(variables, before):
+            variable.assign(value)
+
+
+def multiply_lengthscales(kernel: Kernel, factor: float) -> None:
+    """Multiply the trainable lengthscales of a kernel's stationary parts, within their bounds."""
+    for part in _parts(kernel):
+        own = part.lengthscales
+        inside = own.transform.inverse(factor * own)
+        if np.all(np.isfinite(inside)):
+            own.unconstrained_variable.assign(inside)
+
+
+def _parts(kernel: Kernel) -> list[Stationary]:
+    every = dict.fromkeys((kernel, *kernel.submodules))
+    return [
+        one
+        for one in every
+        if reads_scaled_inputs(one)
+        and isinstance(one.lengthscales, gpflow.Parameter)
+        and one.lengthscales.trainable
+    ]
+
+
+def _gains(kernel: Kernel, X: TensorType, Y: TensorType, seed: int) -> np.ndarray:
     """Nats by which some rows have more evidence than as noise alone, for each factor."""
-    Z = np.asarray(kernel.scale(kernel.slice(X)[0]), np.float64)
-    values = np.asarray(Y, np.float64)
+    X, values, none = np.asarray(X), np.asarray(Y, np.float64), np.zeros(len(_FACTORS))
     seen = np.flatnonzero(np.isfinite(values).all(axis=1))
-    if len(seen) < _FEWEST:
-        return np.zeros(len(_FACTORS))
-    rows = seen[_some(Z[seen], seed)]
-    Z, values = Z[rows], values[rows] - np.mean(values[rows], axis=0)
+    if len(seen) < _FEWEST or not _parts(kernel):
+        return none
+    rows = seen[_some(kernel, X[seen], seed)]
+    X, values = X[rows], values[rows] - np.mean(values[rows], axis=0)
     values = values[:, np.ptp(values, axis=0) > 0.0]
     if values.shape[1] == 0:
-        return np.zeros(len(_FACTORS))
-    norms = np.sum(np.square(Z), axis=1)
-    squares = np.maximum(norms[:, None] + norms - 2.0 * Z @ Z.T, 0.0)
-    variance = float(kernel.variance.numpy())
+        return none
     noise = -0.5 * len(values) * np.sum(np.log(np.mean(np.square(values), axis=0)))
-    found = np.array(
-        [
-            _evidence(np.asarray(kernel.K_r2(squares / one**2)) / variance, values)
-            for one in _FACTORS
-        ]
-    )
-    return found - noise
+    found = []
+    for factor in _FACTORS:
+        with _lengthscales_times(kernel, factor):
+            K = np.asarray(kernel(X), np.float64)
+        found.append(_evidence(K / np.mean(np.diag(K)), values))
+    return np.array(found) - noise
 
 
-def _some(Z: np.ndarray, seed: int) -> np.ndarray:
+def _some(kernel: Kernel, X: np.ndarray, seed: int) -> np.ndarray:
     """Numbers of the rows that are compared."""
-    if len(Z) <= _ROWS:
-        return np.arange(len(Z))
-    chosen = np.random.default_rng(seed).choice(len(Z), _ROWS // 2, replace=False)
+    if len(X) <= _ROWS:
+        return np.arange(len(X))
+    chosen = np.random.default_rng(seed).choice(len(X), _ROWS // 2, replace=False)
     count = _ROWS // 2 // _PLACES
     near = [
-        np.argpartition(np.sum(np.square(Z - Z[row]), axis=1), count)[:count]
-        for row in chosen[:_PLACES]
+        np.argpartition(-covariance, count)[:count]
+        for covariance in np.asarray(kernel(X[chosen[:_PLACES]], X))
     ]
     return np.unique(np.concatenate([chosen, *near]))
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.kernels import IsotropicStationary, Matern12, Matern52
 from scipy.stats import multivariate_normal
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.diagnostics import lengthscale_factor, roughness, warn_of_no_signal
+from gpflow_decoupled.diagnostics import (
+    lengthscale_factor,
+    roughness,
+    values_of,
+    warn_of_no_signal,
+)
 from gpflow_decoupled.diagnostics.starts import _FACTORS, _RATIOS
-from gpflow_decoupled.models import CVIGP
+from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, AffineIndependentGP, StateSpaceGP
+from gpflow_decoupled.training.schedules import Limits
+from gpflow_decoupled.training.stages.stage import Budget, Climb, Clock, Report, StepOutput
 
 
 def waves(seed: int, rows: int = 200, number: int = 20) -> tuple[np.ndarray, np.ndarray]:
@@ -166,3 +175,108 @@ def test_noise_that_is_all_of_the_variance_is_warned_of():
     nothing = np.random.default_rng(0).standard_normal(Y.shape)
     with pytest.warns(UserWarning, match="Shorter lengthscales find nothing either"):
         warn_of_no_signal(noisy(X, nothing), X, nothing)
+
+
+def by_hand(kind: str, X: np.ndarray, Y: np.ndarray, kernel: gpflow.kernels.Kernel) -> object:
+    """A model of waves, at a lengthscale of one range of X."""
+    labels, classes = 1.0 * (Y > 0.0), 1.0 * np.digitize(Y, [-0.5, 0.5])
+    counts = np.random.default_rng(0).poisson(np.exp(1.0 + Y)).astype(float)
+    own, noise = gd.likelihoods.BernoulliLogit, gpflow.likelihoods.Gaussian
+    model, y, likelihood = {
+        "NNGP": (NNGP, Y, noise(0.1)),
+        "NNGP labels": (NNGP, labels, own()),
+        "NNGP counts": (NNGP, counts, gpflow.likelihoods.Poisson()),
+        "NNGP classes": (NNGP, classes, gd.likelihoods.CategoricalLogit(3)),
+        "CVIGP": (CVIGP, Y, noise(0.1)),
+        "CVIGP labels": (CVIGP, labels, own()),
+        "CVIGP classes": (CVIGP, classes, gd.likelihoods.CategoricalLogit(3)),
+        "StateSpaceGP": (StateSpaceGP, Y, noise(0.1)),
+        "StateSpaceGP labels": (StateSpaceGP, labels, own()),
+        "LCLGP": (LCLGP, labels, own()),
+        "AffineIndependentGP": (AffineIndependentGP, labels, own()),
+    }[kind]
+    return model((X, y), kernel, likelihood, **({"num_neighbours": 30} if model is NNGP else {}))
+
+
+SHORT = ("CVIGP", "NNGP classes", "LCLGP")
+KINDS = [
+    pytest.param(kind, marks=[] if kind in SHORT else [pytest.mark.exhaustive])
+    for kind in (
+        *SHORT, "NNGP", "NNGP labels", "NNGP counts", "CVIGP labels", "CVIGP classes", "StateSpaceGP",
+        "StateSpaceGP labels", "AffineIndependentGP",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_made_by_hand_find_short_waves(kind: str):
+    """From a lengthscale of the range of X all of them ended at a constant."""
+    X, Y = waves(0)
+    model = by_hand(kind, X, Y, Matern52())
+    given = {} if kind.startswith(("NNGP", "State")) else {"optimizer": "lbfgs"}
+    result = gd.fit(model, progress=False, **given)
+    assert result.converged
+    assert 0.01 < float(model.kernel.lengthscales.numpy()) < 0.06
+    other = by_hand(kind, X, Y, Matern52(lengthscales=0.04))
+    near = 0.01 * len(X)  # scores of left-out rows, each of its own rounds
+    assert result.elbo > gd.fit(other, progress=False, **given).elbo - near
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda: Matern52() + gpflow.kernels.Linear(),
+        lambda: Matern52() * gpflow.kernels.Constant(),
+        lambda: gpflow.kernels.SharedIndependent(Matern52(), 1),
+    ],
+)
+def test_lengthscales_inside_of_a_kernel_start_shorter_too(kernel):
+    X, Y = waves(0)
+    model = by_hand("CVIGP", X, Y, kernel())
+    assert gd.fit(model, progress=False, optimizer="lbfgs").elbo > 45.0
+
+
+def test_a_fixed_lengthscale_stays():
+    X, Y = waves(0, 50)
+    model = by_hand("CVIGP", X, Y, Matern52())
+    gpflow.set_trainable(model.kernel.lengthscales, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gd.fit(model, progress=False, optimizer="lbfgs")
+    assert float(model.kernel.lengthscales.numpy()) == pytest.approx(1.0)
+
+
+def test_the_better_of_two_starts_stands():
+    """Some rows speak for shorter lengthscales, but from these the climb ends lower."""
+
+    class Two(Climb):
+        def __init__(self, ends: tuple[float, float]) -> None:
+            self.model, self.ends = by_hand("CVIGP", *waves(0, 100), Matern52()), ends
+
+        @property
+        def variables(self) -> list[tf.Variable]:
+            return list(self.model.trainable_variables)
+
+        def climb(self, budget: Budget) -> Report:
+            shorter = float(self.model.kernel.lengthscales.numpy()) < 0.9
+            return Report(StepOutput.sound(self.ends[int(shorter)]), str(int(shorter)))
+
+    budget = Budget(Clock(0.0, Limits(1, None), lambda line: None), 0, 0, [], waves(0, 100))
+    for ends, best in (((0.0, -1.0), 0), ((0.0, 1.0), 1), ((np.nan, 1.0), 1), ((0.0, np.nan), 0)):
+        stage = Two(ends)
+        assert stage.run(budget).reason == str(best)
+        assert (float(stage.model.kernel.lengthscales.numpy()) < 0.9) == bool(best)
+    stage = Two((0.0, 1.0))
+    assert stage.run(replace(budget, first=1)).reason == "0"  # later turns go on
+
+
+@pytest.mark.parametrize("kind", ["offset", "weight", "noise"])
+def test_values_for_least_squares_know_the_numbers_of_rows(kind: str):
+    X, Y = waves(0, 30)
+    number = {"offset": np.linspace(0.0, 9.0, 30), "weight": np.ones(30), "noise": np.zeros(30)}
+    column = number[kind][:, None]
+    column[3] = {"offset": 5.0, "weight": 0.0, "noise": 1e12}[kind]
+    likelihood = gd.likelihoods.RowLikelihood(gpflow.likelihoods.Gaussian(0.1), [kind])
+    values, _ = values_of(np.hstack([Y, column]), likelihood)
+    expected = Y - column if kind == "offset" else np.where(np.arange(30)[:, None] == 3, np.nan, Y)
+    np.testing.assert_allclose(values, expected)

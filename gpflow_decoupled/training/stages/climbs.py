@@ -83,7 +83,8 @@ class AffineClimb(Stage):
         deadline = budget.clock.deadline(budget.until)
         # half of the time is left for the q that is not Gaussian
         half = replace(budget, until=0.5 * (budget.clock.share + budget.until))
-        reason, before, rise = self.gaussian.climb(half)
+        gaussian = self.gaussian.run(half)
+        reason, rise = gaussian.reason, gaussian.rise
         basis = self.model.basis
         base, theta = basis.base, basis.theta
         try:
@@ -96,7 +97,7 @@ class AffineClimb(Stage):
         if climbed and hyperparameters_of(self.model) and time.perf_counter() < deadline:
             together = self._together(budget, deadline)
             reason, rise, bound = together.reason, together.rise, float(self.model.elbo())
-        return Report.of_climb(bound, reason, deadline, before, rise)
+        return Report.of_climb(bound, reason, deadline, gaussian.before, rise)
 
     def _ascended(self) -> AffineResult:
         more = hyperparameters_of(self.model)

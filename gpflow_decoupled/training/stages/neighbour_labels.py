@@ -15,7 +15,7 @@ from ...replicas import Group
 from ..batches import Trackable
 from .mean_on_data import with_mean
 from .neighbours import DONE
-from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
+from .stage import ROUNDS_DONE, Budget, Climb, Clock, Report, StepOutput
 
 NUM_ROUNDS = 3
 """After the start."""
@@ -25,7 +25,7 @@ _GAIN = 0.005
 """Nats per row that make a further round worth its time."""
 
 
-class NeighbourLabels(Stage):
+class NeighbourLabels(Climb):
     """L-BFGS on the log densities of left-out labels: `optimizers.LabelRounds`.
 
     A turn is one climb, the first of the evidence of least squares. A later one that does not raise
@@ -52,7 +52,7 @@ class NeighbourLabels(Stage):
     def settings(self) -> dict[str, object]:
         return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
 
-    def run(self, budget: Budget) -> Report:
+    def climb(self, budget: Budget) -> Report:
         """Climb once, and judge; an interrupt keeps the best values that were found."""
         clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)

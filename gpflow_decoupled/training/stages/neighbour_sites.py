@@ -20,7 +20,7 @@ from ..batches import Trackable
 from ..snapshots import go_back, snapshot
 from .mean_on_data import with_mean
 from .neighbours import DONE
-from .stage import ROUNDS_DONE, Budget, Clock, Report, Stage, StepOutput
+from .stage import ROUNDS_DONE, Budget, Climb, Clock, Report, StepOutput
 
 NUM_ROUNDS = 5
 """After the start. On letter and cover types a sixth gained nothing beyond chance."""
@@ -39,7 +39,7 @@ _FALL = (
 )
 
 
-class NeighbourSites(Stage):
+class NeighbourSites(Climb):
     """Passes over the sites and climbs of the hyperparameters: `optimizers.SiteRounds`.
 
     A turn is one round; the first only passes over the sites. Rounds that lower the leave-one-out
@@ -78,7 +78,7 @@ class NeighbourSites(Stage):
     def settings(self) -> dict[str, object]:
         return {"rows": self.rounds.rows, "num_neighbours": self.model.gaussian.num_neighbours}
 
-    def run(self, budget: Budget) -> Report:
+    def climb(self, budget: Budget) -> Report:
         clock, number = budget.clock, budget.first
         deadline = self._deadline(budget)
         moves = self.rounds.has_hyperparameters

@@ -36,7 +36,7 @@ from ...optimizers.log_climb import (
     coordinates_of,
 )
 from ..keras import hyperparameters_of
-from .stage import Budget, Report, Stage
+from .stage import Budget, Climb, Report
 
 # ---
 # The prior of a full GP's sites: matrix or chain.
@@ -197,7 +197,7 @@ def has_best_sites(model: object) -> bool:
     return isinstance(model, CVIGP) and not sampled
 
 
-class SitesClimb(Stage):
+class SitesClimb(Climb):
     """L-BFGS on max_q ELBO(q, theta), with the sites of the best q found at each theta.
 
     Each evaluation finds the sites, from the last ones, in some 3 steps of 2/3 N^3 per latent, or
@@ -216,8 +216,7 @@ class SitesClimb(Stage):
         self.kernel_alone = self.prior.is_closed and moved <= own and not priors
         use: Callable[[Any], Any] = Compiled if compile else _eager
         self._expect, self._back = map(use, (self._sums, self._pulled))
-        shape = (model.basis.num_data, model.num_latent_gps)
-        self._start, self._best = (np.zeros(shape), np.zeros(shape)), -np.inf
+        self._start, self._best = self._zeros, -np.inf
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -226,13 +225,7 @@ class SitesClimb(Stage):
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         self._expected(self._start[0], np.ones_like(self._start[1]))
 
-    def run(self, budget: Budget) -> Report:
-        deadline = budget.clock.deadline(budget.until)
-        reason, before, rise = self.climb(budget)
-        return Report.of_climb(self.model.elbo(), reason, deadline, before, rise)
-
-    def climb(self, budget: Budget) -> tuple[str, tuple[float, ...], float]:
-        """Why the climb ended, its first bound if there was a climb, and the rise at its end."""
+    def climb(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
         reason, before, rise = CONVERGED, tuple[float, ...](), 0.0
         first = self._first()
@@ -261,12 +254,13 @@ class SitesClimb(Stage):
         finally:
             # after an interrupt too: sites and hyperparameters must belong together
             self._write(self._found(self.prior.at(self.coordinates.pack()), _LAST_SITES))
-        return reason, before, rise
+        return Report.of_climb(self.model.elbo(), reason, deadline, before, rise)
 
     def _first(self) -> BestSites | None:
         """The better optimum of the sites, started from zeros and from the model's sites."""
         # a likelihood that is narrow by now may have no slope at the prior mean, where zeros are
         prior, found = self.prior.at(self.coordinates.pack()), list[BestSites | None]()
+        self._start, self._best = self._zeros, -np.inf
         found.append(self._found(prior, _SITES))
         nu, tau = (site.numpy().astype(np.float64) for site in self.model.sites)
         if np.any(nu):
@@ -274,6 +268,11 @@ class SitesClimb(Stage):
             found.append(self._found(prior, _SITES))
         sound = [one for one in found if one is not None]
         return max(sound, key=lambda one: one.elbo, default=None)
+
+    @property
+    def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
+        shape = (self.model.basis.num_data, self.model.num_latent_gps)
+        return np.zeros(shape), np.zeros(shape)
 
     def _bound(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.coordinates.assign(x)
@@ -346,7 +345,7 @@ def has_evidence(model: object) -> bool:
     return isinstance(model, CVIGP) and type(model.likelihood) is Gaussian and not mixed
 
 
-class EvidenceClimb(Stage):
+class EvidenceClimb(Climb):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
     One turn and one step. An evaluation costs N^3 per latent, of a `StateSpaceGP` two loops over
@@ -373,7 +372,7 @@ class EvidenceClimb(Stage):
         if self.in_graph is not None and self.coordinates.variables:
             list(self.in_graph.terms())
 
-    def run(self, budget: Budget) -> Report:
+    def climb(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
         reason = CONVERGED
         before: tuple[float, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Budget", "Clock", "ROUNDS_DONE", "Report", "Stage", "StepOutput", "all_finite"]
+__all__ = ["Budget", "Climb", "Clock", "ROUNDS_DONE", "Report", "Stage", "StepOutput", "all_finite"]
 
 import abc
 import time
@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from gpflow.models import GPModel
 
+from ...diagnostics import multiply_lengthscales, other_start
+from ...errors import NumericalError
 from ...lbfgs import CONVERGED
+from ...optimizers.ascent import INTERRUPTED
 from ...optimizers.data_mean.system import TIME_IS_UP
 from ..batches import Batch, Trackable
 from ..schedules import Limits, StepSizes
+from ..snapshots import go_back, snapshot
 
 # The loop asks the current stage for one turn at a time: a step, several small ones, or a long
 # climb. If a turn fails, it restores all `variables`.
@@ -209,6 +215,50 @@ class Stage(abc.ABC):
         :param budget: the steps allowed, with their batches and step sizes.
         :raises NumericalError: if it fails and the cause is known; else `StepOutput.ok` is False.
         """
+
+
+class Climb(Stage):
+    """A stage of L-BFGS, whose first turn may end at no signal where lengthscales are too long.
+
+    Where some rows show one at shorter lengthscales, the first turn is taken from these too, in
+    half of the time each, and the better end stands. Override `climb` in place of `run`.
+    """
+
+    model: GPModel
+
+    @abc.abstractmethod
+    def climb(self, budget: Budget) -> Report:
+        """Take one turn from the present Parameters; arguments and errors as `run`."""
+
+    def reached(self, report: Report) -> float:
+        """How good the end of a first turn is; NaN for never."""
+        return float(report.output.elbo)
+
+    def run(self, budget: Budget) -> Report:
+        factor = 1.0 if budget.first > 0 else other_start(self.model, budget.seed)
+        if factor == 1.0:
+            return self.climb(budget)
+        clock, given = budget.clock, snapshot(self.variables)
+        budget = replace(budget, until=0.5 * (clock.share + budget.until))
+        first = self.climb(budget)
+        if first.reason == INTERRUPTED:
+            return first
+        reached = snapshot(self.variables)
+        go_back(given)
+        multiply_lengthscales(self.model.kernel, factor)
+        clock.show(f"another start: lengthscales times {factor:.3g}")
+        try:
+            second = self.climb(budget)
+        except NumericalError:
+            go_back(reached)
+            return first
+        except BaseException:
+            go_back(reached)
+            raise
+        if np.isnan(self.reached(first)) or self.reached(second) > self.reached(first):
+            return second._replace(before=first.before)
+        go_back(reached)
+        return first._replace(reason=INTERRUPTED) if second.reason == INTERRUPTED else first
 
 
 def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
