@@ -202,8 +202,8 @@ SHORT = ("CVIGP", "NNGP classes", "LCLGP")
 KINDS = [
     pytest.param(kind, marks=[] if kind in SHORT else [pytest.mark.exhaustive])
     for kind in (
-        *SHORT, "NNGP", "NNGP labels", "NNGP counts", "CVIGP labels", "CVIGP classes", "StateSpaceGP",
-        "StateSpaceGP labels", "AffineIndependentGP",
+        *SHORT, "NNGP", "NNGP labels", "NNGP counts", "CVIGP labels", "CVIGP classes",
+        "StateSpaceGP", "StateSpaceGP labels", "AffineIndependentGP",
     )
 ]  # fmt: skip
 
