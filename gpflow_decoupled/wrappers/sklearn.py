@@ -483,7 +483,8 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         random_state: int | np.random.RandomState | None = 0,
     ) -> np.ndarray:
         """Draw f jointly at X [N, D], in y's units: [N, n_samples] or [N, P, n_samples]; N^3."""
-        inputs = self.standardized_.encoded(self._inputs(X))
+        inputs = self._inputs(X)
+        inputs = self.standardized_.encoded(inputs)
         mean, cov = (
             tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True)
         )  # [N, P], [P, N, N]
@@ -552,11 +553,12 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
         """Class probabilities [N, C] at X [N, D], columns as `classes_`."""
+        inputs = self._inputs(X)
         likelihood = self.standardized_.likelihood
         likelihood = getattr(likelihood, "likelihood", likelihood)  # of rows with weights
         if not isinstance(likelihood, Ordinal):
             return class_probabilities(self._moments(X)[0])
-        return likelihood.probabilities(*self.standardized_.predict_f(self._inputs(X))).numpy()
+        return likelihood.probabilities(*self.standardized_.predict_f(inputs)).numpy()
 
     def predict(self, X: npt.ArrayLike) -> np.ndarray:
         """The most probable class at each row of X [N, D]."""
