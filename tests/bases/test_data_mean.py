@@ -5,7 +5,6 @@ export, and refusals.
 from __future__ import annotations
 
 import copy
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -173,12 +172,6 @@ def test_coefficients_stay_only_where_the_data_are_the_same(solved: ODVGP) -> No
 
 
 # --- copies and export
-
-
-def test_copies_are_the_same_model(solved: ODVGP) -> None:
-    for other in (copy.deepcopy(solved), pickle.loads(pickle.dumps(solved))):
-        assert_array_equal(other.elbo((X, Y[:, :1])), solved.elbo((X, Y[:, :1])))
-        assert_array_equal(other.predict_f(NEW)[0], solved.predict_f(NEW)[0])
 
 
 def test_a_checkpoint_restores_into_a_model_that_has_the_data(

@@ -4,9 +4,6 @@ message.
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
-
 import gpflow
 import numpy as np
 import pandas as pd
@@ -14,7 +11,6 @@ import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.posteriors import PrecomputeCacheType
-from gpflow.utilities import print_summary, tabulate_module_summary
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import SiteBasis
@@ -116,77 +112,6 @@ def test_a_cache_is_as_old_as_its_last_update():
     for left, right, old in zip(posterior.predict_f(XNEW), model.predict_f(XNEW), before):
         assert_allclose(left, right, rtol=1e-10)
         assert np.abs(left - old).max() > 1e-3
-
-
-class Server(tf.Module):
-    """What a user would export."""
-
-    def __init__(self, posterior) -> None:
-        super().__init__()
-        self.posterior = posterior
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
-    def predict(self, inputs):
-        """Mean and variance."""
-        return self.posterior.predict_f(inputs)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
-def test_export(tmp_path: Path):
-    model = problem("Student-t, coregionalised")
-    posterior = model.posterior("variable")
-    tf.saved_model.save(Server(posterior), str(tmp_path))
-    expected = posterior.predict_f(XNEW)
-    loaded = tf.saved_model.load(str(tmp_path))
-    for left, right in zip(loaded.predict(tf.constant(XNEW)), expected):
-        assert_allclose(left, right, rtol=1e-12)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore")
-def test_export_of_the_model_itself(tmp_path: Path):
-    """Without a posterior object."""
-    model = problem("heteroscedastic")
-    model.predict_compiled = tf.function(
-        model.predict_f, input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False
-    )
-    expected = model.predict_f(XNEW)
-    tf.saved_model.save(model, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    for left, right in zip(loaded.predict_compiled(tf.constant(XNEW)), expected):
-        assert_allclose(left, right, rtol=1e-12)
-
-
-def test_deepcopy_is_equal_and_independent():
-    model = problem("multiclass")
-    twin, before = copy.deepcopy(model), float(model.elbo())
-    assert_allclose(twin.elbo(), before, rtol=1e-13)
-    twin.kernel.variance.assign(3.0)
-    twin.basis.nu.assign(0 * twin.basis.nu)
-    assert float(model.elbo()) == before
-    assert abs(float(twin.elbo()) - before) > 1e-3
-
-
-def test_checkpoint_and_dictionary_restore_a_fresh_model(tmp_path: Path):
-    model, fresh, third = (problem("Poisson, separate") for _ in range(3))
-    model.kernel.kernels[1].variance.assign(3.0)
-    random_sites(model, seed=5)
-    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "model"))
-    assert abs(float(fresh.elbo() - model.elbo())) > 1e-3
-    tf.train.Checkpoint(model=fresh).read(path).assert_consumed()
-    gpflow.utilities.multiple_assign(third, gpflow.utilities.parameter_dict(model))
-    for restored in (fresh, third):
-        assert_allclose(restored.elbo(), model.elbo(), rtol=1e-12)
-
-
-def test_summary_lists_every_parameter(capsys):
-    model = problem("Gaussian")
-    table = tabulate_module_summary(model)
-    for parameter in gpflow.utilities.parameter_dict(model):
-        assert parameter.lstrip(".") in table
-    print_summary(model)
-    assert "basis.nu" in capsys.readouterr().out
 
 
 @pytest.mark.exhaustive

@@ -4,10 +4,6 @@ short run.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import gpflow
 import numpy as np
 import pytest
@@ -16,46 +12,8 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled import models
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.models.neighbours import SiteNNGP
-from tests.models.builders import MODELS as BASIS_MODELS
-from tests.models.builders import X, build
-
-NOISE = 0.3
-Y = np.sin(3.0 * X[:, :1])
-
-
-def _kernel() -> gpflow.kernels.Kernel:
-    return gpflow.kernels.Matern52(1.3, 0.8)
-
-
-def _gaussian() -> gpflow.likelihoods.Likelihood:
-    return gpflow.likelihoods.Gaussian(NOISE)
-
-
-def _on_data(kind: Callable[..., Any]) -> Callable[[], Any]:
-    return lambda: kind((X, Y), _kernel(), _gaussian())
-
-
-def _basis_model(name: str) -> Callable[[], Any]:
-    def make() -> Any:
-        model, _ = build(name)
-        model.likelihood.variance.assign(NOISE)
-        return model
-
-    return make
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    **{name: _basis_model(name) for name in BASIS_MODELS},
-    "CVIGP": _on_data(models.CVIGP),
-    "StateSpaceGP": lambda: models.StateSpaceGP((X[:, :1], Y), _kernel(), _gaussian()),
-    "LCLGP": _on_data(models.LCLGP),
-    "AffineIndependentGP": _on_data(functools.partial(models.AffineIndependentGP, base="normal")),
-    "NNGP": lambda: models.NNGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
-    "SiteNNGP": lambda: SiteNNGP((X, Y), _kernel(), _gaussian(), num_neighbours=3),
-    "SparseCVIGP": lambda: models.SparseCVIGP(_kernel(), _gaussian(), X[:3]),
-    "DTC": lambda: models.DTC((X, Y), _kernel(), X[:3], noise_variance=NOISE),
-}
+from tests.models.builders import X
+from tests.models.registry import MODELS, NOISE
 
 
 @pytest.mark.costly(keep=4)

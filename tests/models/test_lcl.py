@@ -4,8 +4,6 @@ models, bad input.
 
 from __future__ import annotations
 
-import copy
-
 import gpflow
 import numpy as np
 import pytest
@@ -213,33 +211,3 @@ def test_what_is_refused(rng):
         LCLGP((X, Y[:, 0]), matern(1.0, 1.0), gl.Poisson())
     with pytest.raises(UnknownOptionError, match="form='both'"):
         LCLGP((X, Y), matern(1.0, 1.0), gl.Poisson(), form="both")
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
-def test_copies_checkpoints_and_exports_of_several_latents(tmp_path):
-    """Each with the multipliers of both latents; a copy is independent, and an exported posterior
-    predicts the same.
-    """
-    built, new = model("Poisson", 6, latents=2), inputs(3, seed=5)
-    RULE.run(built)
-    elbo, expected = float(built.elbo()), built.predict_f(new)
-    twin, fresh = copy.deepcopy(built), model("Poisson", 6, latents=2)
-    path = tf.train.Checkpoint(model=built).write(str(tmp_path / "model"))
-    tf.train.Checkpoint(model=fresh).read(path).assert_consumed()
-    for other in (twin, fresh):
-        assert_allclose(other.elbo(), elbo, rtol=1e-12)
-        assert_allclose(other.predict_f(new), expected, rtol=1e-10)
-    twin.basis.lam.assign(2.0 * twin.basis.lam)
-    assert_allclose(built.elbo(), elbo, rtol=1e-12)
-
-    served = tf.Module()
-    served.posterior = built.posterior("variable")
-    served.predict = tf.function(
-        served.posterior.predict_f,
-        input_signature=[tf.TensorSpec([None, 2], built.data[0].dtype)],
-        autograph=False,
-    )
-    tf.saved_model.save(served, str(tmp_path / "served"))
-    loaded = tf.saved_model.load(str(tmp_path / "served"))
-    assert_allclose(loaded.predict(new), expected, rtol=1e-10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import gpflow
@@ -17,7 +16,6 @@ from numpy.testing import assert_allclose
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import NNGP
-from tests.models.serving import loaded, module_of
 from tests.models.test_nngp import (
     FEW,
     KERNELS,
@@ -210,21 +208,6 @@ def test_outputs_that_are_the_prior_mean_take_no_product():
 
 
 @pytest.mark.exhaustive
-def test_copies_and_files(tmp_path: Path):
-    ours = solved(separate(), Y=missing(), mean_function=trend())
-    expected = ours.predict_f(XNEW)[0]
-    gd.save(ours, tmp_path / "model.zip")
-    twins = [copy.deepcopy(ours), gd.load(tmp_path / "model.zip")]
-    assert twins[0].mean_is_solved
-    for twin in twins:
-        assert twin.mean == "data"
-        assert_allclose(twin.predict_f(XNEW)[0], expected, rtol=1e-5, atol=1e-5)
-        twin.kernel.kernels[0].lengthscales.assign([0.2, 0.2])
-        assert np.abs(twin.predict_f(XNEW)[0] - expected).max() > 1e-2
-    assert_allclose(ours.predict_f(XNEW)[0], expected, rtol=1e-12)
-
-
-@pytest.mark.exhaustive
 def test_a_checkpoint_has_the_mean_of_other_data_to_solve_for(tmp_path: Path):
     ours = solved(separate(), Y=missing(), mean_function=trend())
     path = tf.train.Checkpoint(model=ours).save(str(tmp_path / "state"))
@@ -232,17 +215,6 @@ def test_a_checkpoint_has_the_mean_of_other_data_to_solve_for(tmp_path: Path):
     tf.train.Checkpoint(model=other).restore(path)
     flipped = solved(separate(), Y=-missing(), mean_function=trend())
     assert_allclose(other.predict_f(XNEW)[0], flipped.predict_f(XNEW)[0], **CLOSE)
-
-
-@pytest.mark.exhaustive
-def test_saved_model_has_the_mean(tmp_path: Path):
-    ours = solved()
-    module = module_of(ours.posterior("variable"), 2)
-    served = loaded(module, tmp_path)
-    assert_allclose(served.predict(tf.constant(XNEW))[0], ours.predict_f(XNEW)[0], rtol=1e-9)
-    ours.kernel.variance.assign(3.0)
-    module.posterior.update_cache()
-    assert_allclose(module.predict(tf.constant(XNEW))[0], ours.predict_f(XNEW)[0], rtol=1e-9)
 
 
 def test_single_precision_and_one_row():

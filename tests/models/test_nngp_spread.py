@@ -103,16 +103,6 @@ def test_missing_outputs_tell_nothing():
 
 
 @pytest.mark.exhaustive
-def test_copies_and_files_keep_the_spread(tmp_path):
-    ours = model()
-    ours.spread_factor.assign(2.5)
-    gd.save(ours, tmp_path / "model")
-    expected = ours.predict_y(XNEW)[1]
-    assert_allclose(gd.load(tmp_path / "model").predict_y(XNEW)[1], expected)
-    assert_allclose(gpflow.utilities.deepcopy(ours).predict_y(XNEW)[1], expected)
-
-
-@pytest.mark.exhaustive
 def test_saved_model_has_the_spread(tmp_path):
     ours = model()
     ours.spread_factor.assign(1.7)

@@ -12,13 +12,11 @@ import tensorflow as tf
 from gpflow import kernels as gk
 from gpflow.likelihoods import Gaussian
 from gpflow.posteriors import PrecomputeCacheType
-from gpflow.utilities import tabulate_module_summary
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.models import NNGP
-from tests.models.serving import loaded, module_of
 from tests.models.test_nngp import (
     FEW,
     KERNELS,
@@ -295,25 +293,6 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
         assert_allclose(mine, theirs, rtol=1e-12)
 
 
-@pytest.mark.exhaustive
-def test_copies_and_files_are_the_model(tmp_path: Path):
-    ours = model(separate(), FEW, Y=missing(), mean_function=trend())
-    loss, moments = float(ours.training_loss()), ours.predict_y(XNEW)
-    gd.save(ours, tmp_path / "model.zip")
-    for twin in (
-        copy.deepcopy(ours),
-        gpflow.utilities.deepcopy(ours),
-        gd.load(tmp_path / "model.zip"),
-    ):
-        assert_allclose(twin.training_loss(), loss, rtol=1e-12)
-        for mine, theirs in zip(twin.predict_y(XNEW), moments):
-            assert_allclose(mine, theirs, rtol=1e-12)
-        twin.update((X[:3] + 0.1, Y[:3]))
-        assert float(twin.training_loss()) != pytest.approx(loss)
-    assert_allclose(ours.training_loss(), loss)
-    assert "mean_function.A" in tabulate_module_summary(ours)
-
-
 def test_checkpoint_restores_neighbours_too(tmp_path: Path):
     ours = model(m=FEW)
     ours.training_loss()
@@ -324,15 +303,6 @@ def test_checkpoint_restores_neighbours_too(tmp_path: Path):
     status = tf.train.Checkpoint(model=fresh).restore(path)
     assert_allclose(fresh.training_loss(), loss, rtol=1e-12)
     status.assert_consumed()
-
-
-@pytest.mark.exhaustive
-def test_saved_model_predicts(tmp_path: Path):
-    ours = model(m=FEW, mean_function=trend())
-    module = module_of(ours.posterior("variable"), 2)
-    served = loaded(module, tmp_path)
-    for mine, theirs in zip(served.predict(tf.constant(XNEW)), ours.predict_f(XNEW)):
-        assert_allclose(mine, theirs, rtol=1e-10)
 
 
 def test_gradient_of_predictions_in_the_inputs():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -89,31 +86,3 @@ def test_gradients_in_the_inputs(name):
         for sign in (1, -1)
     ]
     assert_allclose(np.sum(gradient), (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
-
-
-class Server(tf.Module):
-    """What a user would export."""
-
-    def __init__(self, posterior) -> None:
-        super().__init__()
-        self.posterior = posterior
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
-    def predict(self, inputs):
-        """Mean and variance."""
-        return self.posterior.predict_f(inputs)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
-@pytest.mark.parametrize("name", ["ODVGP", "DVGP", "SOLVEGP"])
-def test_export_of_a_variable_cache(name, tmp_path: Path):
-    model, _ = build(name)
-    posterior = model.posterior(PrecomputeCacheType.VARIABLE)
-    tf.saved_model.save(Server(posterior), str(tmp_path))
-    expected = posterior.predict_f(XNEW)
-    model.kernel.variance.assign(3.0)
-    loaded = tf.saved_model.load(str(tmp_path))
-    for left, right in zip(loaded.predict(tf.constant(XNEW)), expected):
-        assert_allclose(left, right, rtol=1e-12)
-    assert isinstance(posterior, gpflow.posteriors.AbstractPosterior)

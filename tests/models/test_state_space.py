@@ -232,36 +232,6 @@ def test_inside_a_graph_of_the_user(what):
 
 
 @pytest.mark.exhaustive
-def test_posterior_is_cached_and_can_be_exported(tmp_path):
-    ours = solved()
-    posterior = ours.posterior("variable")
-    module = tf.Module()
-    module.posterior = posterior
-    module.predict = tf.function(
-        posterior.predict_f, input_signature=[tf.TensorSpec([None, 1], tf.float64)]
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    for left, right in zip(loaded.predict(tf.constant(XNEW)), ours.predict_f(XNEW)):
-        assert_allclose(left, right, rtol=1e-12)
-
-
-@pytest.mark.exhaustive
-def test_save_copy_and_checkpoint(tmp_path):
-    ours = solved()
-    expected = ours.predict_y(XNEW)
-    path = tmp_path / "model"
-    gd.save(ours, path)
-    restored = model()
-    tf.train.Checkpoint(model=restored).restore(
-        tf.train.Checkpoint(model=ours).save(str(tmp_path / "checkpoint"))
-    )
-    for other in (copy.deepcopy(ours), gd.load(path), restored):
-        for left, right in zip(other.predict_y(XNEW), expected):
-            assert_allclose(left, right, rtol=1e-12)
-
-
-@pytest.mark.exhaustive
 def test_update():
     ours = solved()
     nu = ours.basis.nu.numpy()

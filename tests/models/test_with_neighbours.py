@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -95,7 +93,7 @@ def test_the_mean_stays_and_variances_are_those_of_neighbours(name):
 
 
 @pytest.mark.exhaustive
-def test_it_is_another_model_with_every_verb(tmp_path: Path):
+def test_it_is_another_model_with_every_verb():
     ours = solved()
     near = with_neighbours(ours, (X, Y[:, :1]), prediction_neighbours=12)
     mean, variance = near.predict_f(NEW)
@@ -108,10 +106,6 @@ def test_it_is_another_model_with_every_verb(tmp_path: Path):
     assert_allclose(y_variance, variance + NOISE + JITTER * 1.3, rtol=1e-9)
     density = -0.5 * (np.log(2 * np.pi * y_variance) + (NEW[:, :1] - mean) ** 2 / y_variance)
     assert_allclose(near.predict_log_density((NEW, NEW[:, :1])), density.numpy()[:, 0])
-    gd.save(near, tmp_path / "near.zip")
-    for twin in (copy.deepcopy(near), gd.load(tmp_path / "near.zip")):
-        for part, expected in zip(twin.predict_f(NEW), (mean, variance)):
-            assert_allclose(part, expected, rtol=1e-4, atol=1e-5)
     before = ours.predict_f(NEW)
     near.update((NEW[:2], NEW[:2, :1]))
     near.kernel.lengthscales.assign(0.3)

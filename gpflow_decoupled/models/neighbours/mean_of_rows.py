@@ -442,6 +442,13 @@ class MeanOfRows:
                 found[np.ix_(there, group.columns)] = left[:, None]
         return found
 
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
+        # an exported model predicts with its solution, which a checkpoint for other data leaves out
+        children = super()._trackable_children(save_type, **options)  # type: ignore[misc]
+        if save_type == "savedmodel" and self._kept is not None:
+            children |= {"_mean": self._kept.coefficients, "_mean_of": self._kept.values}
+        return children
+
     @property
     def _sources(self) -> list[tf.Variable]:
         model = self.of_rows

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.utilities import deepcopy
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -189,24 +188,6 @@ def test_gradient_in_the_kernel_is_that_of_finite_differences(inducing):
     assert_allclose(gradient, (values[1] - values[0]) / 2e-4, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
-def test_verbs_of_a_gpflow_model():
-    model = gp()
-    copy = deepcopy(model)
-    assert_allclose(copy.elbo(), model.elbo(), rtol=1e-13)
-    copy.basis.b.assign(np.ones(6))
-    assert copy.elbo() != model.elbo()
-    loss = model.training_loss_closure(compile=False)
-    assert_allclose(loss(), -model.elbo())
-    optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.01)
-    before = loss().numpy()
-    for _ in range(5):
-        optimizer.minimize(loss, model.trainable_variables)
-    assert loss() < before
-    for left, right in zip(model.posterior().predict_f(XNEW), model.predict_f(XNEW)):
-        assert_allclose(left, right, rtol=1e-12)
-
-
 def test_data_may_have_rows_twice():
     """At the data the jitter is part of the prior, as in `gpflow.models.VGP`; points that are
     chosen must be distinct.
@@ -217,14 +198,6 @@ def test_data_may_have_rows_twice():
     assert np.isfinite(model.elbo()) and np.all(np.isfinite(mean)) and np.all(variance > 0.0)
     with pytest.raises(DataError, match="same|distinct|duplicate|equal"):
         AffineIndependentGP(twice, matern(), BernoulliLogit(), inducing_variable=twice[0])
-
-
-def test_checkpoints_hold_the_model(tmp_path):
-    model, other = gp(), gp()
-    model.basis.b.assign(np.arange(6.0))
-    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "model"))
-    tf.train.Checkpoint(model=other).restore(path).assert_consumed()
-    assert_allclose(other.elbo(), model.elbo(), rtol=1e-13)
 
 
 @pytest.mark.exhaustive
