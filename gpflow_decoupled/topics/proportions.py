@@ -433,7 +433,7 @@ class GaussianEvaluation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GaussianProportions(_LogisticNormal):
-    """Gaussian proportions theta_d = softmax(eta_d), eta_d ~ N(mu_0, Sigma_0)."""
+    """theta_d = softmax(eta_d), eta_d ~ N(mu_0, Sigma_0) with mu_0 [K], Sigma_0 [K, K]."""
 
     diagonal: bool = False
 
