@@ -1,19 +1,17 @@
-"""Inference with a mixture of Gaussians."""
+"""Inference with a mixture of Gaussians, a rival of affine-independent posteriors."""
 
 from __future__ import annotations
 
 __all__ = [
-    "ENTROPIES", "Mixture", "MixtureAscent", "MixtureObjective", "MixturePosterior",
-    "MixtureResult", "bhattacharyya_entropy", "jensen_entropy", "sampled_entropy",
+    "ENTROPIES", "MixtureAscent", "MixturePosterior", "MixtureResult", "bhattacharyya_entropy",
+    "jensen_entropy", "sampled_entropy",
 ]  # fmt: skip
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from scipy.special import log_softmax
@@ -23,7 +21,7 @@ from ..covariances.latents import prior_variance
 from ..diagnostics.failure import naming_observation
 from ..errors import DataError, check_option
 from ..expectations.projections import tiny
-from ..expectations.site_integrals import Integration, SiteGroup
+from ..expectations.site_integrals import SiteGroup
 from ..inducing.weights import Weights
 from ..inputs import as_array, check_rate, check_whole
 from ..likelihoods import observation_moments
@@ -34,13 +32,14 @@ from ..probability import tfp
 from ..summaries import one_line, settings_line
 from .affine_start import (
     GaussianProblem,
-    GaussianSolution,
     StagedResult,
     climb,
     expected_sites,
     stage_record,
 )
 from .ascent import Recorder
+
+tfd = tfp.distributions
 
 # ---
 # The entropy of a mixture of Gaussians.
@@ -56,14 +55,14 @@ from .ascent import Recorder
 #
 # (A30), Kolchinsky & Tracey 2017 with alpha = 1/2, is exact for one component, equal components,
 # and components that do not overlap. (A31) is Jensen's inequality (Gershman, Hoffman & Blei 2012),
-# D/2 (1
-# - log 2) too low for one component. Only (A32) needs draws.
+# D/2 (1 - log 2) too low for one component. Only (A32) needs draws.
 
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
 def _pairs(means: tf.Tensor, roots: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Squared distances of means by S [J, J], and log|S| [J, J]."""
     covariances = tf.matmul(roots, roots, transpose_b=True)
     chol = cholesky(0.5 * (covariances[:, None] + covariances[None])).chol
     apart = means[:, None] - means[None]
@@ -81,26 +80,20 @@ def bhattacharyya_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Te
     own = _log_det(roots)
     overlap = -0.125 * distance - 0.5 * log_det + 0.25 * (own[:, None] + own[None])
     within = 0.5 * (own + means.shape[1] * (1.0 + _LOG_TWO_PI))
-    return tf.reduce_sum(
-        tf.exp(log_weights) * (within - tf.reduce_logsumexp(log_weights[None] + overlap, axis=1))
-    )  # (A30)
+    total = tf.reduce_logsumexp(log_weights[None] + overlap, axis=1)
+    return tf.reduce_sum(tf.exp(log_weights) * (within - total))  # (A30)
 
 
 def jensen_entropy(log_weights: tf.Tensor, means: tf.Tensor, roots: tf.Tensor) -> tf.Tensor:
     """Lower bound (A31) in nats, for log weights [J], means [J, D], roots [J, D, D]; J^2 D^3."""
     distance, log_det = _pairs(means, roots)
-    log_density = -0.25 * distance - 0.5 * (
-        log_det + means.shape[1] * (math.log(2.0) + _LOG_TWO_PI)
-    )
-    return -tf.reduce_sum(
-        tf.exp(log_weights) * tf.reduce_logsumexp(log_weights[None] + log_density, axis=1)
-    )  # (A31)
+    constant = means.shape[1] * (math.log(2.0) + _LOG_TWO_PI)
+    log_density = -0.25 * distance - 0.5 * (log_det + constant)
+    total = tf.reduce_logsumexp(log_weights[None] + log_density, axis=1)
+    return -tf.reduce_sum(tf.exp(log_weights) * total)  # (A31)
 
 
-ENTROPIES: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
-    "bhattacharyya": bhattacharyya_entropy,
-    "jensen": jensen_entropy,
-}
+ENTROPIES = {"bhattacharyya": bhattacharyya_entropy, "jensen": jensen_entropy}
 """The lower bounds by their names in `MixtureAscent`."""
 
 
@@ -115,133 +108,20 @@ def sampled_entropy(
 
     Log weights are [J], means [J, D], roots [J, D, D]; `draws` are per component.
     """
-    D = means.shape[1]
+    D, weights = means.shape[1], np.exp(log_weights)
     log_dets = np.linalg.slogdet(roots)[1]
-    known = np.exp(log_weights) @ (log_dets + 0.5 * D * (1.0 + _LOG_TWO_PI) - log_weights)
+    known = weights @ (log_dets + 0.5 * D * (1.0 + _LOG_TWO_PI) - log_weights)
     shares, variances = np.zeros(len(means)), np.zeros(len(means))
     for j in range(len(means)):
         w = means[j] + rng.standard_normal((draws, D)) @ roots[j].T
         z = np.linalg.solve(roots, np.swapaxes(w[None] - means[:, None], 1, 2))  # [J, D, draws]
         log_r = log_softmax(log_weights - log_dets - 0.5 * np.sum(z**2, axis=1).T, axis=1)[:, j]
         shares[j], variances[j] = np.mean(log_r), np.var(log_r) / draws
-    weights = np.exp(log_weights)
     return float(known + weights @ shares), float(np.sqrt(weights**2 @ variances))  # (A32)
 
 
 # ---
-# The bound of a mixture over one vector.
-
-
-# With the best Gaussian N(b, C C^T), components have m_j = b + C m~_j and L_j = C L~_j. For sites
-# g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33) is exact:
-#
-#   E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
-
-
-class Mixture(NamedTuple):
-    """A mixture of Gaussians."""
-
-    log_weights: tf.Tensor
-    """log pi [J], normalised."""
-    means: tf.Tensor
-    """m [J, D]."""
-    roots: tf.Tensor
-    """Lower triangular roots of S, [J, D, D]."""
-
-
-class MixtureObjective:
-    """The lower bound of log Z and its gradient in a vector of logits, m~_j and L~_j (log
-    diagonal).
-
-    :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 for a weight with a Gaussian prior, 0 if its prior is a site.
-    :param constant: added to the bound, in nats.
-    :param frame: mean b [D] and lower triangular root C [D, D] of the best Gaussian.
-    """
-
-    def __init__(
-        self,
-        groups: list[SiteGroup],
-        gaussian: npt.ArrayLike,
-        constant: float,
-        integration: Integration,
-        frame: tuple[np.ndarray, np.ndarray],
-        components: int,
-        entropy: str,
-    ) -> None:
-        self.groups, self.constant, self.integration = (
-            groups,
-            constant,
-            integration._replace(route="auto"),
-        )
-        self.dtype = groups[0].features.dtype
-        self.gaussian = tf.constant(gaussian, self.dtype)
-        self.b, self.C = (tf.constant(part, self.dtype) for part in frame)
-        self.components, self.size = components, len(frame[0])
-        self.entropy = ENTROPIES[entropy]
-        self._graph = Compiled(self._value_and_gradient)
-
-    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self._graph(tf.constant(x, self.dtype))
-        return float(value), gradient.numpy().astype(np.float64)
-
-    def start(self, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """The vector [n] of equal weights, means m~ [J, D] and L~_j = scale_j I, scales [J]."""
-        diagonal = np.log(scales)[:, None, None] * np.eye(self.size)
-        lower = tfp.math.fill_triangular_inverse(diagonal).numpy()
-        return np.concatenate([np.zeros(len(scales)), means.ravel(), lower.ravel()]).astype(
-            np.float64
-        )
-
-    def mixture(self, x: npt.ArrayLike | tf.Tensor) -> Mixture:
-        """The mixture of a vector [n], in whitened coordinates."""
-        log_weights, means, roots = self._parts(tf.cast(tf.convert_to_tensor(x), self.dtype))
-        return Mixture(
-            log_weights,
-            self.b + tf.matmul(means, self.C, transpose_b=True),
-            tf.matmul(self.C[None], roots),
-        )
-
-    def _parts(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        J, D = self.components, self.size
-        logits, means, lower = tf.split(x, [J, J * D, J * D * (D + 1) // 2])
-        roots = tfp.math.fill_triangular(tf.reshape(lower, [J, -1]))
-        roots = tf.linalg.set_diag(roots, tf.exp(tf.linalg.diag_part(roots)))
-        return tf.nn.log_softmax(logits), tf.reshape(means, [J, D]), roots
-
-    def _value_and_gradient(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = self._bound(x)
-        return value, tape.gradient(value, x)
-
-    def _bound(self, x: tf.Tensor) -> tf.Tensor:
-        mixture = self.mixture(x)
-        # 1) the Gaussian part of the prior
-        moment = tf.square(mixture.means) + tf.reduce_sum(tf.square(mixture.roots), axis=2)
-        each = -0.5 * tf.linalg.matvec(moment + math.log(2.0 * math.pi), self.gaussian)
-        # 2) the sites, component by component
-        sites = [
-            tf.add_n([self._expected(group, m, root) for group in self.groups])
-            for m, root in zip(tf.unstack(mixture.means), tf.unstack(mixture.roots))
-        ]
-        energy = tf.reduce_sum(tf.exp(mixture.log_weights) * (each + tf.stack(sites)))
-        # 3) the entropy, in the coordinates of the Gaussian, and the volume between the two
-        volume = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.C))))
-        return energy + self.constant + self.entropy(*self._parts(x)) + volume
-
-    def _expected(self, group: SiteGroup, m: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-        mean = group.offset + tf.linalg.matvec(group.features, m)
-        variance = tf.reduce_sum(tf.square(tf.matmul(group.features, root)), axis=1)
-        variance = variance if group.noise is None else variance + group.noise
-        return tf.reduce_sum(expected_sites(mean, variance, group, self.integration))  # (A33)
-
-
-# ---
-# Predictions of a mixture.
-
-
-tfd = tfp.distributions
+# Predictions of a mixture, and the result of a run.
 
 
 class MixturePosterior:
@@ -259,6 +139,7 @@ class MixturePosterior:
         posterior = MixtureAscent(components=3).run(model).posterior
         mean, variance = posterior.predict_f(Xnew)
         density = posterior.predict_f_density(Xnew, np.linspace(-5.0, 5.0, 101))  # [N, 101]
+        posterior.distribution.sample(100)  # of the whitened w
     """
 
     def __init__(
@@ -274,9 +155,8 @@ class MixturePosterior:
         )
 
     def __repr__(self) -> str:
-        return one_line(
-            self, components=int(self.means.shape[0]), coordinates=int(self.means.shape[1])
-        )
+        components, coordinates = self.means.shape
+        return one_line(self, components=components, coordinates=coordinates)
 
     @property
     def weights(self) -> tf.Tensor:
@@ -294,28 +174,16 @@ class MixturePosterior:
         components = tfd.MultivariateNormalTriL(self.means, self.roots)
         return tfd.MixtureSameFamily(tfd.Categorical(logits=self._log_weights), components)
 
-    def log_prob(self, w: TensorType) -> tf.Tensor:
-        """The log density [...] in nats of whitened w [..., D]."""
-        return self.distribution.log_prob(tf.cast(as_array(w, "w"), self.means.dtype))
-
-    def sample(self, n: int, seed: int | None = None) -> tf.Tensor:
-        """Draws of the whitened w, [n, D]."""
-        return self.distribution.sample(n, seed=seed)
-
     def _moments(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        model = self.model
-        phi = model.basis.whitened_features(
-            model.basis.factor(model.kernel, with_kl=False), model.kernel, X
-        )
+        """Means and variances of f [J, N] under each component."""
+        model, kernel = self.model, self.model.kernel
+        phi = model.basis.whitened_features(model.basis.factor(kernel, with_kl=False), kernel, X)
         offset = tf.cast(model.mean_function(X), X.dtype)[:, 0]
         mean = offset + tf.matmul(self.means, phi, transpose_b=True)
-        projected = tf.einsum("nd,jde->jne", phi, self.roots)
-        variance = tf.reduce_sum(tf.square(projected), axis=2)
+        variance = tf.reduce_sum(tf.square(tf.einsum("nd,jde->jne", phi, self.roots)), axis=2)
         if not isinstance(model.basis.inducing, Weights):
-            rest = prior_variance(model.kernel, X, full_cov=False)[0] - tf.reduce_sum(
-                tf.square(phi), axis=1
-            )
-            variance += tf.maximum(rest, 0.0)
+            rest = prior_variance(kernel, X, full_cov=False)[0]
+            variance += tf.maximum(rest - tf.reduce_sum(tf.square(phi), axis=1), 0.0)
         return mean, tf.maximum(variance, tiny(variance))
 
     def predict_f(self, Xnew: InputData) -> MeanAndVariance:
@@ -326,9 +194,8 @@ class MixturePosterior:
         """Density of f(x) [N, G] at Xnew [N, D] for values [G], or [N, G] with a row per input."""
         mean, variance = self._moments(self.model.inputs(Xnew))
         values = tf.cast(as_array(grid, "grid"), mean.dtype)
-        if values.shape.rank not in (1, 2) or (
-            values.shape.rank == 2 and values.shape[0] != mean.shape[1]
-        ):
+        rank = values.shape.rank
+        if rank not in (1, 2) or (rank == 2 and values.shape[0] != mean.shape[1]):
             raise DataError(
                 f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row"
                 " of Xnew."
@@ -345,8 +212,7 @@ class MixturePosterior:
             observation_moments(likelihood, X, m[:, None], v[:, None])
             for m, v in zip(*self._moments(X))
         ]
-        mean, variance = (tf.stack([part[:, 0] for part in column]) for column in zip(*each))
-        return self._of_all(mean, variance)
+        return self._of_all(*(tf.stack([part[:, 0] for part in column]) for column in zip(*each)))
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """The log densities [N] of labels in nats, at X [N, D] and Y [N, 1]."""
@@ -362,14 +228,6 @@ class MixturePosterior:
         whole = tf.reduce_sum(weights * mean, axis=0)
         spread = tf.reduce_sum(weights * (variance + tf.square(mean - whole)), axis=0)
         return whole[:, None], spread[:, None]
-
-    def numpy(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights [J], means [J, D] and covariances [J, D, D] as NumPy arrays."""
-        return self.weights.numpy(), self.means.numpy(), self.covariances.numpy()
-
-
-# ---
-# The result of `MixtureAscent`.
 
 
 @dataclass(kw_only=True, repr=False)
@@ -409,6 +267,13 @@ class MixtureResult(StagedResult):
 
 
 # ---
+# The bound of a mixture over one vector, and its ascent.
+
+
+# With the best Gaussian N(b, C C^T), components have m_j = b + C m~_j and L_j = C L~_j. For sites
+# g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2, the expectation (A33) is exact:
+#
+#   E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
 
 
 _NEAR, _FAR = 0.1, 0.8
@@ -471,38 +336,35 @@ class MixtureAscent:
         """
         require_model("MixtureAscent", model, AffineIndependentGP)
         recorder, rng = Recorder("elbo", "evaluations", "stage"), np.random.default_rng(self.seed)
-        parts = model.site_groups(), model.basis.gaussian
-        constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
+        limits = self.tolerance, self.max_evaluations
 
         # 1) the Gaussian q with the greatest bound
-        problem = GaussianProblem(*parts, constant, model.integration)
+        constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
+        groups, prior = model.site_groups(), model.basis.gaussian
+        problem = GaussianProblem(groups, prior, constant, model.integration)
         with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
-            gaussian = problem.solve(
-                self.tolerance, self.max_evaluations, stage_record(recorder, 0)
-            )
+            gaussian = problem.solve(*limits, stage_record(recorder, 0))
 
         # 2) climbs from several points about it
-        frame = gaussian.b, gaussian.root
-        objective = MixtureObjective(
-            *parts, constant, model.integration, frame, self.components, self.entropy
-        )
+        mixture_at, bound_at = self._bound(model, groups, constant, gaussian.b, gaussian.root)
         ends = [
-            climb(
-                objective,
-                start,
-                stage_record(recorder, stage),
-                self.tolerance,
-                self.max_evaluations,
-            )
-            for stage, start in enumerate(self._starts(objective, rng), 1)
+            climb(bound_at, start, stage_record(recorder, stage), *limits)
+            for stage, start in enumerate(self._starts(len(gaussian.b), rng), 1)
         ]
 
         # 3) the best of all
         x, bound, reason = max(ends, key=lambda end: end[1])
-        gaussian_is_kept = self.entropy == "bhattacharyya" and not bound >= gaussian.bound
-        found = _single(gaussian, objective) if gaussian_is_kept else objective.mixture(x)
-        bound = gaussian.bound if gaussian_is_kept else bound
-        estimate, error = self._estimate(objective, found, bound, rng)
+        dtype, kept = groups[0].features.dtype, "mixture"
+        found = mixture_at(tf.constant(x, dtype))
+        if self.entropy == "bhattacharyya" and not bound >= gaussian.bound:
+            kept, bound = "gaussian", gaussian.bound
+            mean, root = (tf.constant(part, dtype) for part in (gaussian.b, gaussian.root))
+            found = tf.zeros([1], dtype), mean[None], root[None]
+        estimate, error = float("nan"), float("nan")
+        if self.draws:
+            parts = (part.numpy().astype(np.float64) for part in found)
+            value, error = sampled_entropy(*parts, self.draws, rng)
+            estimate = bound - float(ENTROPIES[self.entropy](*found)) + value
         return recorder.finish(
             MixtureResult,
             bound,
@@ -511,33 +373,87 @@ class MixtureAscent:
             elbo_estimate=estimate,
             standard_error=error,
             start_elbos=np.array([end[1] for end in ends]),
-            kept="gaussian" if gaussian_is_kept else "mixture",
+            kept=kept,
             posterior=MixturePosterior(model, *found),
         )
 
-    def _starts(self, objective: MixtureObjective, rng: np.random.Generator) -> list[np.ndarray]:
-        J, shape = self.components, (self.components, objective.size)
-        if J == 1:
-            return [objective.start(np.zeros(shape), np.ones(1))]
-        scales = np.exp(np.linspace(-_SCALES, _SCALES, J))
-        found = [objective.start(_NEAR * rng.standard_normal(shape), scales)]
-        # so that the mixture has the variance of the Gaussian
-        narrow = np.full(J, np.sqrt(1.0 - _FAR**2))
-        return found + [
-            objective.start(_FAR * rng.standard_normal(shape), narrow)
-            for _ in range(self.starts - 1)
-        ]
+    def _bound(
+        self,
+        model: AffineIndependentGP,
+        groups: list[SiteGroup],
+        constant: float,
+        b: np.ndarray,
+        root: np.ndarray,
+    ) -> tuple[
+        Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+        Callable[[np.ndarray], tuple[float, np.ndarray]],
+    ]:
+        """The mixture (log pi, m, L) of a vector of logits, m~ and L~ (log diagonal), and the lower
+        bound of log Z with its gradient; N(b, C C^T) is the best Gaussian, root C.
+        """
+        integration, dtype = model.integration._replace(route="auto"), groups[0].features.dtype
+        centre, C, gaussian = (tf.constant(part, dtype) for part in (b, root, model.basis.gaussian))
+        J, D = self.components, len(b)
 
-    def _estimate(
-        self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
-    ) -> tuple[float, float]:
-        if not self.draws:
-            return float("nan"), float("nan")
-        log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)
-        value, error = sampled_entropy(log_weights, means, roots, self.draws, rng)
-        return bound - float(objective.entropy(*found)) + value, error
+        def parts_at(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            logits, means, lower = tf.split(x, [J, J * D, J * D * (D + 1) // 2])
+            roots = tfp.math.fill_triangular(tf.reshape(lower, [J, -1]))
+            roots = tf.linalg.set_diag(roots, tf.exp(tf.linalg.diag_part(roots)))
+            return tf.nn.log_softmax(logits), tf.reshape(means, [J, D]), roots
 
+        def mixture_at(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            log_weights, means, roots = parts_at(x)
+            means = centre + tf.matmul(means, C, transpose_b=True)
+            return log_weights, means, tf.matmul(C[None], roots)
 
-def _single(gaussian: GaussianSolution, objective: MixtureObjective) -> Mixture:
-    mean, root = (tf.constant(part, objective.dtype) for part in (gaussian.b, gaussian.root))
-    return Mixture(tf.zeros([1], objective.dtype), mean[None], root[None])
+        def expected(group: SiteGroup, m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+            mean = group.offset + tf.linalg.matvec(group.features, m)
+            variance = tf.reduce_sum(tf.square(tf.matmul(group.features, L)), axis=1)
+            variance = variance if group.noise is None else variance + group.noise
+            return tf.reduce_sum(expected_sites(mean, variance, group, integration))  # (A33)
+
+        def value(x: tf.Tensor) -> tf.Tensor:
+            log_weights, means, roots = mixture_at(x)
+            # 1) the Gaussian part of the prior, and the sites, component by component
+            moment = tf.square(means) + tf.reduce_sum(tf.square(roots), axis=2)
+            each = -0.5 * tf.linalg.matvec(moment + math.log(2.0 * math.pi), gaussian)
+            sites = [
+                tf.add_n([expected(group, m, L) for group in groups])
+                for m, L in zip(tf.unstack(means), tf.unstack(roots))
+            ]
+            energy = tf.reduce_sum(tf.exp(log_weights) * (each + tf.stack(sites)))
+            # 2) the entropy, in the coordinates of the Gaussian, and the volume between the two
+            entropy = ENTROPIES[self.entropy](*parts_at(x))
+            return energy + constant + entropy + 0.5 * _log_det(C)
+
+        def value_and_gradient(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                found = value(x)
+            return found, tape.gradient(found, x)
+
+        graph = Compiled(value_and_gradient)
+
+        def bound_at(x: np.ndarray) -> tuple[float, np.ndarray]:
+            found, gradient = graph(tf.constant(x, dtype))
+            return float(found), gradient.numpy().astype(np.float64)
+
+        return mixture_at, bound_at
+
+    def _starts(self, D: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Vectors of equal weights, means m~ [J, D] and L~_j = scale_j I."""
+        J, none = self.components, np.zeros((self.components, D))
+        starts = [(none, np.ones(1))]
+        if J > 1:
+            scales = np.exp(np.linspace(-_SCALES, _SCALES, J))
+            # so that the mixture has the variance of the Gaussian
+            narrow = np.full(J, np.sqrt(1.0 - _FAR**2))
+            starts = [(_NEAR * rng.standard_normal(none.shape), scales)]
+            for _ in range(self.starts - 1):
+                starts.append((_FAR * rng.standard_normal(none.shape), narrow))
+        vectors = []
+        for means, scales in starts:
+            diagonal = np.log(scales)[:, None, None] * np.eye(D)
+            lower = tfp.math.fill_triangular_inverse(diagonal).numpy()
+            vectors.append(np.concatenate([np.zeros(J), means.ravel(), lower.ravel()]))
+        return vectors

@@ -23,6 +23,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is constant"),
 ]
 tfd = tfp.distributions
+
+
+def parts(posterior: MixturePosterior) -> list[np.ndarray]:
+    """Weights, means and covariances."""
+    return [one.numpy() for one in (posterior.weights, posterior.means, posterior.covariances)]
+
+
 TOYS = affine_model.toy_problems()
 DEFICIT = 1.0 - np.log(2.0)
 """What the entropy "jensen" lacks for one Gaussian of two weights, in nats."""
@@ -63,7 +70,7 @@ def test_the_objective_is_a_lower_bound(problem, least_gain):
     model, log_p = problem()
     before = [parameter.numpy() for parameter in model.parameters]
     result = MixtureAscent(2, starts=2).run(model)
-    exact = normal_mixture.bound(log_p, *result.posterior.numpy())
+    exact = normal_mixture.bound(log_p, *parts(result.posterior))
     assert (
         result.gaussian_elbo + least_gain < result.elbo < exact < affine_model.log_evidence(log_p)
     )
@@ -90,7 +97,7 @@ def test_one_component_is_the_best_gaussian():
     low = MixtureAscent(1, entropy="jensen").run(model)
     gaussian = AffineIndependentAscent(tolerance=1e-8).run(model)
     assert_allclose([result.elbo, result.elbo_estimate], gaussian.gaussian_elbo, atol=1e-5)
-    assert_allclose(normal_mixture.bound(log_p, *result.posterior.numpy()), result.elbo, atol=1e-6)
+    assert_allclose(normal_mixture.bound(log_p, *parts(result.posterior)), result.elbo, atol=1e-6)
     assert_allclose(result.elbo - low.elbo, DEFICIT, atol=1e-5)
     assert low.gain < 0.0 and low.kept == "mixture" and len(low.start_elbos) == 1
 
@@ -154,11 +161,11 @@ def test_predictions_of_two_components_are_integrals_of_their_density():
     assert_allclose(posterior.predict_y(NEW)[0][:, 0], probability, rtol=1e-5)
     ones = NEW, np.ones((3, 1))
     assert_allclose(posterior.predict_log_density(ones), np.log(probability), rtol=1e-5)
-    w = posterior.sample(4000, seed=1).numpy()
-    weights, means, covariances = posterior.numpy()
+    w = posterior.distribution.sample(4000, seed=1).numpy()
+    weights, means, covariances = parts(posterior)
     assert_allclose(w.mean(0), weights @ means, atol=0.1)
     log_q = normal_mixture.log_density(w, weights, means, covariances)
-    assert_allclose(posterior.log_prob(w), log_q, rtol=1e-9)
+    assert_allclose(posterior.distribution.log_prob(w), log_q, rtol=1e-9)
     assert repr(posterior) == "MixturePosterior(components=2, coordinates=4)"
     with pytest.raises(DataError, match=r"grid has shape \(2, 3\); it must be \[G\], or \[N, G\]"):
         posterior.predict_f_density(NEW, np.zeros((2, 3)))
@@ -183,16 +190,12 @@ def test_the_gaussian_is_kept_where_it_is_better(monkeypatch):
     assert MixtureAscent(3, entropy="jensen", starts=1).run(model).kept == "mixture"
 
 
-@pytest.mark.parametrize("options, error", [
-    ({"components": 0}, DataError),
-    ({"components": 2.5}, DataError),
-    ({"starts": 0}, DataError),
-    ({"tolerance": 0.0}, DataError),
-    ({"max_evaluations": 0}, DataError),
-    ({"draws": -1}, DataError),
-    ({"entropy": "exact"}, UnknownOptionError),
-])  # fmt: skip
-def test_settings_are_checked(options, error):
+BAD = [{"components": 0}, {"components": 2.5}, {"starts": 0}, {"tolerance": 0.0}, {"draws": -1}]
+
+
+@pytest.mark.parametrize("options", [*BAD, {"max_evaluations": 0}, {"entropy": "exact"}])
+def test_settings_are_checked(options: dict) -> None:
+    error = UnknownOptionError if "entropy" in options else DataError
     with pytest.raises(error, match=next(iter(options))):
         MixtureAscent(**options)
 
