@@ -37,7 +37,7 @@ from ..inputs import (
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models import BasisGP, FullGP
 from ..models.checks import check_shapes_of_data, check_values
-from ..models.lcl_linear import LaplacePriorLCLGP
+from ..models.linear import LaplacePriorLCLGP
 from ..summaries import described, html_table, one_line, short_repr
 from ..user_warnings import warn_user
 from .bounds import maurer, mcallester, pinsker, seeger

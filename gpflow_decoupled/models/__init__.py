@@ -2,8 +2,8 @@
 
 Models on inducing points take data in their methods; others own their data. Read `basis_gp` and
 `full_gp` first. Inducing points: `decoupled`, with `streams` and the tighter `residual_bound`. All
-data: the constructors of `full_gp`, `affine_independent` and `neighbours`. Others: `linear` and
-`lcl_linear`, `gmrf`, `factor_graph`. `checks` refuses bad input, `evidence` is the interval of the
+data: the constructors of `full_gp`, `affine_independent` and `neighbours`. Others: `linear`,
+`gmrf`, `factor_graph`. `checks` refuses bad input, `evidence` is the interval of the
 log evidence, and `families` says what trains each model.
 """
 
@@ -15,8 +15,13 @@ from .evidence import Evidence
 from .factor_graph import Factor, FactorGraph, SampledFactor, prior_factor
 from .full_gp import CVIGP, LCLGP, FullGP, StateSpaceGP
 from .gmrf import GMRF
-from .lcl_linear import LCLGLM
-from .linear import CVIGLM, AffineIndependentGLM, WeightsPosterior, weights_posterior
+from .linear import (
+    CVIGLM,
+    LCLGLM,
+    AffineIndependentGLM,
+    WeightsPosterior,
+    weights_posterior,
+)
 from .neighbours import NNGP, LeaveOneOut, SolvedMean
 from .stream_posterior import StreamMemory
 from .streams import StreamUpdate

@@ -40,6 +40,9 @@ class Factor:
         )
     """
 
+    samples: int | None = None
+    """Draws that the expectation averages; None if exact."""
+
     def __init__(
         self,
         neighbours: Sequence[str] | str,
@@ -80,11 +83,6 @@ class Factor:
         """
         return self.expectation(*beliefs, *data)
 
-    @property
-    def samples(self) -> int | None:
-        """Draws that the expectation averages; None if exact."""
-        return None
-
 
 class SampledFactor(Factor):
     """A factor with a log density only; its expectation is estimated from draws.
@@ -104,6 +102,8 @@ class SampledFactor(Factor):
         )
     """
 
+    samples: int
+
     def __init__(
         self,
         neighbours: Sequence[str] | str,
@@ -116,7 +116,7 @@ class SampledFactor(Factor):
         super().__init__(neighbours, log_density, data=data, local=local)
         if samples < 1:
             raise DataError(f"samples={short_repr(samples)} of a factor must be at least 1.")
-        self._samples = samples
+        self.samples = samples
 
     def expected(
         self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor
@@ -127,19 +127,15 @@ class SampledFactor(Factor):
         """
         # (C36)
         seeds = tf.unstack(tf.random.split(seed, len(beliefs)))
-        draws = [belief.sample(self._samples, one) for belief, one in zip(beliefs, seeds)]
+        draws = [belief.sample(self.samples, one) for belief, one in zip(beliefs, seeds)]
         values = self.expectation(*draws, *data)
-        if values.shape.rank == 0 or values.shape[0] != self._samples:
+        if values.shape.rank == 0 or values.shape[0] != self.samples:
             raise DataError(
                 f"log_density of the factor on {self.neighbours} returned the shape"
-                f" {tuple(values.shape)} for {self._samples} samples; its first axis must be"
+                f" {tuple(values.shape)} for {self.samples} samples; its first axis must be"
                 " theirs."
             )
-        return tf.reduce_sum(values) / self._samples
-
-    @property
-    def samples(self) -> int | None:
-        return self._samples
+        return tf.reduce_sum(values) / self.samples
 
 
 def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
@@ -316,27 +312,22 @@ class FactorGraph(tf.Module):
                 f"the expectation of the factor '{key}' has shape {tuple(value.shape)}; it must be"
                 " a scalar: sum it over all rows."
             )
-        sources = {name: (belief.natural, belief.expectation) for name, belief in wanted.items()}
-        gradients = tape.gradient(value, sources)
-        return {
-            name: self._message(key, name, belief, *gradients[name])
-            for name, belief in wanted.items()
-        }
-
-    def _message(
-        self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple
-    ) -> Natural:
-        family, explicit = belief.family, _filled(by_expectation, belief)
-        if all(part is None for part in (*by_natural, *by_expectation)):
-            raise DataError(
-                f"the factor '{key}' does not depend on its neighbour '{name}': use the belief, or"
-                f" draws, of '{name}' in it, or leave it out of the neighbours."
-            )
-        message = family.tangent(explicit)
-        if any(part is not None for part in by_natural):
-            solved = family.fisher_solve(belief.natural, _filled(by_natural, belief))  # (C1)
-            message = tuple(a + b for a, b in zip(message, solved))
-        return message
+        found = tape.gradient(
+            value, {name: (q.natural, q.expectation) for name, q in wanted.items()}
+        )
+        messages = {}
+        for name, belief in wanted.items():
+            family, (explicit, implicit) = belief.family, found[name][::-1]
+            if all(part is None for part in (*explicit, *implicit)):
+                raise DataError(
+                    f"the factor '{key}' does not depend on its neighbour '{name}': use the belief,"
+                    f" or draws, of '{name}' in it, or leave it out of the neighbours."
+                )
+            messages[name] = family.tangent(_filled(explicit, belief))
+            if any(part is not None for part in implicit):
+                solved = family.fisher_solve(belief.natural, _filled(implicit, belief))  # (C1)
+                messages[name] = tuple(a + b for a, b in zip(messages[name], solved))
+        return messages
 
     def _seed(self, key: str, seed: tf.Tensor) -> tf.Tensor:
         return tf.random.fold_in(seed, list(self.factors).index(key))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 __all__ = [
-    "WeightPriors", "as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior",
-    "location_and_scale", "normal_prior", "scalar_prior", "split_prior",
+    "WeightPriors", "check_variance", "linear_mean", "linear_prior", "location_and_scale",
+    "normal_prior", "scalar_prior", "split_prior",
 ]  # fmt: skip
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
 from gpflow.functions import MeanFunction
@@ -19,28 +18,12 @@ from gpflow.utilities import set_trainable
 from ..errors import DataError
 from ..expectations.site_integrals import SiteGroup
 from ..inducing import LinearWeights
-from ..inputs import as_pair, as_values, is_number
+from ..inputs import is_number
 from ..likelihoods import prior_site
 from ..probability import tfp
 from ..summaries import short_repr
 
 tfd = tfp.distributions
-
-
-def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, p] and Y [N, P] of a pair as arrays; `DataError` if data are no pair."""
-    X, Y = as_pair(data)
-    return as_values(X, "X"), as_values(Y, "Y")
-
-
-def check_rows(X: np.ndarray) -> None:
-    """Raise `DataError` for an all-zero row of X [N, p], useless without an intercept."""
-    empty = np.flatnonzero(~np.any(X != 0, axis=1))
-    if len(empty):
-        raise DataError(
-            f"{len(empty)} rows of X are all zero, row {empty[0]} first: without an intercept they"
-            " say nothing of the weights; remove them, or use intercept=True."
-        )
 
 
 def check_variance(value: float) -> float:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MeanFieldCVI", "MessageRule", "Moved", "diagnose_messages", "move", "move_groups",
-    "run_batches", "run_whole",
-]  # fmt: skip
+__all__ = ["MeanFieldCVI", "Moved", "diagnose_messages", "move_groups"]
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -58,20 +55,34 @@ class Moved(NamedTuple):
         )
 
 
-def move(
+def move_groups(
+    graph: FactorGraph,
+    now: Moved,
+    groups: Sequence[Sequence[str]],
+    step_size: tf.Tensor,
+    data: Rows,
+    seed: tf.Tensor,
+    scale: float = 1.0,
+) -> Moved:
+    """Move the messages to each group of variables in turn towards their gradients (C32).
+
+    :param data: arrays of each factor, [B, ...].
+    :param seed: [2], of draws; step_size is [].
+    """
+    for place, names in enumerate(groups):
+        now = _move(graph, now, names, step_size, data, tf.random.fold_in(seed, place), scale)
+    return now
+
+
+def _move(
     graph: FactorGraph,
     now: Moved,
     names: Sequence[str],
     step_size: tf.Tensor,
     data: Rows,
     seed: tf.Tensor,
-    scale: float = 1.0,
+    scale: float,
 ) -> Moved:
-    """Move the messages to the variables `names` towards the gradients at `now` (C32).
-
-    :param data: arrays of each factor, [B, ...].
-    :param seed: [2], of draws.
-    """
     # On a minibatch, a factor with `parts` moves its part of the message only (C20); gradients of
     # other divided factors count `scale` = N/B times (C19). The step size is halved until all
     # posteriors exist.
@@ -87,36 +98,29 @@ def move(
         key: {name: _goal(graph, now, key, name, g, scale) for name, g in row.items()}
         for key, row in gradients.items()
     }
-    gaps = [
-        (name, _difference(goal, now.messages[key][name]))
-        for key, row in goals.items()
-        for name, goal in row.items()
-    ]
-    drifts = {name: _total([gap for owner, gap in gaps if owner == name]) for name in names}
+    drifts: dict[str, list[Natural]] = {name: [] for name in names}
+    for key, row in goals.items():
+        for name, goal in row.items():
+            old = now.messages[key][name]
+            drifts[name].append(tuple(new - was for new, was in zip(goal, old)))
+    totals = {name: _total(gaps) for name, gaps in drifts.items()}
+
     # 3) a step that stays in the domain of each family
-    step, ok = _feasible(
-        {name: graph.families[name].in_domain for name in names}, naturals, drifts, step_size
-    )
+    def inside(step: tf.Tensor) -> tf.Tensor:
+        reached = {
+            name: tuple(a + step * b for a, b in zip(naturals[name], total))
+            for name, total in totals.items()
+        }
+        return tf.reduce_all(
+            [tf.reduce_all(graph.families[name].in_domain(q)) for name, q in reached.items()]
+        )
+
+    step, ok = largest_feasible_step(inside, step_size)
     messages = _towards(now.messages, goals, step)
     parts = _towards(now.parts, gradients, step)
-    change = tf.add_n([tf.reduce_sum(tf.square(part)) for _, gap in gaps for part in gap])
+    change = tf.add_n([tf.reduce_sum(tf.square(part)) for part in tf.nest.flatten(drifts)])
     halvings = tf.cast(tf.round(tf.math.log(step_size / step) / np.log(2.0)), tf.int32)
     return Moved(messages, parts, now.change + change, now.shortened + halvings, now.ok & ok)
-
-
-def move_groups(
-    graph: FactorGraph,
-    now: Moved,
-    groups: Sequence[Sequence[str]],
-    step_size: tf.Tensor,
-    data: Rows,
-    seed: tf.Tensor,
-    scale: float = 1.0,
-) -> Moved:
-    """One `move` for each group of variables in turn; step_size is [], seed [2]."""
-    for place, names in enumerate(groups):
-        now = move(graph, now, names, step_size, data, tf.random.fold_in(seed, place), scale)
-    return now
 
 
 def _goal(
@@ -131,40 +135,21 @@ def _goal(
 
 
 def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
-    def moved(key: str, name: str) -> Natural:
-        if name not in goals.get(key, {}):
-            return old[key][name]
-        return tuple(
-            (1.0 - step) * was + step * goal for was, goal in zip(old[key][name], goals[key][name])
-        )  # (C32)
-
-    return {key: {name: moved(key, name) for name in row} for key, row in old.items()}
-
-
-def _difference(left: Natural, right: Natural) -> Natural:
-    return tuple(a - b for a, b in zip(left, right))
+    return {
+        key: {
+            name: tuple(
+                (1.0 - step) * was + step * goal for was, goal in zip(now, goals[key][name])
+            )  # (C32)
+            if name in goals.get(key, {})
+            else now
+            for name, now in row.items()
+        }
+        for key, row in old.items()
+    }
 
 
 def _total(naturals: Sequence[Natural]) -> Natural:
     return tuple(tf.add_n(parts) for parts in zip(*naturals))
-
-
-def _feasible(
-    domains: Mapping[str, Callable[[Natural], tf.Tensor]],
-    naturals: Mapping[str, Natural],
-    drifts: Mapping[str, Natural],
-    step_size: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    def inside(step: tf.Tensor) -> tf.Tensor:
-        reached = {
-            name: tuple(a + step * b for a, b in zip(naturals[name], drift))
-            for name, drift in drifts.items()
-        }
-        return tf.reduce_all(
-            [tf.reduce_all(domains[name](natural)) for name, natural in reached.items()]
-        )
-
-    return largest_feasible_step(inside, step_size)
 
 
 def diagnose_messages(
@@ -182,9 +167,8 @@ def diagnose_messages(
                 matrix=key,
             )
     for key, factor in graph.factors.items():
-        for name, message in graph.outgoing(
-            key, naturals, factor.neighbours, data[key], seed
-        ).items():
+        sent = graph.outgoing(key, naturals, factor.neighbours, data[key], seed)
+        for name, message in sent.items():
             if not all(np.all(np.isfinite(part)) for part in message):
                 return NumericalError(
                     f"the message of the factor '{key}' to the variable '{name}' is not finite; use"
@@ -192,15 +176,11 @@ def diagnose_messages(
                     matrix=f"{key} -> {name}",
                 )
     for name, family in graph.families.items():
-        drift = _total(
-            [
-                graph.outgoing(key, naturals, [name], data[key], seed)[name]
-                for key in graph.factors_of(name)
-            ]
-        )
-        if not np.all(family.in_domain(drift)):
+        keys = graph.factors_of(name)
+        found = [graph.outgoing(key, naturals, [name], data[key], seed)[name] for key in keys]
+        if not np.all(family.in_domain(_total(found))):
             return NumericalError(
-                f"the messages of {', '.join(map(repr, graph.factors_of(name)))} lead the"
+                f"the messages of {', '.join(map(repr, keys))} lead the"
                 f" {family.name} '{name}' out of its domain, however small the step; give it a"
                 " proper prior, or use a smaller step_size.",
                 matrix=name,
@@ -208,227 +188,6 @@ def diagnose_messages(
     return NumericalError(
         "the bound is not finite after the step; use a smaller step_size.", matrix="bound"
     )
-
-
-# ---
-# Runs of `MeanFieldCVI`.
-
-
-class MessageRule(Protocol):
-    """The settings of a `MeanFieldCVI` that a run uses."""
-
-    update: str
-    local_step_size: float
-    local_sweeps: int
-    seed: int
-
-    def step_size_at(self, step: int) -> float:
-        """The size of step 0, 1, ..."""
-
-    def groups(self, names: list[str]) -> list[list[str]]:
-        """The groups of variables that move together."""
-
-
-class _Point(NamedTuple):
-    messages: Messages
-    elbo: float
-    """Nats."""
-    ok: bool
-    """True if the messages are in their domains and the bound is finite."""
-    seed: tf.Tensor
-    """Seed of the step [2]."""
-    step_size: float
-    change: float
-    """Squared length of a full step from the messages before."""
-    shortened: int
-    """Halvings of the step to stay in the domains."""
-
-
-class _MessageClimber:
-    def __init__(self, rule: MessageRule, graph: FactorGraph, tolerance: float, bar: tqdm) -> None:
-        self.rule, self.graph, self.tolerance, self.bar = rule, graph, tolerance, bar
-        self.record = ConjugateRecorder()
-        self.sampled = any(factor.samples is not None for factor in graph.factors.values())
-        groups = rule.groups(list(graph.families))
-
-        @Compiled
-        def step(
-            messages: Messages, step_size: tf.Tensor, seed: tf.Tensor
-        ) -> tuple[Moved, tf.Tensor]:
-            then = move_groups(graph, Moved.at(messages), groups, step_size, graph.data, seed)
-            bound = graph.bound(
-                graph.naturals(then.messages), graph.data, tf.random.fold_in(seed, len(groups))
-            )
-            return then, bound
-
-        self._step = step
-
-    def start(self) -> _Point:
-        graph, seed = self.graph, _seed(self.rule, 0)
-        messages = graph.current()
-        elbo = float(graph.bound(graph.naturals(messages), graph.data, seed))
-        return _Point(messages, elbo, bool(np.isfinite(elbo)), seed, np.nan, np.inf, 0)
-
-    def propose(self, now: _Point, step: int, share: float) -> _Point:
-        size, seed = share * self.rule.step_size_at(step), _seed(self.rule, step)
-        then, bound = self._step(now.messages, tf.constant(size, default_float()), seed)
-        elbo = float(bound)
-        ok = bool(then.ok) and bool(np.isfinite(elbo))
-        return _Point(then.messages, elbo, ok, seed, size, float(then.change), int(then.shortened))
-
-    def accept(self, now: _Point, then: _Point) -> bool:
-        if not then.ok or not (self.sampled or not has_fallen(now.elbo, then.elbo)):
-            self.record.shortened += 1
-            return False
-        self.record.shortened += then.shortened
-        self.record.add(then.step_size, then.change, then.elbo)
-        self.graph.assign(then.messages)
-        self.bar.set_postfix(ELBO=f"{then.elbo:.6g}")
-        return True
-
-    def converged(self, now: _Point) -> bool:
-        return now.change <= self.tolerance * (1.0 + _squared(now.messages))
-
-
-def run_whole(
-    rule: MessageRule, graph: FactorGraph, steps: int, tolerance: float, progress: bool
-) -> ConjugateResult:
-    """Take steps on all data; one that lowers the bound is halved, later ones grow back."""
-    bar = tqdm(range(steps), disable=not progress, desc="CVI")
-    climber = _MessageClimber(rule, graph, tolerance, bar)
-    start = climber.start()
-    if not start.ok:
-        raise diagnose_messages(graph, start.messages, graph.data, start.seed)
-    end = ascend(climber, start, bar)
-    if end.reason == STUCK and end.refused is not None and not end.refused.ok:
-        raise diagnose_messages(graph, end.now.messages, graph.data, end.refused.seed)
-    return climber.record.result(end.reason, end.now.elbo)
-
-
-def run_batches(
-    rule: MessageRule, graph: FactorGraph, steps: int, batch_size: int, progress: bool
-) -> ConjugateResult:
-    """Take steps on the parts of a fixed division of the rows, in random order."""
-    if graph.num_data is None:
-        raise DataError(
-            f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=."
-        )
-    if not 1 <= batch_size <= graph.num_data:
-        raise DataError(
-            f"batch_size={batch_size} must be from 1 to the number of observations,"
-            f" {graph.num_data}."
-        )
-    record, generator = ConjugateRecorder(), np.random.default_rng(rule.seed)
-    blocks = np.array_split(generator.permutation(graph.num_data), -(-graph.num_data // batch_size))
-    memory = _Memory(rule, graph, blocks)
-    order: list[int] = []
-    try:
-        for step in tqdm(range(steps), disable=not progress, desc="CVI"):
-            order = order or list(generator.permutation(len(blocks)))
-            size = rule.step_size_at(step)
-            then = memory.step(order.pop(), size, _seed(rule, step))
-            # a bound costs a pass over all factors: once an epoch, and at the end
-            elbo = (
-                float(memory.bound(_seed(rule, step)))
-                if not order or step + 1 == steps
-                else float("nan")
-            )
-            record.shortened += int(then.shortened)
-            record.add(size, float(then.change), elbo)
-    finally:
-        graph.assign(memory.whole())
-    return record.result("steps done")
-
-
-class _Memory:
-    def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
-        self.graph, self.blocks = graph, blocks
-        current = graph.current()
-        self.shared = _select(current, lambda key, name: name not in graph.local)
-        self.rows = tf.nest.map_structure(
-            lambda part: part.numpy().copy(),
-            _select(current, lambda key, name: name in graph.local),
-        )
-        # what each block has contributed to a message for all rows; an equal share to begin with
-        divided = rule.update == "local"
-        parts = _select(self.shared, lambda key, name: divided and graph.in_plate(key))
-        self.parts = [tf.nest.map_structure(lambda part: part / len(blocks), parts) for _ in blocks]
-        self._step = self._compiled(rule)
-
-    def _compiled(self, rule: MessageRule) -> Callable[..., Moved]:
-        graph = self.graph
-        inner = rule.groups([name for name in graph.families if name in graph.local])
-        outer = rule.groups([name for name in graph.families if name not in graph.local])
-        scale = 1.0 if rule.update == "local" else float(len(self.blocks))
-
-        @Compiled
-        def step(
-            messages: Messages, parts: Messages, data: Rows, step_size: tf.Tensor, seed: tf.Tensor
-        ) -> Moved:
-            local_step_size = tf.constant(rule.local_step_size, step_size.dtype)
-            now = move_groups(
-                graph,
-                Moved.at(messages, parts),
-                rule.local_sweeps * inner,
-                local_step_size,
-                data,
-                seed,
-            )
-            return move_groups(
-                graph, now, outer, step_size, data, tf.random.fold_in(seed, len(self.blocks)), scale
-            )
-
-        return step
-
-    def step(self, block: int, step_size: float, seed: tf.Tensor) -> Moved:
-        """Move on one block; on failure raises `NumericalError` and changes nothing."""
-        rows = self.blocks[block]
-        data = {
-            key: tuple(tf.gather(array, rows) for array in arrays)
-            for key, arrays in self.graph.data.items()
-        }
-        messages = _merge(
-            self.shared, tf.nest.map_structure(lambda part: tf.constant(part[rows]), self.rows)
-        )
-        then = self._step(
-            messages, self.parts[block], data, tf.constant(step_size, default_float()), seed
-        )
-        if not then.ok:
-            raise diagnose_messages(self.graph, messages, data, seed)
-        self.parts[block] = then.parts
-        self.shared = {
-            key: {name: then.messages[key][name] for name in row}
-            for key, row in self.shared.items()
-        }
-        for key, row in self.rows.items():
-            for name, parts in row.items():
-                for kept, new in zip(parts, then.messages[key][name]):
-                    kept[rows] = new.numpy()
-        return then
-
-    def bound(self, seed: tf.Tensor) -> tf.Tensor:
-        return self.graph.bound(self.graph.naturals(self.whole()), self.graph.data, seed)
-
-    def whole(self) -> Messages:
-        return _merge(self.shared, tf.nest.map_structure(tf.constant, self.rows))
-
-
-def _select(messages: Messages, wanted: Callable[[str, str], bool]) -> Messages:
-    return {
-        key: {name: row[name] for name in row if wanted(key, name)} for key, row in messages.items()
-    }
-
-
-def _merge(left: Messages, right: Messages) -> Messages:
-    return {key: {**row, **right[key]} for key, row in left.items()}
-
-
-def _seed(rule: MessageRule, step: int) -> tf.Tensor:
-    return tf.constant([rule.seed, step], tf.int32)
-
-
-def _squared(messages: Messages) -> float:
-    return float(sum(tf.reduce_sum(tf.square(part)) for part in tf.nest.flatten(messages)))
 
 
 # ---
@@ -497,13 +256,15 @@ class MeanFieldCVI(tf.Module):
 
     def groups(self, names: list[str]) -> list[list[str]]:
         """The groups of variables that move together."""
-        return (
-            [[name] for name in names]
-            if self.schedule == "sequential"
-            else [names]
-            if names
-            else []
-        )
+        if self.schedule == "sequential":
+            return [[name] for name in names]
+        return [names] if names else []
+
+    def _seed(self, step: int) -> tf.Tensor:
+        return tf.constant([self.seed, step], tf.int32)
+
+    def _size(self, step: int, share: float = 1.0) -> tf.Tensor:
+        return tf.constant(share * self.step_size_at(step), default_float())
 
     def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
         """Take one step of all variables on all data, without the bound, which may fall.
@@ -513,16 +274,12 @@ class MeanFieldCVI(tf.Module):
             cannot raise.
         """
         require_model("MeanFieldCVI.minimize", graph, FactorGraph)
-        seed = tf.constant([self.seed, step], tf.int32)
-        now = Moved.at(graph.current())
-        size = tf.constant(self.step_size_at(step), default_float())
-        then = move_groups(graph, now, self.groups(list(graph.families)), size, graph.data, seed)
+        now, seed, groups = graph.current(), self._seed(step), self.groups(list(graph.families))
+        then = move_groups(graph, Moved.at(now), groups, self._size(step), graph.data, seed)
         if tf.executing_eagerly() and not then.ok:
-            raise diagnose_messages(graph, now.messages, graph.data, seed)
+            raise diagnose_messages(graph, now, graph.data, seed)
         graph.assign(
-            tf.nest.map_structure(
-                lambda new, old: tf.where(then.ok, new, old), then.messages, now.messages
-            )
+            tf.nest.map_structure(lambda new, old: tf.where(then.ok, new, old), then.messages, now)
         )
         return StepReport(then.ok, then.shortened, tf.constant(0))
 
@@ -547,6 +304,171 @@ class MeanFieldCVI(tf.Module):
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)
         check_whole(1, steps=steps)
-        if batch_size is None:
-            return run_whole(self, graph, steps, tolerance, progress)
-        return run_batches(self, graph, steps, batch_size, progress)
+        bar = tqdm(range(steps), disable=not progress, desc="CVI")
+        if batch_size is not None:
+            return _run_batches(self, graph, batch_size, bar)
+        climber = _MessageClimber(self, graph, tolerance, bar)
+        start = climber.start()
+        if not start.ok:
+            raise diagnose_messages(graph, start.messages, graph.data, start.seed)
+        end = ascend(climber, start, bar)
+        if end.reason == STUCK and end.refused is not None and not end.refused.ok:
+            raise diagnose_messages(graph, end.now.messages, graph.data, end.refused.seed)
+        return climber.record.result(end.reason, end.now.elbo)
+
+
+# ---
+# Runs: on all data, halving steps that lower the bound, and on minibatches.
+
+
+class _Point(NamedTuple):
+    messages: Messages
+    elbo: float
+    ok: bool
+    """True if the messages are in their domains and the bound is finite."""
+    seed: tf.Tensor
+    size: float = np.nan
+    change: float = np.inf
+    """Squared length of a full step from the messages before."""
+    shortened: int = 0
+    """Halvings of the step to stay in the domains."""
+
+
+class _MessageClimber:
+    def __init__(self, rule: MeanFieldCVI, graph: FactorGraph, tolerance: float, bar: tqdm) -> None:
+        self.rule, self.graph, self.tolerance, self.bar = rule, graph, tolerance, bar
+        self.record = ConjugateRecorder()
+        self.sampled = any(factor.samples is not None for factor in graph.factors.values())
+        groups = rule.groups(list(graph.families))
+
+        @Compiled
+        def step(
+            messages: Messages, step_size: tf.Tensor, seed: tf.Tensor
+        ) -> tuple[Moved, tf.Tensor]:
+            then = move_groups(graph, Moved.at(messages), groups, step_size, graph.data, seed)
+            draws = tf.random.fold_in(seed, len(groups))
+            return then, graph.bound(graph.naturals(then.messages), graph.data, draws)
+
+        self._step = step
+
+    def start(self) -> _Point:
+        messages, seed = self.graph.current(), self.rule._seed(0)
+        elbo = float(self.graph.bound(self.graph.naturals(messages), self.graph.data, seed))
+        return _Point(messages, elbo, bool(np.isfinite(elbo)), seed)
+
+    def propose(self, now: _Point, step: int, share: float) -> _Point:
+        size, seed = self.rule._size(step, share), self.rule._seed(step)
+        then, bound = self._step(now.messages, size, seed)
+        ok, change = bool(then.ok) and bool(np.isfinite(bound)), float(then.change)
+        numbers = float(size), change, int(then.shortened)
+        return _Point(then.messages, float(bound), ok, seed, *numbers)
+
+    def accept(self, now: _Point, then: _Point) -> bool:
+        if not then.ok or not (self.sampled or not has_fallen(now.elbo, then.elbo)):
+            self.record.shortened += 1
+            return False
+        self.record.shortened += then.shortened
+        self.record.add(then.size, then.change, then.elbo)
+        self.graph.assign(then.messages)
+        self.bar.set_postfix(ELBO=f"{then.elbo:.6g}")
+        return True
+
+    def converged(self, now: _Point) -> bool:
+        squares = [tf.reduce_sum(tf.square(part)) for part in tf.nest.flatten(now.messages)]
+        return now.change <= self.tolerance * (1.0 + float(sum(squares)))
+
+
+def _run_batches(
+    rule: MeanFieldCVI, graph: FactorGraph, batch_size: int, bar: tqdm
+) -> ConjugateResult:
+    """Take steps on the parts of a fixed division of the rows, in random order."""
+    if graph.num_data is None:
+        raise DataError(
+            f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=."
+        )
+    if not 1 <= batch_size <= graph.num_data:
+        raise DataError(
+            f"batch_size={batch_size} must be from 1 to the number of observations,"
+            f" {graph.num_data}."
+        )
+    record, generator = ConjugateRecorder(), np.random.default_rng(rule.seed)
+    blocks = np.array_split(generator.permutation(graph.num_data), -(-graph.num_data // batch_size))
+    steps, divided = len(bar), rule.update == "local"
+
+    # 1) messages for all rows, and those with a row per observation, on the host
+    current = graph.current()
+    shared = {
+        key: {name: row[name] for name in row if name not in graph.local}
+        for key, row in current.items()
+    }
+    own = {
+        key: {
+            name: tuple(part.numpy().copy() for part in row[name])
+            for name in row
+            if name in graph.local
+        }
+        for key, row in current.items()
+    }
+    # what each block has contributed to a message for all rows; an equal share to begin with
+    parts = {key: row if divided and graph.in_plate(key) else {} for key, row in shared.items()}
+    share = tf.nest.map_structure(lambda part: part / len(blocks), parts)
+    memory = [share for _ in blocks]
+
+    # 2) a step on a block: rows of their own first, then the rest
+    inner = rule.groups([name for name in graph.families if name in graph.local])
+    outer = rule.groups([name for name in graph.families if name not in graph.local])
+    scale = 1.0 if divided else float(len(blocks))
+
+    @Compiled
+    def move(
+        messages: Messages, parts: Messages, data: Rows, step_size: tf.Tensor, seed: tf.Tensor
+    ) -> Moved:
+        local = tf.constant(rule.local_step_size, step_size.dtype)
+        now = Moved.at(messages, parts)
+        now = move_groups(graph, now, rule.local_sweeps * inner, local, data, seed)
+        later = tf.random.fold_in(seed, len(blocks))
+        return move_groups(graph, now, outer, step_size, data, later, scale)
+
+    def joined(rows: np.ndarray | slice) -> Messages:
+        return {
+            key: {
+                **shared[key],
+                **{
+                    name: tuple(tf.constant(part[rows]) for part in kept)
+                    for name, kept in row.items()
+                },
+            }
+            for key, row in own.items()
+        }
+
+    order: list[int] = []
+    try:
+        for step in bar:
+            order = order or list(generator.permutation(len(blocks)))
+            block, size, seed = order.pop(), rule._size(step), rule._seed(step)
+            rows = blocks[block]
+            data = {
+                key: tuple(tf.gather(array, rows) for array in arrays)
+                for key, arrays in graph.data.items()
+            }
+            messages = joined(rows)
+            then = move(messages, memory[block], data, size, seed)
+            if not then.ok:
+                raise diagnose_messages(graph, messages, data, seed)
+            memory[block] = then.parts
+            shared = {
+                key: {name: then.messages[key][name] for name in row} for key, row in shared.items()
+            }
+            for key, row in own.items():
+                for name, kept in row.items():
+                    for array, new in zip(kept, then.messages[key][name]):
+                        array[rows] = new.numpy()
+            # a bound costs a pass over all factors: once an epoch, and at the end
+            known, elbo = not order or step + 1 == steps, float("nan")
+            if known:
+                elbo = float(graph.bound(graph.naturals(joined(slice(None))), graph.data, seed))
+            record.shortened += int(then.shortened)
+            record.add(float(size), float(then.change), elbo)
+    finally:
+        graph.assign(joined(slice(None)))
+    return record.result("steps done")

@@ -362,8 +362,8 @@ class MixtureAscent:
             found = tf.zeros([1], dtype), mean[None], root[None]
         estimate, error = float("nan"), float("nan")
         if self.draws:
-            parts = (part.numpy().astype(np.float64) for part in found)
-            value, error = sampled_entropy(*parts, self.draws, rng)
+            log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)
+            value, error = sampled_entropy(log_weights, means, roots, self.draws, rng)
             estimate = bound - float(ENTROPIES[self.entropy](*found)) + value
         return recorder.finish(
             MixtureResult,
