@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AffineIndependentBasis", "AffineMap", "AffineState", "FullMap", "LUMap", "LowRankMap",
-    "LowerMap", "STRUCTURES", "affine_map",
-]  # fmt: skip
+__all__ = ["AffineIndependentBasis", "AffineState", "FullMap", "LUMap", "STRUCTURES"]
 
-import abc
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +22,8 @@ from ..covariances.latents import gram_to_data, gram_to_factor
 from ..distributions import Base, BaseLike, base_variable
 from ..distributions.densities import Seed
 from ..errors import DataError, check_option
+from ..expectations.fourier import SiteGroup
 from ..expectations.projections import Projections
-from ..expectations.site_integrals import SiteGroup
 from ..inducing.variables import as_inducing, count_points
 from ..inducing.weights import Weights
 from ..linalg.whitening import apply_per_latent, whiten, whitener
@@ -36,191 +31,57 @@ from ..probability import tfp
 from ..summaries import short_repr
 from .base import Basis, Features
 
-# ---
-# The matrix A of w = A v + b.
-
-
-# | structure | A | numbers |
-# |---|---|---|
-# | "full" | any matrix | D^2 |
-# | "lower" | lower triangular | D (D + 1) / 2 |
-# | "lu" | L U, L lower, U unit upper; as general up to the order of the v_d | D^2 |
-# | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
-#
-# "lower" and "low_rank" fix the rotation of A, on which a non-Gaussian q depends. For larger D, a
-# full A with few non-normal variables costs less and reaches a higher bound.
-
-
-STRUCTURES = ("full", "lower", "lu", "low_rank")
+STRUCTURES = ("full", "lu")
+"""Of the matrix A: any matrix, or L U with L lower and U unit upper triangular (Challis & Barber
+2012), as general up to the order of the v_d. D^2 numbers each."""
 _LEAST_RATIO = 1e-12
 """Ratio of extreme singular values below which a matrix counts as singular."""
-_TURNS = 20
-"""Alternations when a matrix is approximated by diag(s) + F S^T."""
 
 
-class AffineMap(Module, abc.ABC):
-    """A matrix A [D, D] as a function of Parameters."""
+class FullMap(Module):
+    """An unconstrained matrix A [D, D] of w = A v + b."""
 
-    structure: str
-    rotates: bool = False
-    """The structure represents A Q for every orthogonal Q, up to a permutation of columns."""
-
-    @abc.abstractmethod
-    def matrix(self) -> tf.Tensor:
-        """The matrix A [D, D]."""
-
-    @abc.abstractmethod
-    def log_det(self) -> tf.Tensor:
-        """log|det A|, a scalar; minus infinity or NaN for a singular A."""
-
-    @abc.abstractmethod
-    def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the matrix to A [D, D], up to a permutation of columns or an approximation."""
-
-    def project(self, features: tf.Tensor) -> tf.Tensor:
-        """alpha = features A, [N, D], for features [N, D]; cost N D^2."""
-        return tf.matmul(features, self.matrix())
-
-
-class FullMap(AffineMap):
-    """An unconstrained matrix A [D, D]."""
-
-    structure, rotates = "full", True
+    structure = "full"
 
     def __init__(self, A: np.ndarray) -> None:
         super().__init__()
         self.A = Parameter(A, dtype=default_float())
 
     def matrix(self) -> tf.Tensor:
+        """The matrix A [D, D]."""
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
+        """log|det A|, a scalar; minus infinity or NaN for a singular A."""
         return tf.linalg.slogdet(self.A).log_abs_determinant
 
     def assign_matrix(self, A: np.ndarray) -> None:
+        """Set the matrix to A [D, D], with structure "lu" up to the order of its columns."""
         self.A.assign(A)
 
 
-class LowerMap(AffineMap):
-    """A lower triangular matrix A [D, D], with any diagonal."""
-
-    structure = "lower"
-
-    def __init__(self, A: np.ndarray) -> None:
-        super().__init__()
-        self.A = Parameter(np.tril(A), transform=triangular(), dtype=default_float())
-
-    def matrix(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self.A)
-
-    def log_det(self) -> tf.Tensor:
-        return _log_product(self.A)
-
-    def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the lower triangle A Q, Q orthogonal, a root of the same covariance A A^T [D, D]."""
-        R = np.linalg.qr(A.T)[1]
-        self.A.assign(R.T)
-
-
-class LUMap(AffineMap):
+class LUMap(FullMap):
     """A = L U [D, D], as in Challis & Barber 2012."""
 
-    structure, rotates = "lu", True
+    structure = "lu"
 
     def __init__(self, A: np.ndarray) -> None:
-        super().__init__()
+        Module.__init__(self)
         L, U = _columns_pivoted(A)
         self.L = Parameter(L, transform=triangular(), dtype=default_float())
         self.U_transposed = Parameter(U.T, transform=triangular(), dtype=default_float())
 
-    def _upper(self) -> tf.Tensor:
-        U = tf.transpose(self.U_transposed)
-        return tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U)))
-
     def matrix(self) -> tf.Tensor:
-        return tf.matmul(self.L, self._upper())
+        U = tf.transpose(self.U_transposed)
+        return tf.matmul(self.L, tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U))))
 
     def log_det(self) -> tf.Tensor:
-        return _log_product(self.L)
-
-    def project(self, features: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(tf.matmul(features, self.L), self._upper())
+        return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.L))))
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set A [D, D], columns in the order of the pivots."""
         L, U = _columns_pivoted(A)
         self.L.assign(L)
         self.U_transposed.assign(U.T)
-
-
-class LowRankMap(AffineMap):
-    """A = diag(s) + F S^T with F, S [D, k]."""
-
-    structure = "low_rank"
-
-    def __init__(self, A: np.ndarray, rank: int) -> None:
-        super().__init__()
-        s, F, S = _low_rank(A, rank)
-        self.s, self.F, self.S = (Parameter(part, dtype=default_float()) for part in (s, F, S))
-
-    def matrix(self) -> tf.Tensor:
-        return tf.linalg.diag(tf.convert_to_tensor(self.s)) + tf.matmul(
-            self.F, self.S, transpose_b=True
-        )
-
-    def log_det(self) -> tf.Tensor:
-        inner = tf.matmul(self.S, self.F / self.s[:, None], transpose_a=True)
-        inner += tf.eye(tf.shape(inner)[0], dtype=inner.dtype)
-        return (
-            tf.reduce_sum(tf.math.log(tf.abs(self.s)))
-            + tf.linalg.slogdet(inner).log_abs_determinant
-        )
-
-    def project(self, features: tf.Tensor) -> tf.Tensor:
-        return features * self.s + tf.matmul(tf.matmul(features, self.F), self.S, transpose_b=True)
-
-    def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the best approximation of A [D, D] by a diagonal plus rank k."""
-        for parameter, part in zip((self.s, self.F, self.S), _low_rank(A, int(self.F.shape[1]))):
-            parameter.assign(part)
-
-
-def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> AffineMap:
-    """Return the map of a structure whose matrix is A, or nearest to A.
-
-    :param A: [D, D], not singular.
-    :param structure: "full", "lower", "lu" or "low_rank", of rank k = `rank` up to D.
-    """
-    check_option("structure", structure, STRUCTURES)
-    A = np.asarray(A, dtype=default_float())
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise DataError(
-            f"A has shape {A.shape}; it must be [D, D], with one row and one column per dimension."
-        )
-    if not np.all(np.isfinite(A)):
-        raise DataError(
-            "A has entries that are not finite: start at the identity, by leaving A out."
-        )
-    values = np.linalg.svd(A, compute_uv=False)
-    if values[-1] <= _LEAST_RATIO * values[0]:
-        raise DataError(
-            f"A is singular: its singular values range from {values[-1]:.3g} to {values[0]:.3g},"
-            " and q would have no density. Start at the identity, by leaving A out."
-        )
-    if structure == "low_rank":
-        if not isinstance(rank, int | np.integer) or rank < 1:
-            raise DataError(f"rank={short_repr(rank)}: it must be a whole number of at least 1.")
-        return LowRankMap(A, min(int(rank), len(A)))
-    kinds: dict[str, Callable[[np.ndarray], AffineMap]] = {
-        "full": FullMap,
-        "lower": LowerMap,
-        "lu": LUMap,
-    }
-    return kinds[structure](A)
-
-
-def _log_product(triangle: TensorType) -> tf.Tensor:
-    return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(triangle))))
 
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -228,18 +89,6 @@ def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rotation, root = np.linalg.qr(A.T)
     _, lower, upper = scipy.linalg.lu(rotation)
     return root.T @ upper.T, lower.T.copy()
-
-
-def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    # For a nearly diagonal A, F and S are kept away from zero, where both gradients vanish.
-    s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
-    for _ in range(_TURNS):
-        s = np.where(np.abs(s) < floor, floor, s)
-        left, values, right = np.linalg.svd(A - np.diag(s))
-        product = (left[:, :rank] * values[:rank]) @ right[:rank]
-        s, used = np.diag(A - product).copy(), s
-    root = np.sqrt(np.maximum(values[:rank], 1e-4 * np.mean(np.abs(used))))
-    return used, left[:, :rank] * root, right[:rank].T * root
 
 
 # ---
@@ -288,8 +137,7 @@ class AffineIndependentBasis(Basis):
     :param inducing: points [D, columns of X], or a GPflow inducing variable.
     :param base: base distribution of the v_d: a name of `distributions.BASES`, a
         `distributions.Base` (`BlockBase` for several), or a scalar TFP distribution.
-    :param structure: "full", "lower", "lu" or "low_rank", see `affine_map`.
-    :param rank: k of "low_rank".
+    :param structure: of A: "full", or "lu", L U with L lower and U unit upper triangular.
     :param non_normal: k, the number of v_d with the base distribution, for "full"; by default D,
         and 20 for more than 100 points. A site costs k T frequencies, not D T.
     :param A: [D, D], not singular; by default the identity.
@@ -314,7 +162,6 @@ class AffineIndependentBasis(Basis):
         base: BaseLike = "skew_normal",
         *,
         structure: str = "full",
-        rank: int = 5,
         non_normal: int | None = None,
         A: npt.ArrayLike | None = None,
         b: npt.ArrayLike | None = None,
@@ -325,23 +172,19 @@ class AffineIndependentBasis(Basis):
         super().__init__()
         self.inducing = as_inducing(inducing, "inducing") if distinct else inducing
         self.size = D = count_points(self.inducing)
-        self.map: AffineMap = affine_map(np.eye(D) if A is None else A, structure, rank)
-        if tuple(self.map.matrix().shape) != (D, D):
-            raise DataError(
-                f"A has shape {tuple(self.map.matrix().shape)} and there are {D} inducing values:"
-                f" it must be [{D}, {D}]."
-            )
+        check_option("structure", structure, STRUCTURES)
+        A = np.eye(D) if A is None else _checked(A, D)
+        self.map = FullMap(A) if structure == "full" else LUMap(A)
         b = np.zeros(D) if b is None else np.asarray(b, default_float())
         if b.shape != (D,) or not np.all(np.isfinite(b)):
             raise DataError(
                 f"b has shape {b.shape}; it must have the shape [D] = [{D}], and finite numbers."
             )
         self.b = Parameter(b, dtype=default_float())
-        if non_normal is None and structure == "full" and not isinstance(inducing, Weights):
-            non_normal = D if D <= _ALL else _FEW
-        elif non_normal is not None:
+        if non_normal is not None:
             _check_count(non_normal, D, structure)
-        self.non_normal = D if non_normal is None else int(non_normal)
+        many = D > _ALL and structure == "full" and not isinstance(inducing, Weights)
+        self.non_normal = int(non_normal or (_FEW if many else D))
         self._gaussian = np.ones(D) if gaussian is None else np.asarray(gaussian, default_float())
         self.assign_base(base, theta)
 
@@ -407,7 +250,7 @@ class AffineIndependentBasis(Basis):
     def projections(self, group: SiteGroup) -> Projections:
         """The y_n of a group of sites: alpha [N, k] and beta [N]; normal variables become noise."""
         beta, k = group.offset + tf.linalg.matvec(group.features, self.b), self.non_normal
-        alpha, noise = self.map.project(group.features), group.noise
+        alpha, noise = tf.matmul(group.features, self.matrix()), group.noise
         if k < self.size:
             normal = tf.reduce_sum(tf.square(alpha[:, k:]), axis=1)
             alpha, noise = alpha[:, :k], normal if noise is None else noise + normal
@@ -449,6 +292,25 @@ class AffineIndependentBasis(Basis):
                 " divergence."
             )
         return state.divergence
+
+
+def _checked(A: npt.ArrayLike, D: int) -> np.ndarray:
+    A = np.asarray(A, dtype=default_float())
+    if A.shape != (D, D):
+        raise DataError(
+            f"A has shape {A.shape} and there are {D} inducing values: it must be [{D}, {D}]."
+        )
+    if not np.all(np.isfinite(A)):
+        raise DataError(
+            "A has entries that are not finite: start at the identity, by leaving A out."
+        )
+    values = np.linalg.svd(A, compute_uv=False)
+    if values[-1] <= _LEAST_RATIO * values[0]:
+        raise DataError(
+            f"A is singular: its singular values range from {values[-1]:.3g} to {values[0]:.3g},"
+            " and q would have no density. Start at the identity, by leaving A out."
+        )
+    return A
 
 
 def _check_count(non_normal: int, D: int, structure: str) -> None:

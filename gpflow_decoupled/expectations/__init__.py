@@ -2,7 +2,7 @@
 
 One Gaussian: `peaked` for any function, `log_means` of densities by the places of their `bends`,
 `logit_integrals` and `softmax` for classes. Sums of independent variables: read `projections`, then
-`fourier`, and `site_integrals`, how a model chooses.
+`fourier`.
 """
 
 # | integral | file | error | cost per observation |
@@ -11,7 +11,7 @@ One Gaussian: `peaked` for any function, `log_means` of densities by the places 
 # | the same, bound by R pieces | `logit_integrals` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
 # | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
 # | log E p(y given f), f Gaussian, p bends or peaks once | `log_means` | 1e-8 | 384 nodes |
-# | E g(y), y = alpha^T v + beta, v independent | `site_integrals`, `fourier` | below | below |
+# | E g(y), y = alpha^T v + beta, v independent | `fourier` | below | below |
 # | - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |
 # | - by the density of y | `spectral` | 1e-9, K = 1024 points | D K + K log K |
 # | - by masses of cells on a lattice | `lattice` | 1e-3 per 64 sites, K = 1024 | D K log K |

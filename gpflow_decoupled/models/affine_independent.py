@@ -29,17 +29,19 @@ from ..covariances.latents import prior_variance
 from ..distributions import Base, BaseLike
 from ..distributions.densities import NormalBase
 from ..errors import DataError, check_parameters
-from ..expectations.fourier import spectral_density, transform_of, where_decayed
-from ..expectations.projections import Projections, Site, rows_of
-from ..expectations.site_integrals import (
+from ..expectations.fourier import (
     Integration,
     SiteGroup,
+    choose_route,
     frequencies_for,
     integrate,
     points_for,
     reach_of,
-    route_of,
+    spectral_density,
+    transform_of,
+    where_decayed,
 )
+from ..expectations.projections import Projections, Site, rows_of
 from ..inducing.variables import fixed_points
 from ..inducing.weights import Weights
 from ..inputs import (
@@ -148,7 +150,7 @@ def expected_log_densities(
 
 def resolution_of(base: Base, site: Site, how: Integration) -> Resolution:
     """The number of frequencies, or grid points, of these sites' route."""
-    if route_of(base, site, how.route) == "frequency_sum":
+    if choose_route(base, site, how.route) == "frequency_sum":
         return Resolution("frequencies", how.frequencies)
     return Resolution("points", how.points)
 
@@ -332,9 +334,8 @@ class AffineIndependentGP(FullGP):
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param mean_function: m_0(x) [N, 1]; zero if not given.
     :param inducing_variable: points [M, D] or any GPflow inducing variable; by default the data.
-    :param base: of the v_d; this and the next two as in `bases.AffineIndependentBasis`.
-    :param structure: of A: "full", "lower", "lu" or "low_rank".
-    :param rank: of structure "low_rank".
+    :param base: of the v_d; this, `structure`, `non_normal` as in `bases.AffineIndependentBasis`.
+    :param structure: of A: "full" or "lu".
     :param non_normal: k, the number of v_d that are not normal, for "full"; by default M up to 100,
         and 20 of more.
     :param route: of expectations: "frequency_sum" (logit, Laplace, Student-t and Gaussian
@@ -368,7 +369,6 @@ class AffineIndependentGP(FullGP):
         inducing_variable: InducingVariables | TensorType | None = None,
         base: BaseLike = "skew_normal",
         structure: str = "full",
-        rank: int = 5,
         non_normal: int | None = None,
         route: str = "auto",
         frequencies: int | None = None,
@@ -391,14 +391,14 @@ class AffineIndependentGP(FullGP):
             inducing_variable,
             base,
             structure=structure,
-            rank=rank,
             non_normal=non_normal,
             gaussian=None if weight_priors is None else weight_priors.gaussian,
             distinct=not self._full,
         )
         self._asked = Integration(route, frequencies or 0, points or 0, float(memory))
-        self.integration.checked(self.basis.base)
-        self._check_sites()
+        for group in self.site_groups():
+            first, how = group.first(), self.integration.checked()
+            integrate(self.basis.base, self.basis.projections(first), first.site, how)
 
     @property
     def integration(self) -> Integration:
@@ -418,12 +418,6 @@ class AffineIndependentGP(FullGP):
         """Double frequencies and points from now on."""
         finer = self.integration.doubled()
         self._asked = self._asked._replace(frequencies=finer.frequencies, points=finer.points)
-
-    def _check_sites(self) -> None:
-        for group in self.site_groups():
-            route_of(self.basis.base, group.site, self.integration.route)
-            first = group.first()
-            integrate(self.basis.base, self.basis.projections(first), first.site, self.integration)
 
     def site_groups(self, state: AffineState | None = None) -> list[SiteGroup]:
         """Sites at the present kernel and likelihood, of data and of non-Gaussian priors."""

@@ -16,7 +16,7 @@ from gpflow.kernels import Kernel, Linear
 from gpflow.utilities import set_trainable
 
 from ..errors import DataError
-from ..expectations.site_integrals import SiteGroup
+from ..expectations.fourier import SiteGroup
 from ..inducing import LinearWeights
 from ..inputs import is_number
 from ..likelihoods import prior_site

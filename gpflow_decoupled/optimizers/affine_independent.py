@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 __all__ = [
-    "AffineIndependentAscent", "ClimbCoordinates", "Places", "as_vector", "assign_vector",
-    "check_turns", "climb_in_turns", "compiled_objective", "turns_of",
+    "AffineIndependentAscent", "ClimbCoordinates", "as_vector", "assign_vector",
+    "climb_in_turns", "compiled_objective", "turns_of",
 ]  # fmt: skip
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +20,7 @@ from ..compilation import Compiled
 from ..diagnostics.accuracy import warn_of_quadrature
 from ..diagnostics.failure import naming_observation
 from ..errors import DataError, NumericalError
-from ..expectations.site_integrals import Integration, SiteGroup
+from ..expectations.fourier import Integration, SiteGroup
 from ..inputs import check_rate, check_whole
 from ..lbfgs import CONVERGED, Objective
 from ..models.affine_independent import AffineIndependentGP
@@ -41,60 +41,7 @@ from .affine_start import (
 from .ascent import Recorder
 
 # ---
-# Coordinates that whiten the Gaussian optimum.
-
-
-class ClimbCoordinates:
-    """Coordinates A = C A~, b = C b~ of the vector [n] of all variables of q.
-
-    With C [D, D] a lower root of the Gaussian covariance, curvatures are similar in all directions;
-    None, for "low_rank", changes nothing.
-    """
-
-    def __init__(
-        self, basis: AffineIndependentBasis, C: np.ndarray | None, variables: list[tf.Variable]
-    ) -> None:
-        self.C, self.variables = C, variables
-        self.left, self.b = (
-            next(iter(basis.map.trainable_variables), None),
-            basis.b.unconstrained_variable,
-        )
-
-    def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
-        parts = np.split(x, ends)
-        for i, variable in enumerate(self.variables):
-            if variable is self.b:
-                parts[i] = M @ parts[i]
-            elif variable is self.left and parts[i].size == M.size:
-                parts[i] = (M @ parts[i].reshape(M.shape)).ravel()
-            elif (
-                variable is self.left
-            ):  # GPflow stores a triangular Parameter as a vector of its D (D + 1) / 2 entries
-                product = M @ tfp.math.fill_triangular(parts[i]).numpy()
-                parts[i] = tfp.math.fill_triangular_inverse(np.tril(product)).numpy()
-        return np.concatenate(parts)
-
-    def inward(self, x: np.ndarray) -> np.ndarray:
-        """Map variables (A, b) to coordinates (A~, b~), [n] each."""
-        return x if self.C is None else self._multiply(np.linalg.inv(self.C), x)
-
-    def outward(self, x: np.ndarray) -> np.ndarray:
-        """Map coordinates (A~, b~) to variables (A, b), [n] each."""
-        return x if self.C is None else self._multiply(self.C, x)
-
-    def around(self, function: Objective) -> Objective:
-        """Return the function of the coordinates; its gradient is multiplied by C^T."""
-
-        def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = function(self.outward(x))
-            return value, gradient if self.C is None else self._multiply(self.C.T, gradient)
-
-        return moved
-
-
-# ---
-# The bound of one vector, compiled for L-BFGS.
+# The bound of one vector, in coordinates that whiten the Gaussian optimum.
 
 
 def compiled_objective(
@@ -131,49 +78,70 @@ def assign_vector(variables: Sequence[tf.Variable], x: np.ndarray) -> None:
     Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
 
 
+class ClimbCoordinates:
+    """Coordinates A = C A~, b = C b~ of the vector [n] of all variables of q.
+
+    With C [D, D] a lower root of the Gaussian covariance, curvatures are similar in all directions.
+    """
+
+    def __init__(
+        self, basis: AffineIndependentBasis, C: np.ndarray, variables: list[tf.Variable]
+    ) -> None:
+        self.C, self.variables = C, variables
+        self.left = next(iter(basis.map.trainable_variables), None)
+        self.b = basis.b.unconstrained_variable
+
+    def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
+        ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
+        parts = np.split(x, ends)
+        for i, variable in enumerate(self.variables):
+            if variable is self.b:
+                parts[i] = M @ parts[i]
+            elif variable is self.left and parts[i].size == M.size:
+                parts[i] = (M @ parts[i].reshape(M.shape)).ravel()
+            elif variable is self.left:  # L of L U, a vector of its D (D + 1) / 2 entries
+                product = M @ tfp.math.fill_triangular(parts[i]).numpy()
+                parts[i] = tfp.math.fill_triangular_inverse(np.tril(product)).numpy()
+        return np.concatenate(parts)
+
+    def inward(self, x: np.ndarray) -> np.ndarray:
+        """Map variables (A, b) to coordinates (A~, b~), [n] each."""
+        return self._multiply(np.linalg.inv(self.C), x)
+
+    def outward(self, x: np.ndarray) -> np.ndarray:
+        """Map coordinates (A~, b~) to variables (A, b), [n] each."""
+        return self._multiply(self.C, x)
+
+    def around(self, function: Objective) -> Objective:
+        """Return the function of the coordinates; its gradient is multiplied by C^T."""
+
+        def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = function(self.outward(x))
+            return value, self._multiply(self.C.T, gradient)
+
+        return moved
+
+
 # ---
 # The ascent in turns for A = L U (A20).
 
 
-Places: TypeAlias = np.ndarray
-"""The entries of a vector that one turn moves."""
-
-
-def check_turns(basis: AffineIndependentBasis) -> LUMap:
-    """Return the factors of A; raise `DataError` for another structure than "lu"."""
-    if not isinstance(basis.map, LUMap):
-        raise DataError(
-            f"alternate=True needs A = L U, and the structure of A is '{basis.structure}': build"
-            " the model with structure='lu', or leave out alternate."
-        )
-    return basis.map
-
-
-def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[Places]:
-    """Return the places of (b, L), (b, U) and the shapes in the vector of `variables`.
-
-    Raises the errors of `check_turns`.
-    """
-    factors = check_turns(basis)
+def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[np.ndarray]:
+    """Return the places of (b, L), (b, U) and the shapes in the vector of `variables`."""
     ends = np.cumsum([0, *(int(np.prod(variable.shape)) for variable in variables)])
-    found = {
-        variable.ref(): np.arange(*pair) for variable, pair in zip(variables, zip(ends, ends[1:]))
-    }
+    found = {v.ref(): np.arange(*pair) for v, pair in zip(variables, zip(ends, ends[1:]))}
     L, U, b, theta = (
-        part.unconstrained_variable
-        for part in (factors.L, factors.U_transposed, basis.b, basis.theta)
+        found.get(part.unconstrained_variable.ref(), np.zeros(0, int))
+        for part in (basis.map.L, basis.map.U_transposed, basis.b, basis.theta)
     )
-    turns = [
-        [found[one.ref()] for one in turn if one.ref() in found]
-        for turn in ((b, L), (b, U), (theta,))
-    ]
-    return [np.concatenate(turn) for turn in turns if turn]  # (A20)
+    turns = np.concatenate([b, L]), np.concatenate([b, U]), theta  # (A20)
+    return [turn for turn in turns if len(turn)]
 
 
 def climb_in_turns(
     function: Objective,
     start: np.ndarray,
-    turns: Sequence[Places],
+    turns: Sequence[np.ndarray],
     record: StageRecord,
     tolerance: float,
     max_evaluations: int,
@@ -191,28 +159,22 @@ def climb_in_turns(
 
     while True:
         for places in turns:
-            x[places], value, reason = climb(
-                _restricted(function, x.copy(), places),
-                x[places],
-                counted,
-                tolerance,
-                max_evaluations - done,
-            )
+            point = x.copy()
+
+            def of_part(
+                part: np.ndarray, point: np.ndarray = point, places: np.ndarray = places
+            ) -> tuple[float, np.ndarray]:
+                point[places] = part
+                value, gradient = function(point)
+                return value, gradient[places]
+
+            left = max_evaluations - done
+            x[places], value, reason = climb(of_part, x[places], counted, tolerance, left)
             bounds.append(value)
-            if reason != "converged":
+            if reason != CONVERGED:
                 return x, np.array(bounds[1:]), reason
         if bounds[-1] - bounds[-1 - len(turns)] < tolerance:
-            return x, np.array(bounds[1:]), "converged"
-
-
-def _restricted(function: Objective, x: np.ndarray, places: Places) -> Objective:
-    def restricted(part: np.ndarray) -> tuple[float, np.ndarray]:
-        point = x.copy()
-        point[places] = part
-        value, gradient = function(point)
-        return value, gradient[places]
-
-    return restricted
+            return x, np.array(bounds[1:]), CONVERGED
 
 
 # ---
@@ -226,23 +188,14 @@ _WORTH_COARSENING = 100_000
 """Above this size of a bound, fewer frequencies may save more time than compiling costs."""
 
 
-class _Climb(NamedTuple):
-    bound: float
-    """In nats."""
-    reason: str
-    tracing_seconds: float
-    """Seconds until the compiled function had run once."""
-    turns: np.ndarray
-    """The bound after each turn, in nats; empty without turns."""
-
-
 class _Joint(NamedTuple):
+    """End of the climb over A, b and shapes; fields as in `AffineResult`."""
+
     elbo: float
     reason: str
-    resolution: float
-    """Change of the bound with doubled frequencies, in nats."""
-    tracing_seconds: float
-    turns: np.ndarray
+    resolution: float = float("nan")
+    tracing_seconds: float = 0.0
+    turns: np.ndarray = np.zeros(0)
 
 
 class AffineIndependentAscent:
@@ -307,17 +260,29 @@ class AffineIndependentAscent:
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
         basis, groups = model.basis, model.site_groups()
-        if self.alternate:
-            check_turns(basis)
+        if self.alternate and not isinstance(basis.map, LUMap):
+            raise DataError(
+                f"alternate=True needs A = L U, and the structure of A is '{basis.structure}':"
+                " build the model with structure='lu', or leave out alternate."
+            )
 
         # 1) the Gaussian q with the greatest bound
-        gaussian, tracing = self._gaussian_stage(model, groups, sites, stage_record(recorder, 0))
-        gaussian_seconds = recorder.seconds - tracing
+        constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
+        problem = GaussianProblem(
+            groups, basis.gaussian, constant, model.integration, compile=sites is None
+        )
+        record = stage_record(recorder, 0)
+        if sites is not None:
+            gaussian = problem.at_sites(*sites)
+            record(gaussian.bound, 1)
+        else:
+            with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
+                gaussian = problem.solve(self.tolerance, self.max_evaluations, record)
+        gaussian_seconds = recorder.seconds - problem.tracing_seconds
 
         # 2) the rotation of A, and the gain that it promises
-        rotate = self.rotate and basis.map.rotates
         start = edgeworth_start(
-            groups, gaussian.b, gaussian.root, basis.base, rotate, basis.non_normal
+            groups, gaussian.b, gaussian.root, basis.base, self.rotate, basis.non_normal
         )
 
         # 3) A, b and the shapes together
@@ -327,24 +292,19 @@ class AffineIndependentAscent:
         except NumericalError:  # for example a Poisson site under a heavy-tailed base
             if not self.keep_better:
                 raise
-            joint = _Joint(
-                -np.inf,
-                "no finite bound with this base distribution",
-                float("nan"),
-                0.0,
-                np.zeros(0),
-            )
+            joint = _Joint(-np.inf, "no finite bound with this base distribution")
 
         # 4) the better of the two
         gaussian_is_kept = self.keep_better and not joint.elbo >= gaussian.bound
         if gaussian_is_kept:
-            _assign(basis, gaussian, gaussian.root)
+            basis.map.assign_matrix(gaussian.root)
+            basis.b.assign(gaussian.b)
             basis.assign_base("normal")
         return recorder.finish(
             AffineResult,
             gaussian.bound if gaussian_is_kept else joint.elbo,
             joint.reason,
-            tracing_seconds=tracing + joint.tracing_seconds,
+            tracing_seconds=problem.tracing_seconds + joint.tracing_seconds,
             gaussian_seconds=gaussian_seconds,
             gaussian_elbo=gaussian.bound,
             affine_elbo=joint.elbo,
@@ -353,41 +313,6 @@ class AffineIndependentAscent:
             resolution=joint.resolution,
             turns=joint.turns,
         )
-
-    def _gaussian_stage(
-        self,
-        model: AffineIndependentGP,
-        groups: list[SiteGroup],
-        sites: tuple[np.ndarray, np.ndarray] | None,
-        record: StageRecord,
-    ) -> tuple[GaussianSolution, float]:
-        basis = model.basis
-        constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
-        problem = GaussianProblem(
-            groups, basis.gaussian, constant, model.integration, compile=sites is None
-        )
-        if sites is not None:
-            dense = problem.at_sites(*sites)
-            record(dense.bound, 1)
-        else:
-            with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
-                dense = problem.solve(self.tolerance, self.max_evaluations, record)
-        if basis.structure != "low_rank":
-            return dense, problem.tracing_seconds
-        # diag(s) + F S^T cannot represent every covariance: run again within the structure, from
-        # the dense optimum. Of all its roots the symmetric one is the nearest to the diagonal root
-        # of the prior.
-        left, values, _ = np.linalg.svd(dense.root)
-        _assign(basis, dense, (left * values) @ left.T)
-        base, theta = basis.base, basis.theta
-        basis.assign_base("normal")
-        climbed = self._climb(model, groups, model.integration, None, record)
-        coordinates = as_vector(basis.map.trainable_variables)
-        found = GaussianSolution(
-            basis.b.numpy(), basis.matrix().numpy(), climbed.bound, coordinates
-        )
-        basis.base, basis.theta = base, theta
-        return found, problem.tracing_seconds + climbed.tracing_seconds
 
     def _joint_stage(
         self,
@@ -400,7 +325,8 @@ class AffineIndependentAscent:
         basis = model.basis
         # a) the rotated root, and the shapes for its columns in the order in which the structure
         # has them
-        _assign(basis, gaussian, start.A)
+        basis.map.assign_matrix(start.A)
+        basis.b.assign(gaussian.b)
         if basis.base.num_shapes and basis.theta.trainable:
             A = basis.matrix().numpy()
             basis.theta.assign(
@@ -413,61 +339,55 @@ class AffineIndependentAscent:
             resolution = abs(float(model.bound(groups, _coarser(model.integration, 2))) - bound)
             if resolution < allowed:
                 record(bound, 1)
-                return _Joint(bound, CONVERGED, resolution, 0.0, np.zeros(0))
+                return _Joint(bound, CONVERGED, resolution)
         # c) L-BFGS with as few frequencies as give the same bound here
         integration = _coarsest(model, groups, allowed)
-        root = None if gaussian.coordinates is not None else gaussian.root
         finest = model.integration.frequencies << _REFINEMENTS
         tracing = 0.0
         while True:
-            climbed = self._climb(model, groups, integration, root, record)
-            tracing += climbed.tracing_seconds
+            climbed, turns, reason, seconds = self._climb(
+                model, groups, integration, gaussian.root, record
+            )
+            tracing += seconds
             # d) the check where the climb ended, with the model's frequencies or twice the
             # climb's
             check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
             finer = float(model.bound(groups, check))
-            resolution = abs(finer - climbed.bound)
+            resolution = abs(finer - climbed)
             if resolution < allowed or integration.frequencies >= finest:
                 break
             integration = integration.doubled()
         while model.integration.frequencies < integration.frequencies:
             model.refine()
-        return _Joint(finer, climbed.reason, resolution, tracing, climbed.turns)
+        return _Joint(finer, reason, resolution, tracing, turns)
 
     def _climb(
         self,
         model: AffineIndependentGP,
         groups: list[SiteGroup],
         integration: Integration,
-        C: np.ndarray | None,
+        C: np.ndarray,
         record: StageRecord,
-    ) -> _Climb:
+    ) -> tuple[float, np.ndarray, str, float]:
+        """Bound in nats, bound after each turn, reason, seconds until the function had run once."""
         basis = model.basis
-        variables = [
-            *basis.map.trainable_variables,
-            *basis.b.trainable_variables,
-            *basis.theta.trainable_variables,
-        ]
+        parts = basis.map, basis.b, basis.theta
+        variables = [variable for part in parts for variable in part.trainable_variables]
         function = compiled_objective(lambda: model.bound(groups, integration), variables)
         began = time.perf_counter()
         function(as_vector(variables))
         tracing = time.perf_counter() - began
         frame = ClimbCoordinates(basis, C, variables)
-        moved, start, turns = (
-            frame.around(function),
-            frame.inward(as_vector(variables)),
-            np.zeros(0),
-        )
+        moved, start = frame.around(function), frame.inward(as_vector(variables))
+        turns = np.zeros(0)
+        limits = record, self.tolerance, self.max_evaluations
         if self.alternate:
-            places = turns_of(basis, variables)
-            best, turns, reason = climb_in_turns(
-                moved, start, places, record, self.tolerance, self.max_evaluations
-            )
+            best, turns, reason = climb_in_turns(moved, start, turns_of(basis, variables), *limits)
             bound = float(turns[-1])
         else:
-            best, bound, reason = climb(moved, start, record, self.tolerance, self.max_evaluations)
+            best, bound, reason = climb(moved, start, *limits)
         assign_vector(variables, frame.outward(best))
-        return _Climb(bound, reason, tracing, turns)
+        return bound, turns, reason, tracing
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
@@ -485,11 +405,3 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
 
 def _coarser(full: Integration, part: int) -> Integration:
     return full._replace(frequencies=full.frequencies // part, points=full.points // part)
-
-
-def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    if gaussian.coordinates is None:
-        basis.map.assign_matrix(A)
-    else:
-        assign_vector(basis.map.trainable_variables, gaussian.coordinates)
-    basis.b.assign(gaussian.b)

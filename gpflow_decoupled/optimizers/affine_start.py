@@ -1,4 +1,4 @@
-"""The best Gaussian q, by steps (C9) and L-BFGS."""
+"""Where the affine-independent ascent starts: the best Gaussian q, its rotation, first shapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = [
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,8 +22,8 @@ from scipy.special import gammaln
 
 from ..compilation import Compiled
 from ..distributions import Base, NormalBase
+from ..expectations.fourier import Integration, SiteGroup, integrate
 from ..expectations.projections import Projections, tiny
-from ..expectations.site_integrals import Integration, SiteGroup, integrate
 from ..lbfgs import Objective, lbfgs_ascent, settled
 from .ascent import Recorder, RunResult
 
@@ -101,17 +101,6 @@ def stage_record(recorder: Recorder, stage: int) -> StageRecord:
     return record
 
 
-# ---
-# L-BFGS with the settings of affine-independent inference.
-
-
-_GRADIENT_TOLERANCE = 1e-9
-_ADVICE = (
-    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base"
-    " distribution with light tails, for example 'skew_normal'."
-)
-
-
 def climb(
     function: Objective,
     start: np.ndarray,
@@ -131,9 +120,10 @@ def climb(
         max_evaluations,
         low=low,
         record=record,
-        advice=_ADVICE,
+        advice="scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base"
+        " distribution with light tails, for example 'skew_normal'.",
         matrix="A",
-        gradient_tolerance=_GRADIENT_TOLERANCE,
+        gradient_tolerance=1e-9,
     )
     return found.x, found.value, found.reason
 
@@ -187,17 +177,14 @@ def edgeworth_start(
         return Start(A, base.start(k).numpy(), 0.0)
     expansion = _Expansion.about(groups, b, A, base, k)
     Q = _rotation(expansion) if rotate else _sorted(expansion)
-    s = expansion.slopes(Q[:, :k])
-    return Start(
-        A @ Q, _shapes(base, s), sum(_gain(part, s[own]) for part, own in _blocks(base, k))
-    )
+    return Start(A @ Q, *_matched(base, expansion.slopes(Q[:, :k])))
 
 
 def edgeworth_shapes(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
 ) -> np.ndarray:
     """Return shapes [k, P] for the first k columns of A [D, D], without rotation."""
-    return _shapes(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))
+    return _matched(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))[0]
 
 
 class _Expansion(NamedTuple):
@@ -219,14 +206,13 @@ class _Expansion(NamedTuple):
         families = [part for part, size in base.parts(k) for _ in range(size)]
         orders = np.array([4 if part.symmetric else 3 for part in families])
         found = {order: _derivatives(groups, b, A, order) for order in set(orders.tolist())}
-        columns = [found[order][1][:, None] for order in (orders if len(found) > 1 else orders[:1])]
         alpha = found[orders[0]][0]
-        weights = np.broadcast_to(np.concatenate(columns, axis=1), [len(alpha), k])
-        worth = [
+        weights = np.stack([found[order][1] for order in orders], axis=1)
+        worth = np.array([
             0.0 if part.name == "normal" else 1.0 / 48.0 if part.symmetric else 1.0 / 12.0
             for part in families
-        ]  # (A19)
-        return cls(alpha, weights, orders, np.array(worth))
+        ])  # (A19)  # fmt: skip
+        return cls(alpha, weights, orders, worth)
 
     def slopes(self, directions: np.ndarray) -> np.ndarray:
         return np.sum(self.weights * _power(self.alpha @ directions, self.orders), axis=0)
@@ -236,13 +222,6 @@ def _power(x: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """x [N, k] to the powers [k], each 2, 3 or 4; 50 times faster than NumPy's."""
     square = x * x
     return np.choose(orders - 2, [square, square * x, square * square])
-
-
-def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
-    first = 0
-    for part, size in base.parts(k):
-        yield part, slice(first, first + size)
-        first += size
 
 
 def _derivatives(
@@ -308,49 +287,38 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
     return np.concatenate([best, np.linalg.svd(best)[0][:, k:]], axis=1)
 
 
-def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    theta = base.start(len(s)).numpy()
-    for part, own in _blocks(base, len(s)):
-        theta[own, : part.num_shapes] = _family_shapes(part, s[own])
-    return theta
+def _matched(base: Base, s: np.ndarray) -> tuple[np.ndarray, float]:
+    """Shapes [k, P] of skewnesses or excess kurtoses s [k], and their gain in nats (A19)."""
+    theta, gain, first = base.start(len(s)).numpy(), 0.0, 0
+    for part, size in base.parts(len(s)):
+        own = slice(first, first + size)
+        theta[own, : part.num_shapes], more = _shapes_and_gain(part, s[own])
+        gain, first = gain + more, first + size
+    return theta, gain
 
 
-def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    if base.name == "skew_normal":
-        return _skew_normal_shape(s)[:, None]
-    if base.name == "generalized_normal":
-        powers = np.linspace(1.0, 4.0, 301)
-        kurtosis = (
-            np.exp(gammaln(5.0 / powers) + gammaln(1.0 / powers) - 2.0 * gammaln(3.0 / powers))
-            - 3.0
-        )
-        return np.interp(-s, -kurtosis, powers)[:, None]
-    if base.name == "student_t":
-        return np.clip(4.0 + 6.0 / np.maximum(s, 0.1), 4.5, 64.0)[:, None]
-    return base.start(len(s)).numpy()
-
-
-def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
-    """Skew-normal shapes [k] of skewness s [k]; never zero, where the gradient vanishes."""
-    sign = np.where(s < 0.0, -1.0, 1.0)
-    size = np.clip(np.abs(s), _LEAST_SKEW, _LARGEST_SKEW)
-    c = np.cbrt(2.0 * size / (4.0 - math.pi))
-    delta = sign * math.sqrt(0.5 * math.pi) * c / np.sqrt(1.0 + c**2)
-    return delta / np.sqrt(1.0 - delta**2)
-
-
-def _gain(base: Base, s: np.ndarray) -> float:
+def _shapes_and_gain(base: Base, s: np.ndarray) -> tuple[np.ndarray, float]:
+    """Shapes [k, P] and gain of one family; NaN without a rule."""
     if base.name == "normal":
-        return 0.0
+        return base.start(len(s)).numpy(), 0.0
     if base.name == "skew_normal":
-        return float(np.sum(s**2) / 12.0)  # (A19)
-    if base.name in ("generalized_normal", "student_t"):
-        reached = s if base.name == "generalized_normal" else np.maximum(s, 0.0)
-        return float(np.sum(reached**2) / 48.0)
-    return float("nan")
+        # never zero, where the gradient vanishes
+        sign, size = np.where(s < 0.0, -1.0, 1.0), np.clip(np.abs(s), _LEAST_SKEW, _LARGEST_SKEW)
+        c = np.cbrt(2.0 * size / (4.0 - math.pi))
+        delta = sign * math.sqrt(0.5 * math.pi) * c / np.sqrt(1.0 + c**2)
+        return (delta / np.sqrt(1.0 - delta**2))[:, None], float(np.sum(s**2) / 12.0)  # (A19)
+    if base.name == "generalized_normal":
+        p = np.linspace(1.0, 4.0, 301)
+        kurtosis = np.exp(gammaln(5.0 / p) + gammaln(1.0 / p) - 2.0 * gammaln(3.0 / p)) - 3.0
+        return np.interp(-s, -kurtosis, p)[:, None], float(np.sum(s**2) / 48.0)
+    if base.name == "student_t":
+        degrees = np.clip(4.0 + 6.0 / np.maximum(s, 0.1), 4.5, 64.0)
+        return degrees[:, None], float(np.sum(np.maximum(s, 0.0) ** 2) / 48.0)
+    return base.start(len(s)).numpy(), float("nan")
 
 
 # ---
+# The best Gaussian q, by steps (C9) and L-BFGS.
 
 
 _STEPS = 40  # (C9), at most; L-BFGS goes on from there
@@ -360,16 +328,11 @@ _LEAST_DIAGONAL = 1e-10
 
 
 class GaussianSolution(NamedTuple):
-    """A Gaussian q and its bound."""
+    """A Gaussian q: its mean b [D], a lower root of its covariance [D, D], its bound in nats."""
 
     b: np.ndarray
-    """The mean [D]."""
     root: np.ndarray
-    """A root [D, D] of the covariance; lower triangular if `coordinates` is None."""
     bound: float
-    """In nats."""
-    coordinates: np.ndarray | None = None
-    """Values [n] of A's variables, for a structure that cannot represent every covariance."""
 
 
 class GaussianProblem:
@@ -393,10 +356,7 @@ class GaussianProblem:
         self.dtype = groups[0].features.dtype
         self.features = np.concatenate([group.features.numpy() for group in groups]).astype(float)
         self.offset = np.concatenate([group.offset.numpy() for group in groups])
-        noise = [
-            np.zeros(len(group.offset)) if group.noise is None else group.noise.numpy()
-            for group in groups
-        ]
+        noise = [0.0 * g.offset.numpy() if g.noise is None else g.noise.numpy() for g in groups]
         self.noise = np.concatenate(noise)
         integration = integration._replace(route="auto")
         sizes = [len(group.offset) for group in groups]
@@ -418,11 +378,8 @@ class GaussianProblem:
 
     def at(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """The bound in nats, and the sites' derivatives [N] in means and variances of f."""
-        projected = self.features @ root
-        v = np.sum(projected**2, axis=1) + self.noise
-        value, g, h = self._sites(
-            *(tf.constant(part, self.dtype) for part in (self.offset + self.features @ b, v))
-        )
+        moments = (tf.constant(part, self.dtype) for part in self._moments(b, root))
+        value, g, h = self._sites(*moments)
         moment = b**2 + np.sum(root**2, axis=1)
         divergence = 0.5 * (np.sum(self.gaussian * moment) - len(b))
         free = np.sum(1.0 - self.gaussian)
@@ -436,10 +393,8 @@ class GaussianProblem:
         """The bound and its gradient in b [D] and the lower triangle of L [D, D]: (A3)."""
         value, g, h = self.at(b, root)
         d_b = self.features.T @ g - self.gaussian * b
-        d_root = (
-            2.0 * self.features.T @ (h[:, None] * (self.features @ root))
-            - self.gaussian[:, None] * root
-        )
+        d_root = 2.0 * self.features.T @ (h[:, None] * (self.features @ root))
+        d_root -= self.gaussian[:, None] * root
         return value, d_b, np.tril(d_root) + np.diag(1.0 / np.diag(root))  # (A3)
 
     def solve(
@@ -459,12 +414,13 @@ class GaussianProblem:
 
     def start_moments(self, rows: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of f at `solve`'s start, first `rows` sites, [rows, 1] each."""
-        b, root = moments_of(*self._start())
-        mean, variance = (
-            self.offset + self.features @ b,
-            np.sum((self.features @ root) ** 2, axis=1) + self.noise,
-        )
+        mean, variance = self._moments(*moments_of(*self._start()))
         return tuple(tf.constant(part[:rows, None], self.dtype) for part in (mean, variance))
+
+    def _moments(self, b: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance [N] of every y."""
+        variance = np.sum((self.features @ root) ** 2, axis=1) + self.noise
+        return self.offset + self.features @ b, variance
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
         D = self.features.shape[1]  # no expectation overflows where q is so narrow
@@ -498,54 +454,35 @@ class GaussianProblem:
 
     def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
         """Take steps (C9) while they raise the bound; return mean [D] and root [D, D]."""
-        first, precision = self._start()
-        b, root = moments_of(first, precision)
+        now, phi = self._start(), self.features
+        b, root = moments_of(*now)
         value, g, h = self.at(b, root)
         record(value, 1)
         for _ in range(_STEPS):
-            # 1) each site as a Gaussian, of which negative precisions are clipped
-            sites = np.maximum(-2.0 * h, 0.0)
-            # 2) the natural parameters of the prior times these sites
-            new_precision = np.diag(self.gaussian) + self.features.T @ (
-                sites[:, None] * self.features
+            # the prior times each site as a Gaussian, of which negative precisions are clipped
+            tau = np.maximum(-2.0 * h, 0.0)
+            aim = (
+                phi.T @ (g + tau * (phi @ b)),
+                np.diag(self.gaussian) + phi.T @ (tau[:, None] * phi),
             )
-            new_first = self.features.T @ (g + sites * (self.features @ b))
-            # 3) a step towards them, which is halved until the bound rises
-            found, rho = None, 1.0
-            for _ in range(_HALVINGS):
-                pair = (
-                    (1.0 - rho) * first + rho * new_first,
-                    (1.0 - rho) * precision + rho * new_precision,
-                )  # (C9)
-                found = self._try(*pair, value)
-                if found is not None:
+            # a step towards it, halved until the bound rises
+            for halvings in range(_HALVINGS):
+                rho = 0.5**halvings
+                pair = tuple((1.0 - rho) * old + rho * new for old, new in zip(now, aim))  # (C9)
+                try:
+                    moments = moments_of(*pair)
+                except np.linalg.LinAlgError:  # no covariance
+                    continue
+                found = self.at(*moments)
+                if found[0] > value and all(np.all(np.isfinite(part)) for part in found):
                     break
-                rho *= 0.5
-            if found is None:
+            else:
                 break
-            (first, precision), (b, root, new_value, g, h) = pair, found
-            record(new_value, round(1.0 - math.log2(rho)))
-            gain, value = new_value - value, new_value
+            record(found[0], 1 + halvings)
+            gain, now, (b, root), (value, g, h) = found[0] - value, pair, moments, found
             if gain < tolerance:
                 break
         return b, root
-
-    def _try(
-        self, first: np.ndarray, precision: np.ndarray, floor: float
-    ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray] | None:
-        """Mean, root, bound, derivatives at natural parameters; None unless above `floor`."""
-        try:
-            b, root = moments_of(first, precision)
-        except np.linalg.LinAlgError:  # no covariance: the caller halves the step
-            return None
-        value, g, h = self.at(b, root)
-        good = (
-            np.isfinite(value)
-            and value > floor
-            and np.all(np.isfinite(g))
-            and np.all(np.isfinite(h))
-        )
-        return (b, root, value, g, h) if good else None
 
 
 def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

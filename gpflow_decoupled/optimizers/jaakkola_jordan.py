@@ -168,8 +168,3 @@ def _check(model: AffineIndependentGP | CVIGP) -> None:
                 "The local bound is for a Gaussian prior: leave out prior, or pass a"
                 " MultivariateNormalDiag."
             )
-        if model.basis.structure == "low_rank":
-            raise DataError(
-                "structure='low_rank' cannot represent the covariance that the local bound finds:"
-                " use 'full'."
-            )

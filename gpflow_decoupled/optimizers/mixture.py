@@ -20,8 +20,8 @@ from ..compilation import Compiled
 from ..covariances.latents import prior_variance
 from ..diagnostics.failure import naming_observation
 from ..errors import DataError, check_option
+from ..expectations.fourier import SiteGroup
 from ..expectations.projections import tiny
-from ..expectations.site_integrals import SiteGroup
 from ..inducing.weights import Weights
 from ..inputs import as_array, check_rate, check_whole
 from ..likelihoods import observation_moments

@@ -13,7 +13,7 @@ import tensorflow as tf
 from scipy import stats
 
 from gpflow_decoupled.distributions import Base, base_variable
-from gpflow_decoupled.expectations.fourier import Variables, cell_masses, convolve, expectation
+from gpflow_decoupled.expectations.fourier import cell_masses, convolve, expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
 from gpflow_decoupled.likelihoods.bernoulli import logistic_site
 from gpflow_decoupled.likelihoods.gpflow_sites import gaussian_site, student_t_site
@@ -89,17 +89,11 @@ def projections(name: str, D: int, noise: bool = False, dtype: Any = tf.float64)
     return Projections(alpha, beta, shapes(name, D, dtype), variance if noise else None)
 
 
-def variables(base: Base) -> Variables:
-    return Variables(base.characteristic, base.cdf if base.has_cdf else None, base.work)
-
-
 def by_route(
     name: str, y: Projections, site: Site, route: str, size: int, **options: Any
 ) -> tf.Tensor:
     base = base_variable(name)
-    return expectation(
-        variables(base), y, site, tf.reduce_max(base.tail(y.theta)), route, size, **options
-    )
+    return expectation(base, y, site, tf.reduce_max(base.tail(y.theta)), route, size, **options)
 
 
 def lattice_masses(base: Base, y: Projections, R: float, K: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.distributions import base_variable
 from gpflow_decoupled.expectations.fourier import ROUTES, expectation
 from gpflow_decoupled.expectations.projections import Projections, map_blocks, product
-from tests.expectations.fourier_problems import SITES, N, by_route, projections, variables
+from tests.expectations.fourier_problems import SITES, N, by_route, projections
 
 SIZE = {"frequency_sum": 64, "spectral": 512, "lattice": 256}
 WEIGHTS = tf.constant([1.0, -0.5, 2.0, 0.7, 1.3], tf.float64)
@@ -33,9 +33,7 @@ def function_of(name: str, site: str, y: Projections, route: str, **options):
         parameters = rest[: len(case.parameters)]
         moved = Projections(alpha, beta, theta, noise, frozen)
         made = case.make(*parameters)
-        each = expectation(
-            variables(base_variable(name)), moved, made, R, route, SIZE[route], **options
-        )
+        each = expectation(base_variable(name), moved, made, R, route, SIZE[route], **options)
         return tf.reduce_sum(WEIGHTS * each)
 
     return value, point

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_decoupled.distributions import base_variable
-from gpflow_decoupled.expectations.fourier import Variables, expectation
+from gpflow_decoupled.expectations.fourier import expectation
 from gpflow_decoupled.expectations.projections import Projections
 from gpflow_decoupled.likelihoods.bernoulli import logistic_site
 
@@ -82,14 +82,13 @@ def sites_and_gradient(
         tf.constant(part) for part in (alpha, beta, 2.0 * rng.standard_normal((dimensions, 1)))
     ]
     base = base_variable("skew_normal")
-    variables = Variables(base.characteristic, base.cdf, base.work)
     site = logistic_site(tf.constant(np.where(rng.uniform(size=sites) < 0.5, 1.0, -1.0)))
     R = tf.reduce_max(base.tail(parts[2]))
 
     def both(*inputs: tf.Tensor) -> tuple:
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            value = tf.reduce_sum(expectation(variables, Projections(*inputs), site, R, name, size))
+            value = tf.reduce_sum(expectation(base, Projections(*inputs), site, R, name, size))
         return value, *tape.gradient(value, inputs)
 
     compiled = tf.function(both, autograph=False)

@@ -118,8 +118,7 @@ class AffineClimb(Stage):
             return model.bound(model.site_groups()) + model.log_prior_density()
 
         A = basis.matrix().numpy()
-        root = np.linalg.cholesky(A @ A.T) if basis.structure != "low_rank" else None
-        frame = ClimbCoordinates(basis, root, variables)
+        frame = ClimbCoordinates(basis, np.linalg.cholesky(A @ A.T), variables)
         has_settled = settled(_SETTLED)
 
         def show(value: float, _: int) -> None:

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions import BlockBase
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.expectations.site_integrals import Integration
+from gpflow_decoupled.expectations.fourier import Integration
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import AffineIndependentGLM
 from gpflow_decoupled.optimizers import AffineIndependentAscent
@@ -85,7 +85,7 @@ def test_blocks_of_one_family_are_one_base(family, route):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("structure", ["full", "lu", "lower"])
+@pytest.mark.parametrize("structure", ["full", "lu"])
 @pytest.mark.parametrize(
     "prior", [None, tfd.Laplace(np.float64(0.1), np.float64(0.5))], ids=["normal", "Laplace"]
 )
@@ -208,9 +208,8 @@ def test_a_family_for_each_variable_is_better_than_one_for_both(order, rotate):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("structure", ["lu", "lower", "low_rank"])
-def test_other_structures_are_never_below_the_gaussian(structure):
-    model = peaked(BlockBase([("generalized_normal", 1), ("skew_normal", 1)]), structure=structure)
+def test_the_structure_lu_is_never_below_the_gaussian():
+    model = peaked(BlockBase([("generalized_normal", 1), ("skew_normal", 1)]), structure="lu")
     result = AffineIndependentAscent(tolerance=1e-4).run(model)
     assert result.gaussian_elbo <= result.elbo <= evidence_of_the_peaked()
 

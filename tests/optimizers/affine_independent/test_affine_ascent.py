@@ -89,11 +89,9 @@ def test_a_gp_on_the_data_with_a_normal_base():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("structure", ["lu", "lower", "low_rank"])
-def test_structures(structure):
-    full, structured = logistic_run()[1], logistic_run(structure=structure, rank=4)[1]
-    tolerance = {"lu": 1e-4, "lower": np.inf, "low_rank": 0.02}[structure]
-    assert full.elbo - tolerance <= structured.elbo <= full.elbo + 1e-4
+def test_the_structure_lu():
+    full, structured = logistic_run()[1], logistic_run(structure="lu")[1]
+    assert_allclose(structured.elbo, full.elbo, atol=1e-4)
     assert structured.elbo >= structured.gaussian_elbo
 
 
@@ -169,10 +167,9 @@ def test_slopes_of_the_edgeworth_expansion():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("structure", ["full", "low_rank"])
-def test_a_gaussian_that_is_better_is_kept(structure):
+def test_a_gaussian_that_is_better_is_kept():
     """Laplace's density has no normal in its family."""
-    model, result = logistic_run(base="laplace", structure=structure, rank=2)
+    model, result = logistic_run(base="laplace")
     assert result.affine_elbo < result.gaussian_elbo == result.elbo
     assert (
         result.kept == "gaussian"

@@ -70,7 +70,7 @@ def test_three_points(kind):
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("structure", ["full", "lu", "lower"])
+@pytest.mark.parametrize("structure", ["full", "lu"])
 def test_linear_models(structure):
     """More weights than labels, so that K is regular; every structure can represent the q that is
     found.
@@ -143,7 +143,6 @@ GLM = np.random.default_rng(1).normal(size=(3, 2)), Y
             lambda: AffineIndependentGLM(GLM, BernoulliLogit(), prior=tfd.Laplace(0.0, 1.0)),
             "for a Gaussian prior",
         ),
-        (lambda: AffineIndependentGLM(GLM, BernoulliLogit(), structure="low_rank"), "use 'full'"),
         (
             lambda: CVIGP(
                 (X, np.c_[Y, Y]),

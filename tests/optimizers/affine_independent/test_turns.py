@@ -23,8 +23,6 @@ from gpflow_decoupled.optimizers.affine_start import climb
 from tests.models.affine_independent.affine_problems import logistic_data, toy_model
 from tests.reference import affine_model as ref
 
-UNFIT = ["full", "lower", "low_rank"]
-
 
 @pytest.fixture
 def problem():
@@ -155,13 +153,12 @@ def test_fixed_shapes_and_few_evaluations():
     assert result.reason == "evaluations done" and not result.converged and len(result.turns) == 1
 
 
-@pytest.mark.parametrize("structure", UNFIT)
-def test_other_structures_are_refused_and_nothing_changes(structure):
+def test_another_structure_is_refused_and_nothing_changes():
     X, Y = logistic_data(5, 3)
-    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, structure=structure)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)
     before = model.elbo()
     with pytest.raises(
-        DataError, match=f"needs A = L U, and the structure of A is '{structure}'.*structure='lu'"
+        DataError, match="needs A = L U, and the structure of A is 'full'.*structure='lu'"
     ):
         AffineIndependentAscent(alternate=True).run(model)
     assert model.elbo() == before
