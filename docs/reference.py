@@ -65,7 +65,6 @@ HELPERS = (
     "MomentParameters",
     "NaturalParameters",
     "PiecewiseLogitLoss",
-    "PriorDraws",
     "QuantileLoss",
     "RunRecord",
     "SiteRounds",

@@ -38,10 +38,9 @@ from .data_mean.mean_optimizer import ConjugateGradients, MeanResult, Stochastic
 from .expectation_propagation import ExpectationPropagation
 from .gaussian_optimum import Optimum, collapsed_elbo, optimal_parameters
 from .jaakkola_jordan import JaakkolaJordan
-from .lagrangian.cholesky_kl import CholeskyKL
 from .lagrangian.constraint_subset import ConstraintSubset
 from .lagrangian.linearly_constrained import LagrangianResult, LinearlyConstrainedLagrangian
-from .lagrangian.opper_archambeau import OpperArchambeau
+from .lagrangian.rivals import CholeskyKL, OpperArchambeau
 from .laplace_approximation import LaplaceApproximation
 from .mean_field import MeanFieldCVI
 from .mixture import MixtureAscent, MixturePosterior, MixtureResult

@@ -1,13 +1,11 @@
 """Functions drawn from a posterior, for example for Thompson sampling.
 
-Read `samples` first, with `pathwise_samples`: a draw of `prior` plus one of the `corrections`
-(Matheron's rule).
+Read `samples` first: a draw of `prior` plus a correction (Matheron's rule).
 """
 
-from .prior import PriorDraws, draw_prior, prior_coordinates
 from .samples import PathwiseSamples, pathwise_samples
 
-__all__ = ["PathwiseSamples", "PriorDraws", "draw_prior", "pathwise_samples", "prior_coordinates"]
+__all__ = ["PathwiseSamples", "pathwise_samples"]
 
 
 def __dir__() -> list[str]:

@@ -141,14 +141,14 @@ def test_shifting_data_and_mean_function_together_changes_nothing():
     assert_allclose(moved.basis.lam, plain.basis.lam, rtol=1e-3)
 
 
-@pytest.mark.exhaustive
-def test_separate_kernels():
+@pytest.mark.parametrize("make", [separate, lambda: matern(1.3, 0.8)], ids=["separate", "shared"])
+def test_several_latents_are_separate_problems(make):
     X = inputs(8)
-    both = LCLGP((X, labels("Poisson", X, 2)), separate(), gl.Poisson())
+    both = LCLGP((X, labels("Poisson", X, 2)), make(), gl.Poisson())
     total = RULE.run(both).elbo
+    kernels = getattr(both.kernel, "kernels", 2 * [both.kernel])
     parts = [
-        LCLGP((X, both.data[1].numpy()[:, [i]]), k, gl.Poisson())
-        for i, k in enumerate(both.kernel.kernels)
+        LCLGP((X, both.data[1].numpy()[:, [i]]), k, gl.Poisson()) for i, k in enumerate(kernels)
     ]
     assert_allclose(sum(RULE.run(part).elbo for part in parts), total, atol=1e-7)
 

@@ -26,7 +26,8 @@ from gpflow_decoupled.models import (
     BasisGP,
     FactorGraph,
 )
-from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
+from gpflow_decoupled.pathwise import pathwise_samples
+from gpflow_decoupled.pathwise.prior import draw_prior
 from tests.pathwise.identity import Identity
 
 NEW = np.array([[-0.9, 0.3], [0.1, 0.2], [0.8, -0.7], [2.0, 1.0]])

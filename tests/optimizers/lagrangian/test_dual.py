@@ -21,7 +21,7 @@ from gpflow_decoupled.optimizers.lagrangian.dual import (
     newton_direction,
     newton_solve,
 )
-from gpflow_decoupled.optimizers.lagrangian.opper_archambeau import _value_and_gradient
+from gpflow_decoupled.optimizers.lagrangian.rivals import _of_multipliers
 from gpflow_decoupled.optimizers.lagrangian.subproblem import (
     Policy,
     isolated_sites,
@@ -268,7 +268,7 @@ def test_weights_need_no_matrix_of_observations():
     def everything() -> Any:
         at = problem.marginals(0.1 * unit, unit)
         point = problem.point(sub, at, at.mean, at.deviation)
-        rival = _value_and_gradient(problem, at.alpha, at.lam)
+        rival = _of_multipliers(problem, at.alpha, at.lam)
         return (
             newton_direction(problem, sub, at, point, box),
             stationary_direction(problem, at),

@@ -228,15 +228,6 @@ def test_a_compiled_run_is_traced_once():
     assert len(traces) <= 2
 
 
-def test_several_latents_are_separate_problems():
-    X = inputs(12)
-    Y = labels("Poisson", X, 2)
-    both = LCLGP((X, Y), matern(1.3, 0.8), gl.Poisson())
-    total = lagrangian().run(both).elbo
-    parts = [LCLGP((X, Y[:, [column]]), matern(1.3, 0.8), gl.Poisson()) for column in range(2)]
-    assert_allclose(sum(lagrangian().run(part).elbo for part in parts), total, atol=1e-7)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "Poisson", "logit"])
 def test_extreme_multipliers_are_no_obstacle(name):
