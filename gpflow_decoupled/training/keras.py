@@ -12,11 +12,13 @@ from numbers import Real
 from typing import Any, Protocol
 
 import tensorflow as tf
+from gpflow.keras import tf_keras
 
 from .. import replicas
 from ..errors import DataError, UnknownOptionError
 from ..inputs import is_number
 from ..models import FullGP
+from ..optimizers.adam import Slots, adam_step, slots_of
 
 DEFAULT_RATE = 0.03
 """The learning rate of Adam."""
@@ -46,11 +48,18 @@ class KerasAscent:
         self.optimizer, self.moved = optimizer, list(moved)
         if self.moved:
             optimizer.build(self.moved)
+        self._slots: Slots | None = slots_of(optimizer, self.moved)
 
     @property
     def variables(self) -> list[tf.Variable]:
         """The variables that an ascent moves, and the state of the optimizer."""
         return [*self.moved, *state_of(self.optimizer)]
+
+    @property
+    def fits_into_loops(self) -> bool:
+        """True for plain Adam, one operation per variable, which a TensorFlow loop may hold."""
+        is_of_keras_2 = isinstance(self.optimizer, tf_keras.optimizers.Optimizer)
+        return self._slots is not None or (is_of_keras_2 and not self.moved)
 
     @property
     def name(self) -> str:
@@ -73,7 +82,9 @@ class KerasAscent:
         ]
         if not pairs:
             return
-        if replicas.count() == 1:
+        if replicas.count() == 1 and self._slots is not None and len(pairs) == len(self.moved):
+            adam_step(self._slots, pairs)
+        elif replicas.count() == 1:
             self.optimizer.apply_gradients(pairs)
         elif sums_by_itself(self.optimizer):
             self.optimizer.apply_gradients(

@@ -255,6 +255,12 @@ class Options:
         """When the run ends."""
         return Limits(self.steps, self.seconds)
 
+    @property
+    def due(self) -> list[int]:
+        """The numbers of steps after which other work is due."""
+        others = [part.every for part in (self.evaluation, self.checkpoint) if part is not None]
+        return [self.refresh_every, self.callbacks.every, *others]
+
 
 def _row_of(one: Any) -> tuple[str, Row]:
     columns = dict(one.metadata)

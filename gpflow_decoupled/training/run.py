@@ -38,7 +38,7 @@ from .options import Options, ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .snapshots import Best
 from .stages.stage import ROUNDS_DONE, Clock, Report
-from .turns import Plan, Turns
+from .turns import Plan, Taken, Turns
 
 # ---
 # Checks and start of a run.
@@ -271,9 +271,9 @@ class Run:
                 while (reason := self._reason_to_stop(done)) is None:
                     raise_swallowed()
                     began, clock = time.perf_counter(), self._clock(done, line)
-                    report, refreshed = self._turns.take(done, clock)
-                    done += 1
-                    self._record(done, report, refreshed, time.perf_counter() - began)
+                    taken = self._turns.take(done, clock, self.totals.seconds)
+                    done += len(taken.elbo)
+                    self._record(done, taken, time.perf_counter() - began)
                     self._after_turn(done, line)
             except KeyboardInterrupt:
                 if self.group.workers > 1:  # the others wait, and notice when the process ends
@@ -324,20 +324,21 @@ class Run:
         steps = self.limits.steps
         return _LIMITS[0] if steps is not None and done >= steps else _LIMITS[1]
 
-    def _record(self, done: int, report: Report, refreshed: bool, seconds: float) -> None:
-        totals, output = self.totals, report.output
-        totals.seconds += seconds
-        if self.limits.seconds is not None:
-            totals.seconds = self.group.first(totals.seconds)
-        self.history.append(step=done, seconds=totals.seconds, elbo=float(output.elbo))
+    def _record(self, done: int, taken: Taken, seconds: float) -> None:
+        count, report, before = len(taken.elbo), taken.report, self.totals.seconds
+        timed = self.limits.seconds is not None
+        self.totals.seconds = self.group.first(before + seconds) if timed else before + seconds
+        times = np.linspace(before, self.totals.seconds, count + 1)[1:]
+        for k, elbo in enumerate(taken.elbo):
+            self.history.append(step=done - count + k + 1, seconds=times[k], elbo=elbo)
         self.history.append(**report.scores)
-        totals.shortened += int(output.shortened)
-        totals.clipped += int(output.clipped)
-        totals.refreshes += int(refreshed)
+        self.totals.shortened += int(np.sum(taken.shortened))
+        self.totals.clipped += int(np.sum(taken.clipped))
+        self.totals.refreshes += int(taken.refreshed)
         self._report, self._before = report, (*self._before, *report.before)
         # an earlier stage that ends makes way for the next one, and the run goes on
         if report.reason == INTERRUPTED or (report.reason and self._turns.is_in_last_stage):
-            totals.finished, totals.converged = report.reason, report.converged
+            self.totals.finished, self.totals.converged = report.reason, report.converged
 
     def _after_turn(self, done: int, line: ProgressLine) -> None:
         options, metrics = self.options, dict[str, float]()

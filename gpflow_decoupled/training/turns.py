@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Part", "Plan", "Turns", "UNSOUND"]
+__all__ = ["Part", "Plan", "Taken", "Turns", "UNSOUND"]
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, NoReturn
@@ -125,6 +126,23 @@ class Plan:
 # ---
 
 
+class Taken(NamedTuple):
+    """The report of a sound turn of K steps, and its numbers as arrays [K]."""
+
+    report: Report
+    elbo: np.ndarray
+    shortened: np.ndarray
+    clipped: np.ndarray
+    refreshed: bool
+    """True if values held fixed for many steps were updated before it."""
+
+
+class _Turn(NamedTuple):
+    stage: Stage
+    before: Snapshot
+    budget: Budget
+
+
 class Turns:
     """Takes the turns of a run, and undoes them; a step that fails raises an error with its cause.
 
@@ -136,14 +154,15 @@ class Turns:
         self.limits = options.limits
         self.variables = plan.variables
         self._first: Batch | None = None
-        self._last: tuple[Snapshot, Batch, int] | None = None
-        """Of the last sound step: values before it, rows, number."""
+        self._last: _Turn | None = None
         self._stage: Stage | None = None
+        self._singly_until = 0
+        self._began: tuple[int, float] | None = None
 
     @property
     def last_batch(self) -> Batch | None:
         """Batch of the last sound step: X [B, D], Y [B, P]; None before the first."""
-        return None if self._last is None else self._last[1]
+        return None if self._last is None else self._batch_of(self._last, -1)
 
     @property
     def is_in_last_stage(self) -> bool:
@@ -155,32 +174,29 @@ class Turns:
         self._first = self._next(done)
         return self._first  # a stream cannot go back
 
-    def take(self, done: int, clock: Clock) -> tuple[Report, bool]:
+    def take(self, done: int, clock: Clock, seconds: float) -> Taken:
         """Take one turn of the present stage.
 
         :param done: the number of steps of the run that are done.
-        :return: the report of a sound turn, and True if values held fixed for many steps were
-            updated before it.
         """
-        part = self._part(clock.share)
-        batch, self._first = self._first or self._next(done), None
-        sizes = self.plan.rates.at(done, clock.share, part.until)
-        budget = Budget(clock, self.options.seed, done, sizes, batch, part.until)
-        before, refreshed = snapshot(self.variables), False
+        turn = self._turn(self._part(clock.share), done, clock, seconds)
         try:
             with self.options.group.naming_lost_workers():
-                if done % self.options.refresh_every == 0:
-                    refreshed = self._refresh(part.stage)
-                report = part.stage.run(budget)
+                taken = self._go(turn)
         except NumericalError as error:
-            self._fail(batch, before, done, error)
+            self._fail(self._batch_of(turn, 0), turn.before, done, error)
         except BaseException:  # an interrupt, or no memory
-            go_back(before)
+            go_back(turn.before)
             raise
-        if not report.output.ok:
-            self._fail(batch, before, done)
-        self._last = before, batch, done
-        return report, refreshed
+        if np.all(taken.report.output.ok):
+            self._last = turn
+            return taken
+        count = len(turn.budget.sizes)
+        if count == 1:
+            self._fail(self._batch_of(turn, 0), turn.before, done)
+        go_back(turn.before)  # which of them fails, and where, is found one by one
+        self._singly_until = done + count
+        return self.take(done, clock, seconds)
 
     def undo(self) -> int | None:
         """Return to before the last sound step, with a finite bound.
@@ -189,9 +205,11 @@ class Turns:
         """
         if self._last is None:
             return None
-        before, _, done = self._last
-        go_back(before)
-        return done
+        go_back(self._last.before)
+        budget = self._last.budget
+        if others := len(budget.sizes) - 1:
+            self._go(self._last._replace(budget=budget.only(others)))
+        return budget.first + others
 
     def check(self, done: int) -> None:
         """Raise the error of a failed step if the state is not sound."""
@@ -238,12 +256,55 @@ class Turns:
             return batches(step)
         return group.together(lambda: batches(step))  # unusable data on one end the run on all
 
-    def _refresh(self, stage: Stage) -> bool:
-        refreshed = stage.refresh()
-        self.variables = self.plan.variables  # the first update may create one
-        if self.options.group.replicas > 1:
-            repair_drift(self.options.group, self.variables)
-        return refreshed
+    def _turn(self, part: Part, done: int, clock: Clock, seconds: float) -> _Turn:
+        count, batches = self._count(part, done, seconds), self.plan.batches
+        steps = range(done, done + count)
+        shares = [self.limits.share(step, seconds) for step in steps]
+        sizes = [self.plan.rates.at(step, share, part.until) for step, share in zip(steps, shares)]
+        if part.stage.most > 1:
+            assert isinstance(batches, ArrayBatches)
+            batch = batches.several(done, count)
+        else:
+            batch = self._first or self._next(done)
+        self._first = None
+        budget = Budget(clock, self.options.seed, done, sizes, batch, part.until)
+        return _Turn(part.stage, snapshot(self.variables), budget)
+
+    def _count(self, part: Part, done: int, seconds: float) -> int:
+        """Number of steps of the next turn, up to the next evaluation or limit of the stage."""
+        limits, began = self.limits, self._began
+        self._began = done, seconds
+        if part.stage.most == 1 or done < self._singly_until:
+            return 1
+        # evaluations, callbacks and checkpoints come between turns: none may reach beyond the next
+        counts = [part.stage.most, *(every - done % every for every in self.options.due)]
+        if limits.steps is not None:
+            counts.append(math.ceil(part.until * limits.steps - 1e-6) - done)
+        if limits.seconds is not None:
+            # one step at first: its seconds tell how many fit the rest of the time
+            pace = np.inf
+            if began is not None and began[0] != done:
+                pace = (seconds - began[1]) / (done - began[0])
+            counts.append(int((part.until * limits.seconds - seconds) / max(pace, 1e-9)))
+        return max(1, min(counts))
+
+    def _batch_of(self, turn: _Turn, number: int) -> Batch:
+        X, Y = turn.budget.batch
+        return (X, Y) if turn.stage.most == 1 else (X[number], Y[number])
+
+    def _go(self, turn: _Turn) -> Taken:
+        refreshed = False
+        if turn.budget.first % self.options.refresh_every == 0:
+            refreshed = turn.stage.refresh()
+            self.variables = self.plan.variables  # the first update may create one
+            if self.options.group.replicas > 1:
+                repair_drift(self.options.group, self.variables)
+        report = turn.stage.run(turn.budget)
+        elbo, shortened, clipped = (
+            np.atleast_1d(part)
+            for part in (report.output.elbo, report.output.shortened, report.output.clipped)
+        )
+        return Taken(report, elbo, shortened, clipped, refreshed)
 
     def _fail(
         self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None

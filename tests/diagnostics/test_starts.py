@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import gpflow
 import numpy as np
@@ -266,7 +267,7 @@ def test_the_better_of_two_starts_stands():
         assert stage.run(budget).reason == str(best)
         assert (float(stage.model.kernel.lengthscales.numpy()) < 0.9) == bool(best)
     stage = Two((0.0, 1.0))
-    assert stage.run(budget._replace(step=1)).reason == "0"  # later turns go on
+    assert stage.run(replace(budget, first=1)).reason == "0"  # later turns go on
 
 
 @pytest.mark.parametrize("kind", ["offset", "weight", "noise"])

@@ -35,13 +35,13 @@ class Clock:
         evaluation: float = float("inf"),
     ) -> None:
         self.now = 0.0
-        take = Turns.take
+        go = Turns._go
 
-        def later(*arguments: Any) -> Any:
-            self.now += step
-            return take(*arguments)
+        def later(turns: Turns, turn: Any) -> Any:
+            self.now += step * len(turn.budget.sizes)
+            return go(turns, turn)
 
-        patch.setattr(Turns, "take", later)
+        patch.setattr(Turns, "_go", later)
         patch.setattr(course, "seconds_of_solves", lambda *model, **options: (product, product))
         patch.setattr(CollapsedClimb, "seconds", lambda climb: evaluation)
         patch.setattr(time, "perf_counter", lambda: self.now)

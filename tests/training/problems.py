@@ -117,4 +117,4 @@ def slope(model: GPModel, bound: Callable[[], float], direction: list[np.ndarray
 def turn(stage: Stage, batch: Any, rate: float = 1.0) -> Report:
     """One turn of a stage at this learning rate, the first of a run of two steps."""
     clock = Clock(0.0, Limits(2, None), lambda line: None)
-    return stage.run(Budget(clock, 0, 0, StepSizes(None, rate, rate), batch))
+    return stage.run(Budget(clock, 0, 0, [StepSizes(None, rate, rate)], batch))

@@ -211,13 +211,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which every step moves by a tenth of one: what `time.perf_counter`
     returns.
     """
-    now, take = [0.0], Turns.take
+    now, go = [0.0], Turns._go
 
-    def later(*arguments: Any) -> Any:
-        now[0] += 0.1
-        return take(*arguments)
+    def later(turns: Turns, turn: Any) -> Any:
+        now[0] += 0.1 * len(turn.budget.sizes)
+        return go(turns, turn)
 
-    monkeypatch.setattr(Turns, "take", later)
+    monkeypatch.setattr(Turns, "_go", later)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now
 

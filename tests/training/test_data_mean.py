@@ -261,7 +261,7 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(
     monkeypatch.setattr(Rounds, "run", lambda *one: rounds.append(1) or round_of(*one))
 
     def watched(stage: Minibatches, budget: Budget) -> Report:
-        coupled.append(budget.sizes.learning_rate)
+        coupled.extend(size.learning_rate for size in budget.sizes)
         return step(stage, budget)
 
     monkeypatch.setattr(Minibatches, "run", watched)

@@ -7,6 +7,7 @@ __all__ = ["AffineClimb", "CollapsedClimb", "MOST_ENTRIES", "all_points", "has_g
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
@@ -81,7 +82,7 @@ class AffineClimb(Stage):
     def run(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
         # half of the time is left for the q that is not Gaussian
-        half = budget._replace(until=0.5 * (budget.clock.share + budget.until))
+        half = replace(budget, until=0.5 * (budget.clock.share + budget.until))
         gaussian = self.gaussian.run(half)
         reason, rise = gaussian.reason, gaussian.rise
         basis = self.model.basis

@@ -99,7 +99,7 @@ class Sites(Stage):
             self._compiled.get_concrete_function(X, Y)
 
     def run(self, budget: Budget) -> Report:
-        self.others.set_rate(budget.sizes.learning_rate)
+        self.others.set_rate(budget.sizes[0].learning_rate)
         step = self._step if self._compiled is None else self._compiled
         if self.rule is None or self.others.moved:
             return Report(step(*budget.batch))  # Adam's steps have no tolerance
@@ -239,7 +239,7 @@ class AffineAscent(Stage):
     def run(self, budget: Budget) -> Report:
         """Take one step; where nothing but q is trainable, report on the ascent."""
         if self.others.moved:
-            self.others.set_rate(budget.sizes.learning_rate)
+            self.others.set_rate(budget.sizes[0].learning_rate)
             return Report(StepOutput.sound(*self._climb()))
         result = self._found
         if result is None:
@@ -331,7 +331,7 @@ class Messages(Stage):
 
     def run(self, budget: Budget) -> Report:
         messages, seed = self.graph.current(), budget.step_seed
-        size = budget.sizes.natural_gradient
+        size = budget.sizes[0].natural_gradient
         size = self.step_size if size is None else size
         if self._elbo is None:
             self._elbo = self.graph.bound(self.graph.naturals(messages), self.graph.data, seed)
@@ -436,8 +436,8 @@ class Multipliers(Stage):
             result = self.whole.run(model, prepared=self.prepared)
             output = StepOutput.sound(self._nats(result))
             return Report(output, result.reason, converged=result.converged)
-        self.others.set_rate(budget.sizes.learning_rate)
-        if budget.step == 0:
+        self.others.set_rate(budget.sizes[0].learning_rate)
+        if budget.first == 0:
             before = (float(model.elbo()),)
             if self.moves:
                 self.whole.run(model, prepared=self.prepared)

@@ -54,7 +54,7 @@ class NeighbourLabels(Climb):
 
     def climb(self, budget: Budget) -> Report:
         """Climb once, and judge; an interrupt keeps the best values that were found."""
-        clock, number = budget.clock, budget.step
+        clock, number = budget.clock, budget.first
         deadline = clock.deadline(budget.until)
         if number == 0:
             outcome = self.rounds.start(deadline, clock.show)

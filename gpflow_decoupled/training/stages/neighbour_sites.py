@@ -79,7 +79,7 @@ class NeighbourSites(Climb):
         return {"rows": self.rounds.rows, "num_neighbours": self.model.gaussian.num_neighbours}
 
     def climb(self, budget: Budget) -> Report:
-        clock, number = budget.clock, budget.step
+        clock, number = budget.clock, budget.first
         deadline = self._deadline(budget)
         moves = self.rounds.has_hyperparameters
         if number == 0 or not moves:

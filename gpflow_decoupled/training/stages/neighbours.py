@@ -68,7 +68,7 @@ class NeighbourClimbs(Climb):
         return {"rows": self.rounds.rows, "num_neighbours": self.model.num_neighbours}
 
     def climb(self, budget: Budget) -> Report:
-        clock, number = budget.clock, budget.step
+        clock, number = budget.clock, budget.first
         end = clock.deadline(budget.until)
         outcome = self._climbed(number, end - self._seconds_of_closing, clock)
         if outcome.kept:
@@ -222,11 +222,11 @@ class NeighbourSteps(Stage):
 
     def run(self, budget: Budget) -> Report:
         count = int(self.rows.shape[0])
-        number = budget.step // max(1, _PASSES * count // self.batch_size)
+        number = budget.first // max(1, _PASSES * count // self.batch_size)
         if number != int(self.number.numpy()):
             self._draw(number)
-        self.ascent.set_rate(budget.sizes.learning_rate)
-        rng = np.random.default_rng([self.seed, 2, budget.step])
+        self.ascent.set_rate(budget.sizes[0].learning_rate)
+        rng = np.random.default_rng([self.seed, 2, budget.first])
         chosen = rng.choice(count, self.batch_size, replace=False)
         over = budget.until < 1.0 and budget.clock.share >= budget.until
         return Report(self._step(tf.constant(chosen, tf.int32)), TIME_IS_UP if over else "")

@@ -7,6 +7,7 @@ __all__ = ["Budget", "Climb", "Clock", "ROUNDS_DONE", "Report", "Stage", "StepOu
 import abc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ from ..batches import Batch, Trackable
 from ..schedules import Limits, StepSizes
 from ..snapshots import go_back, snapshot
 
-# The loop asks the current stage for one turn at a time: a step, or a long climb. If a turn fails,
-# it restores all `variables`.
+# The loop asks the current stage for one turn at a time: a step, several small ones, or a long
+# climb. If a turn fails, it restores all `variables`.
 
 
 ROUNDS_DONE = "as many rounds as a run takes are done"
@@ -31,7 +32,7 @@ ROUNDS_DONE = "as many rounds as a run takes are done"
 
 
 class StepOutput(NamedTuple):
-    """Numbers that a compiled step returns, scalars."""
+    """Numbers that a compiled step returns: scalars, or arrays [K] of K steps."""
 
     elbo: tf.Tensor
     """The bound in nats of the whole data set, as the step computed it."""
@@ -82,24 +83,33 @@ class Clock(NamedTuple):
         return steps is not None and self.share + 1.0 / steps >= 1.0 - 1e-9
 
 
-class Budget(NamedTuple):
-    """What a stage may use in one turn: time, rows and step sizes."""
+@dataclass(frozen=True)
+class Budget:
+    """The steps that a stage may take in one turn, with batches and step sizes."""
 
     clock: Clock
     seed: int
     """Of the run."""
-    step: int
-    """The number 0, 1, ... of the step."""
-    sizes: StepSizes
+    first: int
+    """The number 0, 1, ... of the first step."""
+    sizes: Sequence[StepSizes]
+    """Of each of the K steps; K is 1 unless `Stage.most` is larger."""
     batch: Batch
-    """X [B, D], Y [B, P]."""
+    """X [B, D], Y [B, P]; with `Stage.most` above 1 the batches of K steps, X [K, B, D], Y [K, B,
+    P].
+    """
     until: float = 1.0
     """The share of the run at which the stage ends."""
 
     @property
     def step_seed(self) -> tf.Tensor:
-        """[2], the seed of the run and the number of the step."""
-        return tf.constant([self.seed, self.step], tf.int32)
+        """[2], the seed of the run and the number of the first step."""
+        return tf.constant([self.seed, self.first], tf.int32)
+
+    def only(self, count: int) -> Budget:
+        """Return the budget of the first `count` of several steps."""
+        X, Y = self.batch
+        return replace(self, sizes=self.sizes[:count], batch=(X[:count], Y[:count]))
 
 
 class Report(NamedTuple):
@@ -160,6 +170,9 @@ class Stage(abc.ABC):
     turn `refresh` if due, and `run`.
     """
 
+    most: int = 1
+    """Steps in one turn, at most."""
+
     @property
     @abc.abstractmethod
     def variables(self) -> Sequence[tf.Variable]:
@@ -199,7 +212,7 @@ class Stage(abc.ABC):
     def run(self, budget: Budget) -> Report:
         """Take one turn.
 
-        :param budget: the time left, rows and step sizes.
+        :param budget: the steps allowed, with their batches and step sizes.
         :raises NumericalError: if it fails and the cause is known; else `StepOutput.ok` is False.
         """
 
@@ -222,11 +235,11 @@ class Climb(Stage):
         return float(report.output.elbo)
 
     def run(self, budget: Budget) -> Report:
-        factor = 1.0 if budget.step > 0 else other_start(self.model, budget.seed)
+        factor = 1.0 if budget.first > 0 else other_start(self.model, budget.seed)
         if factor == 1.0:
             return self.climb(budget)
         clock, given = budget.clock, snapshot(self.variables)
-        budget = budget._replace(until=0.5 * (clock.share + budget.until))
+        budget = replace(budget, until=0.5 * (clock.share + budget.until))
         first = self.climb(budget)
         if first.reason == INTERRUPTED:
             return first
