@@ -77,6 +77,9 @@ def _related(seed: int, elsewhere: bool) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "seed, elsewhere", [(2, False), (2, True), *((seed, False) for seed in (0, 1, 3, 4))]
+)
 def test_related_outputs_fill_gaps(seed: int, elsewhere: bool) -> None:
     """Without own functions intervals in the gap covered 3 to 22 %, since the shared function had
     to be everything.
@@ -138,6 +141,7 @@ def test_other_models_take_gaps(options: dict) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("mean_points", [0, 5])
 @pytest.mark.parametrize("several", ["heteroskedastic", "coregionalised"])
 def test_several_latents_have_inducing_points(several: str, mean_points: int) -> None:
     """Without mean points they were refused when training began, for the kind of the points."""

@@ -232,6 +232,7 @@ def test_every_model_sees_the_gradient_of_the_edges(name):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("neighbours", [None, 3])
 def test_edges_without_inputs_that_tell_are_the_shares_of_the_grades(neighbours):
     """The best edges of f = 0 are quantiles of the noise, wherever they start."""
     Y, likelihood = np.repeat(np.arange(4.0), [3, 9, 4, 4])[:, None], own.Ordinal([5.0, 5.1, 9.0])

@@ -87,6 +87,7 @@ def test_it_is_the_dense_model(name: str) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_lagrangian_has_the_same_optimum(name: str) -> None:
     """Khan 2014, Algorithm 1, on a sparse precision: the sites of conjugate computation."""
     make, Y = LIKELIHOODS[name]
