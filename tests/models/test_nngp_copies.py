@@ -13,8 +13,9 @@ from gpflow.likelihoods import Bernoulli, Gaussian
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from gpflow_decoupled.likelihoods import CategoricalLogit
+from gpflow_decoupled.likelihoods import CategoricalLogit, RowLikelihood
 from gpflow_decoupled.models import NNGP
+from gpflow_decoupled.optimizers import SiteSweeps
 from gpflow_decoupled.pathwise import pathwise_samples
 
 RNG = np.random.default_rng(5)
@@ -247,3 +248,53 @@ def test_distinct_inputs_are_their_own(rng):
     assert list(model.groups[0].copies.first) == [0, 2]
     hidden = Matern32() * (Matern32() + White())
     assert NNGP((zeros, Y[:3]), hidden, num_neighbours=2).groups[0].copies is None
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_rows_of_huge_known_noise_are_no_neighbours(outputs: int):
+    """Nine of ten rows say nothing: four neighbours are then four of those that say something."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 3.0, (200, 1)), axis=0)
+    telling = np.arange(200) % 10 == 0
+    Y = np.where(telling[:, None], np.sin(2.0 * X) * np.ones(outputs), -9999.0)
+    noise = np.where(telling, 0.01, 1e12)[:, None]
+
+    def model(rows: np.ndarray) -> NNGP:
+        return NNGP(
+            (X[rows], Y[rows]),
+            gpflow.kernels.Matern52(),
+            gpflow.likelihoods.Gaussian(variance=noise[rows]),
+            num_neighbours=4,
+        )
+
+    Xnew = np.linspace(0.1, 2.9, 7)[:, None]
+    full, few = model(np.arange(200)), model(np.flatnonzero(telling))
+    for found, expected in zip(full.predict_f(Xnew), few.predict_f(Xnew)):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    posteriors = full.posterior().predict_f(Xnew), few.posterior().predict_f(Xnew)
+    np.testing.assert_allclose(*(mean for mean, _ in posteriors), atol=1e-6)
+    near = full.neighbours_of(np.arange(200)).numpy()
+    assert telling[near[near >= 0]].all() and (near >= 0).sum() > 3 * 200
+    # they count in the likelihood as what they are: noise
+    alone = np.sum(-0.5 * np.log(2.0 * np.pi * noise) - 0.5 * Y**2 / noise, axis=1)[~telling]
+    found = full.log_likelihood(np.flatnonzero(~telling), near[:, ~telling])
+    np.testing.assert_allclose(found, alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", ["noise", "weight"])
+def test_rows_that_say_nothing_have_no_sites(number: str):
+    rng = np.random.default_rng(1)
+    X = np.sort(rng.uniform(0.0, 3.0, (100, 1)), axis=0)
+    telling = np.arange(100) % 10 == 0
+    y = np.where(telling[:, None], np.sin(2.0 * X), -9999.0)
+    column = {"noise": np.where(telling, 0.0, 1e12), "weight": 1.0 * telling}[number]
+    likelihood = RowLikelihood(gpflow.likelihoods.Gaussian(0.01), [number])
+    data = X, np.hstack([y, column[:, None]])
+    few = tuple(part[telling] for part in data)
+    kernel, Xnew = gpflow.kernels.Matern52(), np.linspace(0.1, 2.9, 7)[:, None]
+    moments = []
+    for rows in (data, few):
+        model = NNGP(rows, kernel, likelihood, num_neighbours=4)
+        SiteSweeps(model).run(tolerance=1e-9)
+        moments.append(model.predict_f(Xnew))
+    np.testing.assert_allclose(moments[0], moments[1], atol=1e-6)

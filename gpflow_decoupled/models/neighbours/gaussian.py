@@ -55,7 +55,6 @@ from .groups import (
     check_noise,
     check_rows,
     find_neighbours,
-    groups_of,
     jitter_variances,
     most_neighbours,
     noise_at_floor,
@@ -63,6 +62,7 @@ from .groups import (
     noise_variances,
     random_order,
     refuse_spread_of_sites,
+    telling_groups,
     warn_at_floor,
 )
 from .likelihood import LeaveOneOut, left_out, moments_of_rows, with_copies
@@ -372,7 +372,8 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     @property
     def groups(self) -> list[Group]:
         """The outputs in groups that share kernel, observed rows, and so neighbours."""
-        return with_copies(groups_of(self.kernel, self.data[1]), self.data[0])
+        groups = telling_groups(self.kernel, self.likelihood, *self.data)
+        return with_copies(groups, self.data[0])
 
     @property
     def matrices(self) -> list[Group]:

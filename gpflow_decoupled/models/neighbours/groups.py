@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "Copies", "EarlierNeighbours", "Group", "add_noise_rows", "appended_order", "arrays_of",
-    "by_noise", "check_neighbours_kernel", "check_new", "check_noise", "check_rows",
+    "Copies", "EarlierNeighbours", "Group", "NOTHING", "add_noise_rows", "appended_order",
+    "arrays_of", "by_noise", "check_neighbours_kernel", "check_new", "check_noise", "check_rows",
     "find_neighbours", "groups_of", "jitter_variances", "most_neighbours", "noise_at_floor",
     "noise_of_group", "noise_of_new", "noise_rows", "noise_variances", "random_order",
-    "refuse_spread_of_sites", "relative_jitter", "warn_at_floor",
+    "refuse_spread_of_sites", "relative_jitter", "telling_groups", "warn_at_floor",
 ]  # fmt: skip
 
 import abc
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.functions import Function
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
@@ -23,7 +24,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
-from ...covariances.latents import check_indices
+from ...covariances.latents import check_indices, prior_variance
 from ...covariances.neighbours import earlier_neighbours, row_index
 from ...errors import DataError
 from ...inputs import (
@@ -41,6 +42,8 @@ from ..checks import check_densities, check_reach, check_shapes_of_data
 _JITTER = {tf.float64: 1e-6, tf.float32: 1e-4}
 """The noise that every observation has, in units of its prior variance. Below it the covariance of
 duplicated rows is singular to round-off."""
+NOTHING = 1e-8
+"""Share of an observation's information that is none, and makes no neighbour."""
 
 
 class Copies(NamedTuple):
@@ -68,18 +71,21 @@ class Group(NamedTuple):
     """Which of these rows have the same input; None if none have."""
 
 
-def groups_of(kernel: Kernel, Y: tf.Tensor) -> list[Group]:
+def groups_of(kernel: Kernel, Y: tf.Tensor, silent: np.ndarray | None = None) -> list[Group]:
     """Return the P outputs in groups: one if they share a kernel and none is missing.
 
     :param kernel: a kernel for all outputs, `SharedIndependent` or `SeparateIndependent`.
     :param Y: [N, P], with NaN for missing entries.
+    :param silent: true for rows that say nothing, and are no neighbours, [N].
     """
     columns = tuple(range(int(Y.shape[1])))
     kernels = list(kernel.latent_kernels) if isinstance(kernel, MultioutputKernel) else [kernel]
     with tf.init_scope():  # Y may be a variable, which has no value inside of a graph
         missing = np.isnan(Y.numpy())
     if len(kernels) == 1 and not missing.any():
-        return [Group(kernels[0], columns, None)]
+        return [Group(kernels[0], columns, None if silent is None else np.flatnonzero(~silent))]
+    if silent is not None:
+        missing |= silent[:, None]
     return [
         Group(
             kernels[column % len(kernels)],
@@ -88,6 +94,22 @@ def groups_of(kernel: Kernel, Y: tf.Tensor) -> list[Group]:
         )
         for column in columns
     ]
+
+
+def telling_groups(kernel: Kernel, likelihood: Gaussian, X: tf.Tensor, Y: tf.Tensor) -> list[Group]:
+    """`groups_of` without rows whose known noise is so large that they say nothing.
+
+    :param X: inputs [N, D]; Y is [N, P].
+    """
+    # sites are variables, and move where functions are compiled
+    if noise_rows(likelihood) is None or not isinstance(_parameter(likelihood)[0], Parameter):
+        return groups_of(kernel, Y)
+    with tf.init_scope():
+        prior = tf.transpose(prior_variance(kernel, X, full_cov=False))
+        noise = noise_variances(likelihood, X, tf.range(tf.shape(X)[0]))
+        known = 1.0 / (prior + noise).numpy()
+    silent = np.all(known < NOTHING * np.max(known, axis=0), axis=1)
+    return groups_of(kernel, Y, silent if silent.any() else None)
 
 
 def by_noise(groups: list[Group], likelihood: Gaussian, X: tf.Tensor) -> list[Group]:

@@ -35,7 +35,7 @@ from .conditionals import (
     residuals_of,
     scaled,
 )
-from .groups import Group, groups_of, noise_of_group, noise_variances
+from .groups import Group, noise_of_group, noise_variances, telling_groups
 from .likelihood import of_inputs, with_copies
 
 _ENTRIES = 4_000_000
@@ -188,7 +188,8 @@ class NeighboursPosterior(AbstractPosterior):
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         residuals, noise, *coefficients = cache
         found = []
-        for group in with_copies(groups_of(self.kernel, self._Y), self.X_data):
+        groups = telling_groups(self.kernel, self.likelihood, self.X_data, self._Y)
+        for group in with_copies(groups, self.X_data):
             values = tf.gather(residuals, group.columns, axis=1)
             rows = Observations(self.X_data, values, noise_of_group(noise, group))
             mine = of_inputs(group, rows)

@@ -28,7 +28,7 @@ from ..checks import (
 )
 from .conditionals import Factors, mean_values
 from .gaussian import GaussianNNGP
-from .groups import arrays_of
+from .groups import NOTHING, arrays_of
 from .labels import LabelNNGP, LatentNNGP
 
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
@@ -301,7 +301,11 @@ class SiteNNGP(LatentNNGP):
         zeros = tf.zeros_like(noise)
         if isinstance(self.likelihood, RowLikelihood) and self.likelihood.by_entry:
             # as missing outputs of Gaussian noise, they are no neighbours
-            gap = tf.math.is_nan(self.data[1][:, : self.num_latent_gps])
+            y, numbers = self.likelihood.split(self.data[1])
+            says = tf.cast(numbers.get("weight", 1.0), X.dtype) / (
+                1.0 + numbers.get("noise", 0.0) / self.prior_variances(X)
+            )
+            gap = tf.math.is_nan(y) | (says < NOTHING)
             zeros = tf.where(gap, tf.constant(np.nan, zeros.dtype), zeros)
         model.data = X, tf.Variable(zeros, trainable=False)
         return model
