@@ -481,3 +481,25 @@ def test_draws_are_for_sites():
     with pytest.raises(DataError, match="made of steps"):
         steps = gpflow.likelihoods.MultiClass(2)
         NNGP((X, LABELS), kernel(), steps, num_neighbours=3, expectations=MonteCarlo())
+
+
+@pytest.mark.parametrize("size", [1e4, 1e6])
+def test_sites_of_large_counts_converge_from_nothing(size: float):
+    """One step from f = 0 towards a count of 10,000 ends at f = 110, and thirty more nearby."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 3.0, (30, 1)), axis=0)
+    f = np.log(size) + np.sin(2.0 * X)
+    data = X, rng.poisson(np.exp(f)).astype(float)
+    kernel, new = gpflow.kernels.Matern52(9.0), np.arange(30) % 3 > 0
+
+    def model(rows: np.ndarray) -> NNGP:
+        some = tuple(part[rows] for part in data)
+        return NNGP(some, kernel, gpflow.likelihoods.Poisson(), num_neighbours=29)
+
+    whole, streamed = model(np.arange(30)), model(~new)
+    assert SiteSweeps(whole).run().converged
+    SiteSweeps(streamed).run()
+    record = streamed.update(tuple(part[new] for part in data))
+    assert record.change < 0.01
+    for one in (whole, streamed):
+        np.testing.assert_allclose(one.predict_f(X)[0], f, atol=5.0 / np.sqrt(size))

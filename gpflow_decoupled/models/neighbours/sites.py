@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["SiteNNGP", "SiteUpdate"]
 
 import copy
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,8 +35,16 @@ from .labels import LabelNNGP, LatentNNGP
 _LEAST = {tf.float64: 1e-8, tf.float32: 1e-4}
 """Least precision of a site, in units of one over the prior variance: a site that says nothing is
 an observation with that much noise. Below it the covariance of neighbours is round-off."""
-_PASSES, _BATCH, _BATCHES = 3, 1000, 4
-"""Of `update`: passes over the new sites, most rows of a batch, and least batches of a pass."""
+_PASSES, _BATCH, _BATCHES = 30, 1000, 4
+"""Of `update`: most passes over the new sites, most rows of a batch, and least batches of a pass.
+"""
+_SETTLED = 0.01
+"""Change of the means of q(f) in a pass, in its deviations, that makes it the last of `update`."""
+_ROUND_OFF, _HALVINGS = {tf.float64: 1e-9, tf.float32: 1e-4}, 40
+"""Fall of a row's bound, relative, that is round-off; and most halvings of its step."""
+_FAR, _STEPS = 1.0, 200
+"""Squared deviations of q(f) that a row moves for a further step before its neighbours move; and
+most of them."""
 
 
 class SiteUpdate(NamedTuple):
@@ -184,8 +193,32 @@ class SiteNNGP(LatentNNGP):
             m^2 D).
         """
         cavity = self.cavities(rows, neighbours)
-        old = self.at_sites(cavity, rows)
         data = tuple(tf.gather(part, rows) for part in self.data)
+        nu, precision = self._sites_of(rows)
+        far = tf.fill(tf.shape(rows), tf.constant(2.0 * _FAR, self.float_type))
+        state = nu, precision, far, tf.zeros_like(rows, tf.int32)
+
+        def step(nu: tf.Tensor, precision: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return self._stepped(cavity, (nu, precision), data, step_size)
+
+        # beside large counts a step ends far off, and others lead back by one each; neighbours can
+        # wait for that
+        return tf.while_loop(
+            lambda nu, precision, squares, clipped: tf.reduce_any(squares > _FAR),
+            step,
+            state,
+            maximum_iterations=1 if self.expectations is not None else _STEPS,
+        )
+
+    def _stepped(
+        self,
+        cavity: Moments,
+        before: tuple[tf.Tensor, tf.Tensor],
+        data: RegressionData,
+        step_size: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """`moved_sites` after a step from the sites `before` at fixed cavities."""
+        old = _at(cavity, *before)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([old.mean, old.variance])
             expected = self.expected_log_densities(old, data)
@@ -193,12 +226,51 @@ class SiteNNGP(LatentNNGP):
         # where a likelihood is not log-concave, precisions would be negative
         clipped = tf.math.count_nonzero(h > 0.0, axis=1, dtype=tf.int32)
         h = tf.minimum(h, 0.0)
-        nu, precision = self._sites_of(rows)
-        nu = (1.0 - step_size) * nu + step_size * (g - 2.0 * h * old.mean)
-        precision = (1.0 - step_size) * precision - 2.0 * step_size * h
-        precision = tf.maximum(precision, self._least_precision(rows))
-        squares = tf.square(_at(cavity, nu, precision).mean - old.mean) / old.variance
+        goal = g - 2.0 * h * old.mean, -2.0 * h
+        least = _LEAST[self.float_type] / self.prior_variances(data[0])
+
+        def moved(share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Moments]:
+            size = (step_size * share)[:, None]
+            nu, precision = ((1.0 - size) * was + size * new for was, new in zip(before, goal))
+            precision = tf.maximum(precision, least)
+            return nu, precision, _at(cavity, nu, precision)
+
+        share = tf.ones_like(expected)
+        if self.expectations is None:  # two draws cannot be compared
+            share = self._shares(share, expected, lambda some: moved(some)[2], old, cavity, data)
+        nu, precision, q = moved(share)
+        squares = tf.square(q.mean - old.mean) / old.variance
         return nu, precision, tf.reduce_sum(squares, axis=1), clipped
+
+    def _shares(
+        self,
+        share: tf.Tensor,
+        expected: tf.Tensor,
+        moved: Callable[[tf.Tensor], Moments],
+        old: Moments,
+        cavity: Moments,
+        data: RegressionData,
+    ) -> tf.Tensor:
+        """Halve the steps [B] of rows whose own bound would fall, as beside large counts.
+
+            E_q log p(y_i | f_i) - KL[q(f_i) || cavity]
+
+        From f = 0 a step towards log 10,000 ends at f = 110, and more come back by one each.
+        """
+        before = expected - _divergence(old, cavity)
+        slack = _ROUND_OFF[self.float_type] * (1.0 + tf.abs(before))
+        least = tf.where(tf.math.is_finite(before), before - slack, -np.inf * tf.ones_like(before))
+
+        def halved(share: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            q = moved(share)
+            after = self.expected_log_densities(q, data) - _divergence(q, cavity)
+            fell = ~(after >= least)  # also where it is NaN
+            return tf.where(fell, 0.5 * share, share), tf.reduce_any(fell)
+
+        share, _ = tf.while_loop(
+            lambda _, again: again, halved, (share, tf.constant(True)), maximum_iterations=_HALVINGS
+        )
+        return share
 
     def moments(self, data: RegressionData | None = None) -> Moments:
         """Mean and variance [N, L] of f under q at X [N, D]; None is the model's own data."""
@@ -243,8 +315,8 @@ class SiteNNGP(LatentNNGP):
         """Add observations, and find their sites; the sites of old rows and Parameters stay.
 
         :param new_data: X [N*, D], Y [N*, P].
-        :param passes: over the new sites; 0 leaves them uninformative for
-            `optimizers.SiteSweeps(model).run(rows=...)`.
+        :param passes: most, over the new sites until they hardly move; 0 leaves them uninformative
+            for `optimizers.SiteSweeps(model).run(rows=...)`.
         :return: how many negative precisions became zero, and the change of the last pass.
 
         Compile functions again. Cost: a search, and N* L (m^3 / 3 + m^2 D) a pass.
@@ -281,7 +353,10 @@ class SiteNNGP(LatentNNGP):
                 some = tf.constant(rows[first : first + size], tf.int32)
                 moved, negative = self.move_sites(some, near[:, first : first + size], one)
                 squares, clipped = squares + float(moved), clipped + int(negative)
-        return SiteUpdate(clipped, (squares / (len(rows) * self.num_latent_gps)) ** 0.5)
+            change = (squares / (len(rows) * self.num_latent_gps)) ** 0.5
+            if change < _SETTLED:
+                break
+        return SiteUpdate(clipped, change)
 
     def _without_sites(self) -> GaussianNNGP:
         """A Gaussian model of f at the data without information."""
@@ -331,6 +406,13 @@ def _natural(values: tf.Tensor, variances: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     gap, precision = tf.math.is_nan(values), 1.0 / tf.convert_to_tensor(variances)
     nothing = tf.zeros_like(precision)
     return tf.where(gap, nothing, precision * values), tf.where(gap, nothing, precision)
+
+
+def _divergence(q: Moments, cavity: Moments) -> tf.Tensor:
+    """KL[q || cavity] of rows [B], in nats."""
+    ratio = q.variance / cavity.variance
+    far = tf.square(q.mean - cavity.mean) / cavity.variance
+    return 0.5 * tf.reduce_sum(ratio - 1.0 - tf.math.log(ratio) + far, axis=-1)
 
 
 def _at(cavity: Moments, nu: tf.Tensor, precision: tf.Tensor) -> Moments:
