@@ -115,7 +115,7 @@ def test_all_are_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 def test_workers_that_the_network_reaches_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--workers", "1", _script(tmp_path, "print('ran')")]
+    arguments = ["--workers", "1", "--restarts", "1", _script(tmp_path, "print('ran')")]
     monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
@@ -129,6 +129,7 @@ def test_workers_that_the_network_reaches_are_refused(
     "arguments, message",
     [
         (["--workers", "0", __file__], "--workers must be at least 1"),
+        (["--workers", "2", "--restarts", "-1", __file__], "--restarts at least 0"),
         (["--workers", "2", "no such file.py"], "no such file.py is no file"),
         (["script.py"], "--workers"),
     ],

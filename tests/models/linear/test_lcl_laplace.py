@@ -361,14 +361,17 @@ def test_bad_input(make, message):
         make()
 
 
+def test_functions_are_not_drawn_from_weights():
+    with pytest.raises(DataError, match="Pathwise samples need a model in function space"):
+        pathwise_samples(build(), 2)
+
+
 @pytest.mark.exhaustive
 def test_other_refusals():
     with pytest.raises(UnknownOptionError, match="form"):
         build(form="weights")
     model = build()
     RULE.run(model)
-    with pytest.raises(DataError, match="Pathwise samples need a model in function space"):
-        pathwise_samples(model, 2)
     extreme = LCLGLM((X, labels("gaussian")), Laplace(1e-5), prior=tfd.Laplace(0.0, 1.0))
     extreme.data = (extreme.data[0], extreme.data[1] * 1e300)
     with pytest.raises((DataError, NumericalError), match="row|observation|finite"):

@@ -221,3 +221,12 @@ def test_step_sizes_may_be_a_function():
         ConjugateComputation(lambda t: 1.0 / (1.0 + t)).run(left, steps=3).history["step_size"],
         [1, 1 / 2, 1 / 3],
     )
+
+
+def test_a_run_that_ends_while_the_bound_rises_says_so(monkeypatch) -> None:
+    """At its default number of steps, which is a caller's own choice otherwise."""
+    monkeypatch.setattr("gpflow_decoupled.optimizers.conjugate_computation._STEPS", 3)
+    model = conjugate_model(gl.Poisson())
+    ConjugateComputation(0.1).run(model, steps=1)
+    with pytest.warns(UserWarning, match="The sites have not converged: the last of 3 steps"):
+        ConjugateComputation(0.1).run(model, steps=3)
