@@ -94,7 +94,9 @@ regressions sqrt(D) deviations have it. Labels are steps, and the best ones are 
 _ROUGH = 3.0
 """Nats for Matern 1/2. Below 2 for 15 draws of smooth functions of one to eight columns, some
 irrelevant, and on 24 of 27 regressions. On the others, airfoil, wine_red and protein, 700 rows of
-Matern 1/2 had test log densities of -1.87 for -1.94, -0.11 for -0.97 and -0.81 for -0.86."""
+Matern 1/2 had test log densities of -1.87 for -1.94, -0.11 for -0.97 and -0.81 for -0.86. On 400
+rows of 12 sets one to nine nats would do: 0.8 lost 0.25 nats a row on beijing_pm25, 9.5 gained 0.09
+on road3d. On 12 others three nats chose wine_red alone, which gained 0.49."""
 _ALL = 0.95
 """Share of the variance of Y that leaves next to nothing but noise."""
 
