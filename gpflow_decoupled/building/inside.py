@@ -37,6 +37,7 @@ from gpflow.likelihoods import (
 from gpflow.models import GPModel
 
 from ..bases import CoupledBasis
+from ..covariances.mixed import kernel_of, over_categories
 from ..diagnostics import lengthscale_factor, roughness, values_of
 from ..errors import DataError
 from ..inducing import select
@@ -46,10 +47,9 @@ from ..likelihoods.row_likelihood import NEUTRAL
 from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..models.checks import check_kernel, check_mean_function, infer_num_latent_gps
 from ..training import NormalScores, Standardization, Standardized
-from ..training.columns import Column
 from ..training.stages.sites import has_evidence
 from ..training.standardization import ARGUMENTS, RowNumbers, number_columns
-from ..training.tables import check_order, is_frame
+from ..training.tables import Table, check_order, is_frame
 from ..training.units import StandardizedMean, fixed_numbers_inside
 from .kernels import (
     AUTO,
@@ -171,15 +171,18 @@ def sparse_model(
     )
 
 
-def default_kernel(num_dims: int, measured: int | None = None) -> Kernel:
+def default_kernel(
+    num_dims: int, measured: int | None = None, categories: Sequence[int] = ()
+) -> Kernel:
     """Matern 5/2 with D lengthscales, all at about the distance of two standardised rows.
 
     :param num_dims: D.
     :param measured: variables behind the columns, several columns of 0 and 1 for one; the distance
         is its root. By default D.
+    :param categories: columns of codes.
     """
     distance = np.sqrt(num_dims if measured is None else measured)
-    return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, distance))
+    return kernel_of(gpflow.kernels.Matern52, np.full(num_dims, distance), categories)
 
 
 # ---
@@ -322,8 +325,8 @@ class Inside:
     kernel: Kernel | Callable[[int], Kernel] | str | None
     search: Callable[..., KernelChoice]
     """Finds the kernel of "auto" for X, Y and a likelihood other than Gaussian noise."""
-    columns: tuple[Column, ...]
-    """Of the data frame that X was; none for an array."""
+    table: Table
+    """Of the data frame that X was; without columns for an array."""
     scaled: bool
     """Whether X is standardised."""
     numbers: RowNumbers | None
@@ -452,7 +455,7 @@ class Inside:
             if gaussian:
                 _start_noise(density, self.choices[0].noise_variance)
         each = np.mean(weights, axis=1)
-        part = _kernel(given, X, self.columns, self.scaled, each)
+        part = _kernel(given, X, self.table, self.scaled, each)
         if given is None and isinstance(part, IsotropicStationary):  # without seasons
             values, _ = values_of(y, density, numbers)
             rows = _telling(each)
@@ -460,7 +463,8 @@ class Inside:
             exact = type(density) is Gaussian and self.points is None and len(X) <= EXACT_ROWS
             self.rough = roughness(part, *few, self.seed) if exact else 0.0
             if self.rough:
-                part = Matern12(lengthscales=part.lengthscales.numpy())
+                lengths, codes = part.lengthscales.numpy(), self.table.coded
+                part = kernel_of(Matern12, lengths, codes)
             factor = lengthscale_factor(part, *few, self.seed)
             part.lengthscales.assign(part.lengthscales * factor)
         if given is None and isinstance(density, HeteroskedasticTFPConditional):
@@ -548,24 +552,25 @@ def _mixes(kernel: Kernel) -> bool:
 def _kernel(
     kernel: Kernel | Callable[[int], Kernel] | None,
     X: np.ndarray,
-    columns: Sequence[Column],
+    table: Table,
     scaled: bool,
     weights: np.ndarray,
 ) -> Kernel:
-    num_dims = X.shape[1]
+    num_dims, columns = X.shape[1], table.columns
     if kernel is None:
         dates = date_places(columns)
         plain = num_dims - 2 * len(dates)
-        made = default_kernel(plain, (len(columns) or num_dims) - 2 * len(dates))
+        made = default_kernel(plain, (len(columns) or num_dims) - 2 * len(dates), table.coded)
         centred = X[:, :plain] - np.average(X[:, :plain], axis=0, weights=weights)
         spread = np.sqrt(np.average(np.square(centred), axis=0, weights=weights))
+        spread[table.coded] = 1.0
         spread = np.where((spread > 0.0) & (not scaled), spread, 1.0)
         made.lengthscales.assign(made.lengthscales * spread)
         return with_seasons(made, dates, spread) if dates else made
     if callable(kernel) and not isinstance(kernel, (Kernel, type)):
         kernel = kernel(num_dims)
     check_kernel(kernel, num_dims)
-    return gpflow.utilities.deepcopy(kernel)
+    return over_categories(kernel, table.coded)
 
 
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:

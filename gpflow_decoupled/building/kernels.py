@@ -19,6 +19,7 @@ from gpflow.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponent
 from gpflow.likelihoods import Likelihood
 from tqdm.auto import tqdm
 
+from ..covariances.mixed import code_columns, kernel_of
 from ..inputs import check_rate
 from ..models.neighbours import GaussianNNGP
 from ..optimizers.neighbours import NeighbourRounds
@@ -49,15 +50,17 @@ def date_places(columns: Sequence[Column]) -> list[int]:
     return [places[c.name] for c in columns if isinstance(c, Season) and c.kind == "cosine"]
 
 
-def with_seasons(kernel: Matern52, dates: Sequence[int], spread: np.ndarray) -> Kernel:
+def with_seasons(kernel: Kernel, dates: Sequence[int], spread: np.ndarray) -> Kernel:
     """Add to a kernel of the first columns a smooth trend of each date, and its seasons.
 
-    :param kernel: with a lengthscale for each of the D columns before the seasons' columns.
+    :param kernel: with a lengthscale for each of the D columns before the seasons' columns; perhaps
+        over categories.
     :param dates: columns of the dates; the waves of the first are D and D + 1, and so on.
     :param spread: standard deviations [D] of the first columns, in units of X.
     """
     plain = len(spread)
-    kernel = Matern52(lengthscales=kernel.lengthscales.numpy(), active_dims=range(plain))
+    codes = code_columns(kernel)
+    kernel = kernel_of(Matern52, kernel.lengthscales.numpy(), codes, active_dims=range(plain))
     parts: list[Kernel] = [kernel]
     parts += [
         SquaredExponential(_SIZE, _TREND * spread[place], active_dims=[place])
@@ -140,6 +143,7 @@ def choose_kernel(
     seed: int = 0,
     seconds: float | None = None,
     fixed: npt.ArrayLike = False,
+    categories: Sequence[int] = (),
     progress: bool = False,
 ) -> KernelChoice:
     """Train a nearest-neighbour GP with each kernel for a few seconds, and compare their scores.
@@ -150,10 +154,11 @@ def choose_kernel(
     :param Y: standardised observations [N, P].
     :param seconds: limit, after which no candidate and no iteration begins.
     :param fixed: [D], true for columns that normal scores leave alone.
+    :param categories: columns of codes.
     :return: the choice. Cost: five short runs of `NeighbourRounds`, independent of N.
     """
     found, kept, best = _compared(
-        lambda kind, inputs, deadline: _short_run(kind, (inputs, Y), seed, deadline),
+        lambda kind, inputs, deadline: _short_run(kind, (inputs, Y), categories, seed, deadline),
         X,
         seconds,
         fixed,
@@ -178,6 +183,7 @@ def choose_label_kernel(
     seed: int = 0,
     seconds: float | None = None,
     fixed: npt.ArrayLike = False,
+    categories: Sequence[int] = (),
     progress: bool = False,
 ) -> KernelChoice:
     """Compare kernels as `choose_kernel` does, for labels and counts: see `LabelRuns`.
@@ -188,12 +194,12 @@ def choose_label_kernel(
 
     Other parameters, errors and cost as in `choose_kernel`.
     """
-    runs = LabelRuns(Y, likelihood, seed)
+    runs = LabelRuns(Y, likelihood, seed, categories)
     found, kept, best = _compared(runs.run, X, seconds, fixed, progress)
     scores = {name: run.best for name, run in found.items()}
     # least squares calls inputs irrelevant that tell classes apart, and from far away no climb
     # leads back: on letter its lengthscales led to a log loss of 0.178, the usual ones to 0.121
-    kernel = started(CANDIDATES[kept], X, runs.targets, seed)
+    kernel = started(CANDIDATES[kept], X, runs.targets, seed, categories)
     return KernelChoice(kept, kernel, _NO_NOISE, scores, best == NORMAL_SCORES)
 
 
@@ -228,11 +234,15 @@ def _compared(
 
 
 def _short_run(
-    kind: type[Kernel], data: tuple[np.ndarray, np.ndarray], seed: int, deadline: float
+    kind: type[Kernel],
+    data: tuple[np.ndarray, np.ndarray],
+    categories: Sequence[int],
+    seed: int,
+    deadline: float,
 ) -> NeighbourRounds:
     model = GaussianNNGP(
         data,
-        started(kind, *data, seed),
+        started(kind, *data, seed, categories),
         gpflow.likelihoods.Gaussian(0.1),
         num_neighbours=_NEIGHBOURS,
         prediction_neighbours=_JUDGING_NEIGHBOURS,
@@ -279,6 +289,7 @@ def _in_sight(model: GaussianNNGP) -> Kernel:
     # ranges a gradient can still bring it back.
     kernel = gpflow.utilities.deepcopy(model.kernel)
     ranges = np.ptp(model.data[0].numpy(), axis=0)
+    ranges[code_columns(kernel)] = 1.0
     longest = _LONGEST * np.where(ranges > 0.0, ranges, 1.0)
     kernel.lengthscales.assign(np.minimum(kernel.lengthscales.numpy(), longest))
     return kernel

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["LabelRun", "LabelRuns", "started"]
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import gpflow
@@ -17,6 +18,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from scipy.optimize import minimize
 
+from ..covariances.mixed import kernel_of
 from ..diagnostics import lengthscale_factor, values_of
 from ..likelihoods.log_densities import observation_log_density
 from ..models.neighbours import GaussianNNGP, LabelNNGP
@@ -59,6 +61,7 @@ class LabelRuns:
     :param Y: labels, counts or other observations [N, P] of one latent function each, or of
         classes [N, 1].
     :param likelihood: of Y.
+    :param categories: columns of X that are codes.
 
     Cost of a run: of a short run of `NeighbourRounds`, whatever the number of classes. Example::
 
@@ -66,8 +69,14 @@ class LabelRuns:
         print(runs.run(gpflow.kernels.Matern12, X).best)
     """
 
-    def __init__(self, Y: np.ndarray, likelihood: Likelihood, seed: int = 0) -> None:
-        self.Y, self.likelihood, self.seed = Y, likelihood, seed
+    def __init__(
+        self,
+        Y: np.ndarray,
+        likelihood: Likelihood,
+        seed: int = 0,
+        categories: Sequence[int] = (),
+    ) -> None:
+        self.Y, self.likelihood, self.seed, self.categories = Y, likelihood, seed, categories
         values, self._steep = values_of(Y, likelihood)
         self._mean, deviations = np.mean(values, axis=0), np.std(values, axis=0)
         self._spread = float(max(np.sqrt(np.mean(deviations**2)), np.finfo(float).tiny))
@@ -82,7 +91,7 @@ class LabelRuns:
         :param inputs: X [N, D] standardised, or another form of it.
         :param deadline: a value of `time.perf_counter` after which no iteration begins.
         """
-        kernel = started(kind, inputs, self.targets, self.seed)
+        kernel = started(kind, inputs, self.targets, self.seed, self.categories)
         numbers = {
             "num_neighbours": _NEIGHBOURS, "prediction_neighbours": _JUDGING_NEIGHBOURS,
         }  # fmt: skip
@@ -131,10 +140,18 @@ class LabelRuns:
         return tf.constant(scores(best.x))
 
 
-def started(kind: type[Kernel], X: np.ndarray, values: np.ndarray, seed: int = 0) -> Kernel:
+def started(
+    kind: type[Kernel],
+    X: np.ndarray,
+    values: np.ndarray,
+    seed: int = 0,
+    categories: Sequence[int] = (),
+) -> Kernel:
     """A kernel of standardised X [N, D] at lengthscales to start from: sqrt(D), or less where
     values [N, P] then have more evidence.
+
+    :param categories: columns of codes.
     """
-    kernel = kind(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))
+    kernel = kernel_of(kind, np.full(X.shape[1], np.sqrt(X.shape[1])), categories)
     kernel.lengthscales.assign(kernel.lengthscales * lengthscale_factor(kernel, X, values, seed))
     return kernel

@@ -39,6 +39,7 @@ from ..errors import DataError
 from ..inputs import known
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
+from .mixed import NUM_CODES, Mixed
 from .stationary import covariance, is_centred, stationary_gram
 
 # ---
@@ -59,8 +60,8 @@ class Index(NamedTuple):
 def indices_of(*parts: Kernel | Function | Likelihood | None) -> list[Index]:
     """Return the columns of X that parts of a model read as indices.
 
-    These are the columns of `Coregion`, and the last one of `Categorical` and `SwitchedFunction`,
-    in compositions too.
+    These are the columns of `Coregion`, the categories of a `Mixed` kernel, and the last column of
+    `Categorical` and `SwitchedFunction`, in compositions too.
 
     :param parts: kernels, mean functions, likelihoods; None is skipped.
     """
@@ -97,6 +98,9 @@ def _read_by(part: object) -> Iterator[Index]:
         dims = part.active_dims
         column = int((dims.start or 0) if isinstance(dims, slice) else dims[0])
         yield Index(column, int(part.output_dim), "Coregion")
+    elif isinstance(part, Mixed):
+        for column in part.categories:
+            yield Index(column, NUM_CODES, type(part).__name__)
     elif type(part).__name__ == "Categorical" and isinstance(part, Kernel):
         # by its name, as GPflow does not export it
         yield Index(-1, int(part._Z_deltas.shape[0]) + 1, "Categorical")

@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 from ..compilation import Compiled
 from ..linalg.neighbours import conditional, inverse_factor_rows, vacuous_noise
+from .mixed import between_levels, radial, without_codes
 from .neighbours import NOBODY, earlier_neighbours
 from .stationary import PROFILES, Profile, covariance, middle_row
 
@@ -37,44 +38,49 @@ def neighbourhood_grams(kernel: Kernel, X: tf.Tensor, fused: bool = False) -> tf
     :return: [B, n, n], without jitter. Cost: B n^2 D. Matern and squared exponential kernels can be
         differentiated once, by symmetric gradients only.
     """
-    profile = _PROFILES.get(type(kernel))
+    profile = _PROFILES.get(radial(kernel))
     if profile is None:
         return covariance(kernel, X)
     active, _ = kernel.slice(X, None)
-    scaled = (active - middle_row(active)) / tf.convert_to_tensor(kernel.lengthscales)
-    return _gram(profile, kernel.variance, scaled, fused)
+    numbers = without_codes(kernel, active)
+    scaled = (numbers - middle_row(numbers)) / tf.convert_to_tensor(kernel.lengthscales)
+    return _gram(profile, kernel.variance, scaled, between_levels(kernel, active), fused)
 
 
-def _gram(profile: Profile, variance: tf.Tensor, scaled: tf.Tensor, fused: bool) -> tf.Tensor:
+def _gram(
+    profile: Profile, variance: tf.Tensor, scaled: tf.Tensor, levels: list[tf.Tensor], fused: bool
+) -> tf.Tensor:
     @tf.custom_gradient
-    def run(variance: tf.Tensor, scaled: tf.Tensor) -> tuple:
-        values, slopes = _values_and_slopes(profile, variance, scaled)
+    def run(variance: tf.Tensor, scaled: tf.Tensor, *levels: tf.Tensor) -> tuple:
+        values, slopes = _values_and_slopes(profile, variance, scaled, *levels)
         if fused:  # the others are computed for derivatives alone
-            values = _compiled(profile, tuple(scaled.shape))(variance, scaled)
+            shapes = tuple(scaled.shape), len(levels)
+            values = _compiled(profile, shapes)(variance, scaled, *levels)
 
         def grad(upstream: tf.Tensor) -> tuple:
             weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
             # sum_j w_ij (a_i - a_j), twice: once as a row and once as a column
             ones = tf.ones_like(scaled[..., :1])
             sums = tf.matmul(weights, tf.concat([ones, scaled], axis=-1))
-            return total / variance, 4.0 * (sums[..., :1] * scaled - sums[..., 1:])
+            to_scaled = 4.0 * (sums[..., :1] * scaled - sums[..., 1:])
+            return total / variance, to_scaled, *(weights for _ in levels)
 
         return values, grad
 
-    return run(tf.convert_to_tensor(variance), scaled)
+    return run(tf.convert_to_tensor(variance), scaled, *levels)
 
 
 def _values_and_slopes(
-    profile: Profile, variance: tf.Tensor, scaled: tf.Tensor
+    profile: Profile, variance: tf.Tensor, scaled: tf.Tensor, *levels: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    return profile(_square_distances(scaled), variance)
+    return profile(tf.add_n([_square_distances(scaled), *levels]), variance)
 
 
 @functools.cache
-def _compiled(profile: Profile, shape: tuple) -> Compiled:
+def _compiled(profile: Profile, shapes: tuple) -> Compiled:
     # one for each shape, or TensorFlow would warn of a function that is traced for every data set
-    def values(variance: tf.Tensor, scaled: tf.Tensor) -> tf.Tensor:
-        return _values_and_slopes(profile, variance, scaled)[0]
+    def values(variance: tf.Tensor, scaled: tf.Tensor, *levels: tf.Tensor) -> tf.Tensor:
+        return _values_and_slopes(profile, variance, scaled, *levels)[0]
 
     return Compiled(values, jit_compile=True)
 

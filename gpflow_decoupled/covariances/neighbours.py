@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 __all__ = [
-    "NOBODY", "RowIndex", "SPARE", "Tree", "best", "by_differences", "earlier_neighbours",
-    "kept_index", "row_index", "slack", "squares", "within",
+    "LevelTrees", "NOBODY", "RowIndex", "SPARE", "Tree", "best", "by_differences",
+    "earlier_neighbours", "kept_index", "row_index", "slack", "squares", "within",
 ]  # fmt: skip
 
 import abc
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.spatial import cKDTree
 
 from ..linalg.conjugate_gradients import map_rows
 from .blocks import number_of_threads
+from .mixed import code_columns, penalties, without_codes
 from .stationary import ISOTROPIC, covariance, middle_row
 
 # ---
@@ -32,9 +34,17 @@ SPARE = 8
 """Rows that are found beyond those asked for, from which differences choose."""
 
 
-def squares(points: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Squared distances [B, n] of rows [B, D] to points [n, D] or [B, n, D], by differences."""
-    return tf.reduce_sum(tf.square(points - rows[:, None]), axis=-1)
+def squares(points: tf.Tensor, rows: tf.Tensor, levels: tf.Tensor | None = None) -> tf.Tensor:
+    """Squared distances [B, n] of rows [B, D] to points [n, D] or [B, n, D], by differences.
+
+    :param levels: squared distances [D] of different codes in a column, 0 for numbers.
+    """
+    apart = points - rows[:, None]
+    terms = tf.square(apart)
+    if levels is not None:
+        steps = tf.where(apart == 0.0, tf.zeros_like(levels), levels)
+        terms = tf.where(levels > 0.0, steps, terms)
+    return tf.reduce_sum(terms, axis=-1)
 
 
 def slack(dtype: tf.DType, columns: int) -> float:
@@ -44,11 +54,16 @@ def slack(dtype: tf.DType, columns: int) -> float:
 
 
 def by_differences(
-    points: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor, count: int, limits: tf.Tensor
+    points: tf.Tensor,
+    rows: tf.Tensor,
+    kept: tf.Tensor,
+    count: int,
+    limits: tf.Tensor,
+    levels: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The nearest of the `kept` points [B, n], the first of equals, and the square of the last."""
     kept = tf.sort(kept, axis=1)
-    found, closeness = best(-squares(tf.gather(points, kept), rows), kept, count, limits)
+    found, closeness = best(-squares(tf.gather(points, kept), rows, levels), kept, count, limits)
     return found, -closeness[:, -1]
 
 
@@ -77,6 +92,8 @@ _WORTH_MOVING = 1_000
 """Rows that can be moved in the time that it saves a query."""
 _LEAF = 64
 """Rows of a leaf. With SciPy's 16 exact queries take a fifth to a half longer, with 128 as long."""
+_FEW = 2
+"""Rows beside neighbours asked for up to which all rows of a level are looked at."""
 _TIED = 1024
 """Most rows that a tree looks at for ties; more are copies of one input."""
 _ENTRIES = 8_000_000
@@ -146,6 +163,83 @@ class Tree:
         return map_rows(of_block, arrays, size, tf.int32).numpy()
 
 
+class LevelTrees:
+    """Points [N, D] of numbers and codes in k-d trees of their numbers.
+
+    :param points: numbers and codes.
+    :param places: columns of codes; the rows of each level, and of several, have a tree.
+    :param levels: squared distances [D] of different codes, 0 for numbers.
+    """
+
+    # A point among the nearest m is among the nearest m by numbers of those that have all codes
+    # which it shares with the query: each of these that is nearer by numbers is nearer.
+
+    def __init__(self, points: np.ndarray, places: Sequence[int], levels: tf.Tensor) -> None:
+        self._places, self._levels = list(places), levels
+        self._padded = np.vstack([points, np.zeros_like(points[:1])])
+        self._shared = [
+            list(some) for k in range(len(places) + 1) for some in combinations(places, k)
+        ]
+        self._rows = [_rows_by_codes(points[:, some]) for some in self._shared]
+        self._trees: dict[tuple[int, bytes], Tree] = {}
+
+    def nearest(self, queries: np.ndarray, count: int, first: np.ndarray | None) -> np.ndarray:
+        """The nearest rows [B, m], as `RowIndex.nearest` of at most N rows."""
+        N, numbers = len(self._padded) - 1, self._numbers(queries)
+        limits = np.full(len(queries), N) if first is None else np.minimum(first, N)
+        blocks = []
+        for number, (some, rows) in enumerate(zip(self._shared, self._rows)):
+            asked = _rows_by_codes(queries[:, some])
+            near = {
+                key: self._near(number, key, numbers[these], count, limits[these])
+                for key, these in asked.items()
+                if key in rows
+            }
+            width = max((part.shape[1] for part in near.values()), default=0)
+            block = np.full((len(queries), width), N)
+            for key, part in near.items():
+                block[asked[key], : part.shape[1]] = part
+            blocks.append(block)
+        kept = np.sort(np.hstack(blocks), axis=1)
+        kept[:, 1:][kept[:, 1:] == kept[:, :-1]] = N  # a row counts once
+        points = tf.constant(self._padded)
+
+        def of_block(queries: tf.Tensor, kept: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+            return by_differences(points, queries, kept, count, limits, self._levels)[0]
+
+        arrays = tf.constant(queries), tf.constant(kept, tf.int32), tf.constant(limits, tf.int32)
+        size = max(1, _ENTRIES // kept.shape[1] // queries.shape[1])
+        return map_rows(of_block, arrays, size, tf.int32).numpy()
+
+    def _near(
+        self, number: int, key: bytes, numbers: np.ndarray, count: int, limits: np.ndarray
+    ) -> np.ndarray:
+        """Rows [B, n] with the codes of a key, of which no other is as near; N for none."""
+        rows, N = self._rows[number][key], len(self._padded) - 1
+        if number and len(rows) <= _FEW * count:
+            return np.tile(rows, (len(numbers), 1))
+        if (number, key) not in self._trees:
+            self._trees[number, key] = Tree(self._numbers(self._padded[rows]))
+        asked = np.searchsorted(rows, limits)
+        found = self._trees[number, key].nearest(numbers, min(count, len(rows)), asked)
+        return np.where(found < 0, N, rows[found])
+
+    def _numbers(self, points: np.ndarray) -> np.ndarray:
+        numbers = points.copy()
+        numbers[:, self._places] = 0.0
+        return numbers
+
+
+def _rows_by_codes(codes: np.ndarray) -> dict[bytes, np.ndarray]:
+    """Rows of equal codes [N, C], in their order, by the codes."""
+    if not codes.shape[1]:
+        return {b"": np.arange(len(codes))}
+    found, own = np.unique(codes, axis=0, return_inverse=True)
+    order = np.argsort(own.reshape(-1), kind="stable")
+    counts = np.bincount(own.reshape(-1), minlength=len(found))
+    return {one.tobytes(): part for one, part in zip(found, np.split(order, np.cumsum(counts)))}
+
+
 def _query(
     tree: cKDTree, rows: np.ndarray | None, queries: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -172,6 +266,8 @@ _TREE_COLUMNS = 8
 """Most columns for a k-d tree, see `_columns`. In 8 columns of independent normals it is as fast as
 products at 36,000 rows, twice as fast at 200,000 and ten times at 10^6; in 20 of them a tenth as
 fast, but six times as fast where lengthscales leave the spread of four."""
+_TREE_CODES = 2
+"""Most columns of codes for k-d trees, of which there are 2^2 for a query."""
 _SPREAD_ROWS = 10_000
 """Rows whose covariance is looked at."""
 _TREE_ROWS = 1_000
@@ -230,10 +326,10 @@ def row_index(kernel: Kernel, X: tf.Tensor) -> RowIndex:
     """An index of the rows of X [N, D], near for this kernel at its present parameters.
 
     GPflow's isotropic kernels: distance in inputs divided by lengthscales, by a k-d tree where at
-    most eight columns have most of the spread, else, or inside a `tf.function`, by blocks of
-    products, as far as those are certain. Others, and classes derived from these: the squared prior
-    correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the kernel. Of rows that are as far,
-    the first.
+    most eight columns have most of the spread, else, for three categories or inside a
+    `tf.function`, by blocks of products, as far as those are certain. Others, and classes derived
+    from these: the squared prior correlation k(x, x')^2 / (k(x, x) k(x', x')), by blocks of the
+    kernel. Of rows that are as far, the first.
     """
     if type(kernel) in ISOTROPIC:
         return _ScaledIndex(kernel, X)
@@ -274,8 +370,18 @@ def _scales(kernel: Kernel) -> bytes:
 
 
 def _scaled(kernel: IsotropicStationary, X: tf.Tensor) -> tf.Tensor:
+    """Active columns, divided by lengthscales but for codes."""
     active, _ = kernel.slice(X, None)
-    return tf.stop_gradient(active / tf.convert_to_tensor(kernel.lengthscales))
+    lengthscales = tf.convert_to_tensor(kernel.lengthscales)
+    if places := code_columns(kernel):
+        codes = np.isin(np.arange(active.shape[-1]), places)
+        lengthscales = tf.where(codes, tf.ones_like(lengthscales), lengthscales)
+    return tf.stop_gradient(active / lengthscales)
+
+
+def _levels(kernel: IsotropicStationary, columns: int) -> tf.Tensor | None:
+    """Squared distances of different codes [D], 0 for numbers; None without codes."""
+    return tf.stop_gradient(penalties(kernel, columns)) if code_columns(kernel) else None
 
 
 class _ScaledIndex(RowIndex):
@@ -287,12 +393,17 @@ class _ScaledIndex(RowIndex):
         scaled = _scaled(kernel, X)
         super().__init__(int(X.shape[0]))
         self._kernel, self._points = kernel, scaled
+        self._levels, self._codes = _levels(kernel, int(scaled.shape[1])), code_columns(kernel)
         self._centre = middle_row(scaled)[0]
-        self._tree: Tree | None = None
+        self._tree: Tree | LevelTrees | None = None
         if tf.executing_eagerly() and self.num_rows >= _TREE_ROWS:
             points = scaled.numpy()
-            if _columns(points) <= _TREE_COLUMNS:
+            numbers = np.delete(points, self._codes, axis=1)
+            few = numbers.shape[1] > 0 and _columns(numbers) <= _TREE_COLUMNS
+            if few and not self._codes:
                 self._tree = Tree(points)
+            elif few and len(self._codes) <= _TREE_CODES:
+                self._tree = LevelTrees(points, self._codes, self._levels)
 
     def _nearest(self, queries: tf.Tensor, count: int, first: tf.Tensor | None) -> tf.Tensor:
         scaled = _scaled(self._kernel, queries)
@@ -300,37 +411,47 @@ class _ScaledIndex(RowIndex):
             limits = None if first is None else np.asarray(first)
             return tf.constant(self._tree.nearest(scaled.numpy(), count, limits), tf.int32)
         N, asked = self.num_rows, min(count + SPARE, self.num_rows)
-        short = tf.cast(self._points - self._centre, tf.float32)
+        short = self._numbers(self._points, tf.float32)
 
         def of_block(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
             found, sure = self._by_products(short, rows, limits, count, asked)
             return found if asked == N else tf.cond(sure, lambda: found, lambda: more(rows, limits))
 
         def more(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-            full = tf.cast(self._points - self._centre, tf.float64)
+            full = self._numbers(self._points, tf.float64)
             found, sure = self._by_products(full, rows, limits, count, min(8 * asked, N))
             return tf.cond(sure, lambda: found, lambda: in_full(rows, limits))
 
         def in_full(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
             def of_rows(rows: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
                 kept = tf.tile(tf.range(N)[None], [tf.shape(rows)[0], 1])
-                return best(-squares(self._points, rows), kept, count, limits)[0]
+                return best(-squares(self._points, rows, self._levels), kept, count, limits)[0]
 
             size = max(1, _ENTRIES // max(1, N * int(rows.shape[1])))
             return map_rows(of_rows, (rows, limits), size, tf.int32)
 
         return _by_blocks(of_block, scaled, first, N)
 
+    def _numbers(self, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """Points less the centre, with zeros in the place of codes."""
+        numbers = np.ones(points.shape[1])
+        numbers[self._codes] = 0.0
+        return tf.cast((points - self._centre) * tf.cast(numbers, points.dtype), dtype)
+
     def _by_products(
         self, points: tf.Tensor, rows: tf.Tensor, limits: tf.Tensor, count: int, asked: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The nearest rows [B, m] among the best `asked`, and whether no other row is as near."""
-        about = tf.cast(rows - self._centre, points.dtype)
+        about = self._numbers(rows, points.dtype)
         exact = 1.0 - slack(points.dtype, int(rows.shape[1]))
         norms = exact * tf.reduce_sum(tf.square(points), axis=1)
         closeness = 2.0 * tf.matmul(about, points, transpose_b=True) - norms
+        if self._levels is not None:
+            for place in self._codes:
+                apart = tf.cast(rows[:, place, None] != self._points[:, place], points.dtype)
+                closeness -= tf.cast(exact * self._levels[place], points.dtype) * apart
         closeness, kept = tf.math.top_k(within(closeness, limits), asked)
-        found, farthest = by_differences(self._points, rows, kept, count, limits)
+        found, farthest = by_differences(self._points, rows, kept, count, limits, self._levels)
         least = exact * tf.reduce_sum(tf.square(tf.cast(about, tf.float64)), axis=1)
         least -= tf.cast(closeness[:, -1], tf.float64)
         nearer = (tf.cast(farthest, tf.float64) < least) | tf.math.is_inf(least)
@@ -368,7 +489,7 @@ def _are_coarse(kernel: Kernel, X: tf.Tensor, queries: tf.Tensor) -> Iterator[tf
         for part in kernel.kernels:
             yield from _are_coarse(part, X, queries)
     if type(kernel) in ISOTROPIC:
-        points, rows = _scaled(kernel, X), _scaled(kernel, queries)
+        points, rows = (without_codes(kernel, _scaled(kernel, one)) for one in (X, queries))
         centre = middle_row(points)
         norms = [tf.reduce_sum(tf.square(part - centre), axis=1) for part in (points, rows)]
         largest = tf.add_n([tf.reduce_max(part) for part in norms])
@@ -381,7 +502,9 @@ def _fine(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         parts = (_fine(part, X, rows) for part in kernel.kernels)
         return functools.reduce(operator.add if type(kernel) is Sum else operator.mul, parts)
     if type(kernel) in ISOTROPIC:
-        return kernel.K_r2(squares(_scaled(kernel, X), _scaled(kernel, rows)))
+        points = _scaled(kernel, X)
+        levels = _levels(kernel, int(points.shape[1]))
+        return kernel.K_r2(squares(points, _scaled(kernel, rows), levels))
     return tf.linalg.matrix_transpose(covariance(kernel, X, rows))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ArrayGram", "Gradients", "ISOTROPIC", "PROFILES", "Profile", "Values", "active_columns",
     "array_gram", "augmented_columns", "augmented_rows", "centred", "covariance", "is_centred",
-    "middle_row", "reads_scaled_inputs", "stationary_gram", "stationary_gram_product",
+    "middle_row", "profile_of", "reads_scaled_inputs", "stationary_gram", "stationary_gram_product",
     "stationary_norm", "within_reach",
 ]  # fmt: skip
 
@@ -36,6 +36,8 @@ from gpflow.kernels import (
     White,
 )
 from gpflow.kernels.categorical import Categorical
+
+from .mixed import MIXED, between_levels, code_columns, radial, without_codes
 
 # ---
 # GPflow's smooth stationary kernels as functions of the squared distance.
@@ -94,6 +96,11 @@ PROFILES: dict[type, Profile] = {
 """The kernels of the table. Subclasses are not looked up: they may override the kernel."""
 
 
+def profile_of(kernel: Kernel) -> Profile | None:
+    """The profile of a kernel, over categories too, where `between_levels` adds to r2."""
+    return PROFILES.get(radial(kernel))
+
+
 # ---
 # Covariances whose accuracy does not depend on the origin of the inputs.
 
@@ -103,7 +110,7 @@ PROFILES: dict[type, Profile] = {
 # of every function that centres: the training inputs, or the inducing points.
 
 
-_DECAYING = {Exponential, Matern12, Matern32, Matern52, SquaredExponential}
+_DECAYING = {Exponential, Matern12, Matern32, Matern52, SquaredExponential, *MIXED.values()}
 """Whose covariance is zero in floats beyond a thousand lengthscales."""
 ISOTROPIC = {*_DECAYING, RationalQuadratic}
 """They fall with the distance of inputs divided by lengthscales. Here and below derived classes are
@@ -121,6 +128,8 @@ def reads_scaled_inputs(kernel: Kernel) -> bool:
     """
     if not isinstance(kernel, Stationary):
         return False
+    if type(kernel) in MIXED.values():  # codes are never scaled
+        return True
     theirs = next(one for one in type(kernel).__mro__ if one.__module__.startswith("gpflow."))
     distances = "scaled_squared_euclid_dist", "scaled_difference_matrix"
     return all(
@@ -255,13 +264,14 @@ def stationary_gram(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) ->
     :param X: the data [N, D], see `centred`.
     :param Z: inputs [M, D]; None for X.
     """
-    profile, same = PROFILES.get(type(kernel)), Z is None
+    profile, same = profile_of(kernel), Z is None
     if profile is None:
         return None
 
     @tf.custom_gradient
-    def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
-        values, slopes = profile(_square_distances(left, right, same), variance)
+    def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, *levels: tf.Tensor) -> tuple:
+        squares = tf.add_n([_square_distances(left, right, same), *levels])
+        values, slopes = profile(squares, variance)
 
         def grad(upstream: tf.Tensor) -> tuple:
             weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
@@ -269,11 +279,12 @@ def stationary_gram(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None = None) ->
             to_right = tf.reduce_sum(weights, axis=0)[:, None] * right - tf.matmul(
                 weights, left, transpose_a=True
             )
-            return total / variance, 2.0 * to_left, 2.0 * to_right
+            return total / variance, 2.0 * to_left, 2.0 * to_right, *(weights for _ in levels)
 
         return values, grad
 
-    return run(tf.convert_to_tensor(kernel.variance), *_scaled(kernel, X, Z))
+    levels = between_levels(kernel, *kernel.slice(X, Z))
+    return run(tf.convert_to_tensor(kernel.variance), *_scaled(kernel, X, Z), *levels)
 
 
 def stationary_gram_product(
@@ -340,7 +351,8 @@ def stationary_norm(kernel: Kernel, Z: tf.Tensor, a: tf.Tensor) -> tf.Tensor | N
 
 
 def _scaled(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    X, Z = centred(*kernel.slice(X, Z))
+    active = kernel.slice(X, Z)
+    X, Z = centred(*(one if one is None else without_codes(kernel, one) for one in active))
     # read once: to read a Parameter takes some ten calls with its gradient
     lengthscales = tf.convert_to_tensor(kernel.lengthscales)
     scaled = X / lengthscales
@@ -399,7 +411,7 @@ ArrayGram: TypeAlias = Callable[[Values], tuple[np.ndarray, Back]]
 def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
     """Return k(X, X) as a function of the Parameters' values; None for unknown kernels.
 
-    Known: `profiles`, `Constant`, `White`, `Linear`, sums and products.
+    Known: `PROFILES`, over categories too, `Constant`, `White`, `Linear`, sums and products.
 
     :param kernel: its Parameters are keys, their values are not read.
     :param X: inputs [N, D].
@@ -411,7 +423,7 @@ def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
         if len(known) < len(parts):
             return None
         return _sum(known) if kind is Sum else _product(known)
-    if kind in PROFILES:
+    if profile_of(kernel) is not None:
         return _stationary(kernel, np.asarray(kernel.slice(X)[0]))
     if kind is Linear:
         return _linear(kernel, np.asarray(kernel.slice(X)[0]))
@@ -421,7 +433,9 @@ def array_gram(kernel: Kernel, X: np.ndarray) -> ArrayGram | None:
 
 
 def _stationary(kernel: Stationary, X: np.ndarray) -> ArrayGram:
-    profile, centred = PROFILES[type(kernel)], X - np.median(X, axis=0)
+    profile, numbers = PROFILES[radial(kernel)], np.asarray(without_codes(kernel, X))
+    centred, places = numbers - np.median(numbers, axis=0), code_columns(kernel)
+    differ = [X[:, place, None] != X[:, place] for place in places]
 
     def evaluate(values: Values) -> tuple[np.ndarray, Back]:
         variance, lengths = values(kernel.variance), values(kernel.lengthscales)
@@ -429,6 +443,9 @@ def _stationary(kernel: Stationary, X: np.ndarray) -> ArrayGram:
         norms = np.sum(np.square(scaled), axis=1)
         squares = np.maximum(norms[:, None] + norms - 2.0 * scaled @ scaled.T, 0.0)
         np.fill_diagonal(squares, 0.0)
+        each = 2.0 / np.square(np.broadcast_to(lengths, X.shape[1:])[places])
+        for square, differs in zip(each, differ):
+            squares += square * differs
         K, slopes = (part.numpy() for part in profile(tf.constant(squares), tf.constant(variance)))
 
         def back(upstream: np.ndarray) -> Gradients:
@@ -436,6 +453,7 @@ def _stationary(kernel: Stationary, X: np.ndarray) -> ArrayGram:
             # sum_ij w_ij (x_i - x_j)^2 of scaled columns, [D]
             moments = 2.0 * np.sum(weights, axis=1) @ np.square(scaled)
             moments -= 2.0 * np.sum(scaled * (weights @ scaled), axis=0)
+            moments[places] += [s * np.vdot(weights, d) for s, d in zip(each, differ)]
             moments = moments if lengths.ndim else np.sum(moments)
             of_variance = np.vdot(upstream, K) / variance
             return [(kernel.variance, of_variance), (kernel.lengthscales, -2.0 * moments / lengths)]

@@ -23,6 +23,7 @@ from gpflow.likelihoods import Gaussian, HeteroskedasticTFPConditional, Likeliho
 from gpflow.models import GPModel
 
 from ..covariances.latents import prior_variance
+from ..covariances.mixed import code_columns
 from ..covariances.stationary import reads_scaled_inputs
 from ..errors import DataError
 from ..inducing.weights import Weights
@@ -56,7 +57,9 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
     isotropic = [isinstance(leaf, IsotropicStationary) for leaf in leaves]
     if not leaves or not all(isotropic) or not all(map(reads_scaled_inputs, leaves)):
         return
-    parts = [_scaled(leaf, X) for leaf in leaves]
+    parts = [part for part in (_scaled(leaf, X) for leaf in leaves) if len(part[0])]
+    if not parts:
+        return
     gaps = [_spacing(inputs / lengthscales, num_data) for _, inputs, lengthscales in parts]
     if min(gaps) > _FAR:
         columns, inputs, lengthscales = parts[int(np.argmin(gaps))]
@@ -91,7 +94,9 @@ def _scaled(kernel: Kernel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     lengthscales = np.broadcast_to(
         np.asarray(kernel.lengthscales).astype(np.float64), columns.shape
     )
-    return columns, X[:, columns].astype(np.float64), lengthscales
+    # levels of a category are at one distance, and a row of the same one is often near
+    numbers = np.setdiff1d(np.arange(len(columns)), code_columns(kernel))
+    return columns[numbers], X[:, columns[numbers]].astype(np.float64), lengthscales[numbers]
 
 
 def _spacing(scaled: np.ndarray, num_data: int) -> float:

@@ -22,6 +22,8 @@ from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from ..covariances.latents import indices_of
+from ..covariances.mixed import kernel_of, spreads
 from ..covariances.stationary import reads_scaled_inputs
 from ..likelihoods import (
     BernoulliLogit,
@@ -124,7 +126,8 @@ def roughness(kernel: IsotropicStationary, X: TensorType, Y: TensorType, seed: i
 
     X is [N, D], Y [N, P]; arguments as in `lengthscale_factor`.
     """
-    rough = Matern12(lengthscales=kernel.lengthscales.numpy(), active_dims=kernel.active_dims)
+    lengths, codes = kernel.lengthscales.numpy(), getattr(kernel, "categories", ())
+    rough = kernel_of(Matern12, lengths, codes, kernel.active_dims)
     more = np.max(_gains(rough, X, Y, seed)) - max(0.0, np.max(_gains(kernel, X, Y, seed)))
     return float(more) if more > _ROUGH else 0.0
 
@@ -230,9 +233,9 @@ def warn_of_no_signal(model: GPModel, X: TensorType, Y: TensorType) -> None:
     variance = float(np.nanmean(np.nanvar(left, axis=0)))
     if not float(noise) >= _ALL * variance > 0.0:
         return
-    spread = np.std(X, axis=0)
-    lengths = np.sqrt(X.shape[1]) * np.where(spread > 0.0, spread, 1.0)
-    usual = Matern52(lengthscales=lengths)
+    codes = sorted({index.column % X.shape[1] for index in indices_of(model.kernel)})
+    usual = kernel_of(Matern52, np.ones(X.shape[1]), codes)
+    usual.lengthscales.assign(np.sqrt(X.shape[1]) * spreads(usual, np.asarray(X)))
     seen = lengthscale_factor(usual, X, left) < 1.0
     warn_user(
         f"The learned noise variance, {float(noise):.3g}, is that of Y, {variance:.3g}: predictions"

@@ -34,6 +34,7 @@ from gpflow.models import GPModel
 
 from .. import replicas
 from ..covariances.latents import check_indices, mix_outputs, split_latents
+from ..covariances.mixed import Mixed
 from ..covariances.stationary import covariance
 from ..errors import DataError, ModelError, naming_memory
 from ..expectations.projections import Projections
@@ -245,7 +246,8 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
             )
         owner = next((field for field in _ARD if hasattr(part, field)), "")
         ard = getattr(part, owner, None)
-        if not type(part).__module__.startswith("gpflow.") or ard is None or ard.shape.rank != 1:
+        known = type(part).__module__.startswith("gpflow.") or isinstance(part, Mixed)
+        if not known or ard is None or ard.shape.rank != 1:
             continue  # a kernel of the user's own may map its inputs to any number of columns first
         if ard.shape[0] != count:
             raise DataError(

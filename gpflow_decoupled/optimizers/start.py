@@ -28,6 +28,7 @@ from gpflow.kernels import IsotropicStationary, Kernel, MultioutputKernel, Stati
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..covariances.latents import residual_diagonal
+from ..covariances.mixed import spreads
 from ..covariances.stationary import reads_scaled_inputs
 from ..diagnostics import lengthscale_factor
 from ..errors import DataError, ModelError, NumericalError
@@ -197,15 +198,15 @@ def _value(model: CVIGP, density: Callable[[], tf.Tensor]) -> float:
 def _guess(model: CVIGP) -> None:
     X, Y = (part.numpy() for part in model.data)
     left = Y - model.mean_function(X)
-    spread, variance = np.std(X, axis=0), float(np.var(left))
+    variance = float(np.var(left))
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))
     kernels = [one for one in parts if isinstance(one, Stationary)]
     for kernel in kernels:
         _assign(kernel.variance, variance / len(kernels))
         if not reads_scaled_inputs(kernel):  # its lengthscales may have other units
             continue
-        columns = np.asarray(kernel.slice(spread[None])[0])[0]
-        lengths = np.sqrt(len(columns)) * np.where(columns > 0.0, columns, 1.0)
+        columns = spreads(kernel, np.asarray(kernel.slice(X)[0]))
+        lengths = np.sqrt(len(columns)) * columns
         shape = kernel.lengthscales.shape
         _assign(
             kernel.lengthscales,

@@ -20,6 +20,7 @@ from gpflow.kernels import (
     Sum,
 )
 
+from ..covariances.mixed import code_columns, radial, without_codes
 from ..errors import DataError
 from ..linalg.conjugate_gradients import map_rows
 
@@ -38,6 +39,7 @@ from ..linalg.conjugate_gradients import map_rows
 # | Matern, smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom |
 # | RationalQuadratic, alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha) |
 #
+# A code has a z for each level, made of its number, so that also new levels have theirs.
 # Linear (one feature per column) and constant kernels are exact; a sum has the features of its
 # terms.
 
@@ -145,10 +147,18 @@ def _features(kernel: Kernel, sizes: tuple[int, int, int], rng: np.random.Genera
         return lambda X, draws: tf.sqrt(kernel.variance) * kernel.slice(X, None)[0]
     S, num_dims, count = sizes
     columns = kernel.slice(tf.zeros([1, num_dims]), None)[0].shape[1]
-    omega = tf.constant(_frequencies(kernel, (S, columns, count), rng), kernel.parameters[0].dtype)
+    dtype, places = kernel.parameters[0].dtype, code_columns(kernel)
+    z, each = rng.normal(size=(S, columns, count)), _sizes(kernel, (S, 1, count), rng)
+    omega, size = tf.constant(z * each, dtype), tf.constant(each, dtype)
+    seeds = rng.integers(2**62, size=len(places))
 
     def stationary(X: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
-        angles = tf.matmul(kernel.scale(kernel.slice(X, None)[0]), tf.gather(omega, draws))
+        X, _ = kernel.slice(X, None)
+        angles = tf.matmul(kernel.scale(without_codes(kernel, X)), tf.gather(omega, draws))
+        lengthscales = tf.broadcast_to(kernel.lengthscales, [columns])
+        for place, seed in zip(places, seeds):
+            of_levels = _normal_of(X[..., place], draws, count, int(seed))
+            angles += tf.gather(size, draws) * of_levels / lengthscales[place]
         return tf.sqrt(kernel.variance / count) * tf.concat(
             [tf.cos(angles), tf.sin(angles)], axis=2
         )
@@ -156,19 +166,39 @@ def _features(kernel: Kernel, sizes: tuple[int, int, int], rng: np.random.Genera
     return stationary
 
 
-def _frequencies(kernel: Kernel, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    z, each = rng.normal(size=shape), (shape[0], 1, shape[2])
-    if type(kernel) is SquaredExponential:
-        return z
-    if type(kernel) in _DEGREES:
-        degrees = _DEGREES[type(kernel)]
-        return z / np.sqrt(rng.chisquare(degrees, each) / degrees)
-    if type(kernel) is RationalQuadratic:
+def _sizes(kernel: Kernel, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Factors of z, one for each frequency."""
+    kind = radial(kernel)
+    if kind is SquaredExponential:
+        return np.ones(shape)
+    if kind in _DEGREES:
+        return 1.0 / np.sqrt(rng.chisquare(_DEGREES[kind], shape) / _DEGREES[kind])
+    if kind is RationalQuadratic:
         alpha = float(tf.convert_to_tensor(kernel.alpha))
-        return z * np.sqrt(rng.gamma(alpha, 1.0 / alpha, each))
+        return np.sqrt(rng.gamma(alpha, 1.0 / alpha, shape))
     raise DataError(
         f"Functions cannot be drawn from the prior of {type(kernel).__name__}, because its spectral"
         " density is not known here. They can be drawn for SquaredExponential, Matern12, Matern32,"
         " Matern52, RationalQuadratic, Linear, Constant and sums of them. For draws at given inputs"
         " use predict_f_samples."
     )
+
+
+def _normal_of(codes: tf.Tensor, draws: tf.Tensor, count: int, seed: int) -> tf.Tensor:
+    """Standard normal numbers [b, N, F] for codes [b or 1, N], the same wherever a code stands."""
+    own = tf.cast(draws, tf.uint64)[:, None, None] * count + tf.cast(tf.range(count), tf.uint64)
+    x = _scrambled(tf.cast(codes, tf.uint64)[..., None] + seed)
+    x = _scrambled(tf.bitwise.bitwise_xor(x, _scrambled(own)))
+    uniform = (
+        tf.cast(tf.bitwise.right_shift(x, tf.constant(11, x.dtype)), tf.float64) + 0.5
+    ) / 2**53
+    return tf.cast(tf.math.ndtri(uniform), codes.dtype)
+
+
+def _scrambled(x: tf.Tensor) -> tf.Tensor:
+    """Whole numbers that look independent of x, Steele, Lea & Flood 2014."""
+    x += tf.constant(0x9E3779B97F4A7C15, x.dtype)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        shifted = tf.bitwise.right_shift(x, tf.constant(shift, x.dtype))
+        x = tf.bitwise.bitwise_xor(x, shifted) * tf.constant(factor, x.dtype)
+    return x

@@ -31,7 +31,8 @@ from ..probability import tfb, tfd
 _PACKAGES = (
     "gpflow.base", "gpflow.functions", "gpflow.inducing_variables", "gpflow.kernels",
     "gpflow.likelihoods", "gpflow.models", "gpflow.quadrature", "gpflow_decoupled.bases",
-    "gpflow_decoupled.covariances.latents", "gpflow_decoupled.distributions",
+    "gpflow_decoupled.covariances.latents", "gpflow_decoupled.covariances.mixed",
+    "gpflow_decoupled.distributions",
     "gpflow_decoupled.expectations", "gpflow_decoupled.inducing",
     "gpflow_decoupled.likelihoods", "gpflow_decoupled.models",
     "gpflow_decoupled.training.columns", "gpflow_decoupled.training.standardization",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Column", "MISSING", "NO_ZONE"]
 
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..covariances.mixed import NUM_CODES, UNKNOWN
 from ..errors import DataError
 from ..user_warnings import warn_user
 
@@ -47,11 +49,14 @@ class Column:
     | truth (booleans) | 1 for true, 0 for false |
     | date | days since the first day of training |
     | duration | days |
-    | category (words, categories) | one for each category: 1 in its rows, else 0 |
+    | category (words, categories) | one for each category: 1 in its rows, else 0; or, if `coded`, \
+one of their numbers |
 
     Missing numbers, truths, dates and durations take the median, and where training had some,
     another column is 1 in their rows. Missing words are a category. A new category is as far from
-    all others as they are from each other, and warned of, as are gaps where training had none.
+    all others as they are from each other, and warned of, as are gaps where training had none. In a
+    coded column it has a number made of its word, above all others: rows of one new word are near
+    each other.
     """
 
     name: object
@@ -66,12 +71,15 @@ class Column:
     categories: tuple[str, ...] = ()
     zone: str | None = None
     """The time zone of a date, empty for dates without one; None in files of earlier versions."""
+    coded: bool = False
+    """Whether categories are numbers in one column, for a kernel that is told so."""
 
     @classmethod
-    def learn(cls, series: pd.Series) -> Column:
+    def learn(cls, series: pd.Series, coded_above: float = np.inf) -> Column:
         """Learn the rule of a column of training data.
 
         :param series: the column, [N].
+        :param coded_above: categories above which they are numbers in one column.
         """
         import pandas as pd
 
@@ -89,7 +97,8 @@ class Column:
             )
         kind = _KINDS[found]
         if kind == "category":
-            return cls(name, kind, gaps, categories=_categories(series))
+            found = _categories(series)
+            return cls(name, kind, gaps, categories=found, coded=len(found) > coded_above)
         start = str(_dates(series).min().date()) if kind == "date" else ""
         zone = _zone(series) if kind == "date" else None
         rule = cls(name, kind, gaps, start=start, zone=zone)
@@ -138,7 +147,9 @@ class Column:
         """Its columns of X, [N, k]; warns of gaps and categories that training did not have."""
         values = self.values(series)
         if self.kind == "category":
-            return self._indicators(values)
+            codes = {word: code for code, word in enumerate(self.categories)}
+            self._warn_of_new(values, codes)
+            return self._codes(values, codes) if self.coded else self._indicators(values, codes)
         missing = np.isnan(values)
         filled = np.where(missing, self.fill, values)
         if self.gaps:
@@ -150,12 +161,24 @@ class Column:
             )
         return filled[:, None]
 
-    def _indicators(self, words: np.ndarray) -> np.ndarray:
-        K, codes = len(self.categories), {word: code for code, word in enumerate(self.categories)}
+    def _codes(self, words: np.ndarray, codes: Mapping[str, int]) -> np.ndarray:
+        # no row may depend on the others of a call, so that new words have numbers of their own
+        other = NUM_CODES - UNKNOWN
+        found = [codes.get(one, UNKNOWN + zlib.crc32(one.encode()) % other) for one in words]
+        return np.array(found, np.float64).reshape(-1, 1)
+
+    def _indicators(self, words: np.ndarray, codes: Mapping[str, int]) -> np.ndarray:
+        K = len(self.categories)
         # rows of the identity, and for others the one more vertex that makes a regular simplex
         vertices = np.vstack([np.eye(K), np.full(K, (1.0 - np.sqrt(1.0 + K)) / K)])
-        self._warn_of_new(words, codes)
         return vertices[[codes.get(word, K) for word in words]]
+
+    def with_categories_of(self, series: pd.Series) -> Column:
+        """The rule of a coded column with numbers for new words, too; others unchanged."""
+        if not self.coded:
+            return self
+        new = set(_words(series)) - set(self.categories)
+        return replace(self, categories=self.categories + tuple(sorted(new)))
 
     def _warn_of_new(self, words: np.ndarray, codes: Mapping[str, int]) -> None:
         new = Counter(word for word in words if word not in codes)
@@ -193,19 +216,21 @@ class Column:
     @property
     def names(self) -> list[str]:
         """Names of its columns of X."""
-        if self.kind == "category":
+        if self.kind == "category" and not self.coded:
             return [f"{self.name}={category}" for category in self.categories]
+        if self.coded:
+            return [str(self.name)]
         return [str(self.name), *([f"{self.name} missing"] if self.gaps else [])]
 
     @property
     def measured(self) -> list[bool]:
-        """True for each of its columns of X with a scale; others are 0 and 1."""
+        """True for each of its columns of X with a scale; others are 0 and 1, or codes."""
         scaled = [False] * len(self.names)
         scaled[0] = self.kind in ("number", "date", "duration")
         return scaled
 
     def __str__(self) -> str:
-        rule = {
+        rules = {
             "number": "number",
             "truth": "true or false, as 1 or 0",
             "date": f"date, in days since {self.start}",
@@ -215,9 +240,10 @@ class Column:
             shown = ", ".join(self.categories[:_SHOWN])
             more = ", ..." if len(self.categories) > _SHOWN else ""
             count = len(self.categories)
-            return f"{self.name}: {count} categories, a column of 0 and 1 for each ({shown}{more})"
+            rule = "one lengthscale for all" if self.coded else "a column of 0 and 1 for each"
+            return f"{self.name}: {count} categories, {rule} ({shown}{more})"
         gaps = f"; {self.gaps} missing: {self.fill:.6g}, and a column that marks them"
-        return f"{self.name}: {rule[self.kind]}{gaps if self.gaps else ''}"
+        return f"{self.name}: {rules[self.kind]}{gaps if self.gaps else ''}"
 
 
 def _dates(series: pd.Series) -> pd.Series:

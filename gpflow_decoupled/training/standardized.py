@@ -592,20 +592,20 @@ class Standardized(PredictionsInUnits):
     def update(self, data: Sequence[TensorType], **options: Any) -> Any:
         """Take in new data, X and Y in their units, by `update` of the model inside.
 
+        New words of a column with one lengthscale for all are known from then on.
+
         :raises ModelError: for a model without it.
         """
         if not hasattr(self.model, "update"):
             raise ModelError(f"{type(self.model).__name__} has no update: build it of all data.")
-        X, Y = self._to_train_on(data)
-        if not hasattr(self.model, "data"):
-            return self.model.update((X, Y), **options)
-        joined = (
-            np.concatenate([self._X, np.asarray(X)]),
-            np.concatenate([self._Y, np.asarray(Y)]),
-        )
         with all_or_nothing([], [self, *self.model.submodules]):
+            frame = data if is_frame(data) else as_pair(data)[0]
+            self.table = self.table.with_categories_of(frame)
+            X, Y = self._to_train_on(data)
             record = self.model.update((X, Y), **options)
-            self._X, self._Y = joined
+            if hasattr(self.model, "data"):
+                self._X = np.concatenate([self._X, np.asarray(X)])
+                self._Y = np.concatenate([self._Y, np.asarray(Y)])
         return record
 
     def with_neighbours(self, **options: Any) -> Standardized:

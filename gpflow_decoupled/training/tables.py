@@ -214,6 +214,7 @@ class Table:
         numbers: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         seasons: Sequence[float] = (),
+        coded_above: float = np.inf,
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Learn from training data; return the table, and X [N, D] and Y [N, P] as numbers.
 
@@ -229,6 +230,8 @@ class Table:
         :param numbers: of each row, [N, k], which follow Y as further columns.
         :param weights: of each row, [N].
         :param seasons: days of periods, each of which gives every date a cosine and a sine.
+        :param coded_above: categories of a column above which they are numbers in one column, which
+            a `covariances.mixed` kernel reads; else each has a column of 0 and 1.
         """
         X, Y, known = _with_target(_of_frame(X), _of_frame(Y), gaps)
         numbers = None if numbers is None else numbers[known]
@@ -242,7 +245,7 @@ class Table:
         columns: tuple[Column, ...] = ()
         if is_frame(X):
             _check_unique(X)
-            columns = tuple(Column.learn(X[name]) for name in X.columns)
+            columns = tuple(Column.learn(X[name], coded_above) for name in X.columns)
         columns += seasons_of(columns, seasons)
         left_out = 0 if isinstance(known, slice) else int(np.sum(~known))
         classes = () if labels is None else _classes(Y, labels, grades)
@@ -292,6 +295,21 @@ class Table:
         if not self.columns:
             return None
         return np.array([scaled for column in self.columns for scaled in column.measured])
+
+    @property
+    def coded(self) -> list[int]:
+        """The columns of X that are codes of categories."""
+        marks = [column.coded for column in self.columns for _ in column.names]
+        return [place for place, mark in enumerate(marks) if mark]
+
+    def with_categories_of(self, X: Any) -> Table:
+        """A table that knows the words of a frame, or of one with a target, in coded columns."""
+        X = _of_frame(X)
+        if not is_frame(X) or not self.coded:
+            return self
+        self._check_names(X, [column.name for column in self.columns])
+        found = tuple(column.with_categories_of(X[column.name]) for column in self.columns)
+        return replace(self, columns=found)
 
     def arrays(self, data: Any, numbers: NumbersOf | None = None) -> tuple[Any, Any]:
         """X and Y of a pair, or of a frame that has both; rows without a target are left out.

@@ -275,7 +275,8 @@ def sobol_shares(
         )
     count = max(2, _MOST_ROWS // len(parts))
     rows = rows[:count]
-    moved = np.repeat(np.median(rows, axis=0)[None, None], len(parts), axis=0)
+    middle = np.quantile(rows, 0.5, axis=0, method="lower")  # an entry: codes have no other
+    moved = np.repeat(middle[None, None], len(parts), axis=0)
     moved = np.repeat(moved, len(rows), axis=1)
     for part, columns in enumerate(parts):
         # where f is a sum, the rest of the inputs adds a constant

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ...covariances.mixed import spreads
 from ...covariances.stationary import reads_scaled_inputs
 from ...inputs import check_whole
 from ...lbfgs import LBFGSRun
@@ -129,8 +130,7 @@ def shorten(kernel: Kernel, X: tf.Tensor) -> None:
         if not reads_scaled_inputs(one) or not one.lengthscales.trainable:
             continue
         columns, _ = one.slice(X, None)
-        spread = np.std(columns.numpy(), axis=0)
-        longest = np.exp(_LONGEST) * np.sqrt(columns.shape[1]) * np.where(spread > 0, spread, 1.0)
+        longest = np.exp(_LONGEST) * np.sqrt(columns.shape[1]) * spreads(one, columns.numpy())
         longest = longest if one.ard else np.max(longest)
         one.lengthscales.assign(np.minimum(one.lengthscales.numpy(), longest))
 
