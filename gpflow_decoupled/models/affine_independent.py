@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AffineIndependentGP", "as_grid", "as_levels", "as_matrix", "density_at",
-    "density_of_labels", "expected", "expected_log_densities", "label_moments",
-    "marginal_densities", "moments_of_labels", "quantiles", "refuse_several_latents",
-    "resolution_of",
-]  # fmt: skip
+__all__ = ["AffineIndependentGP"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -64,11 +59,8 @@ from .checks import Moments, Resolution, check_parts
 from .full_gp import FullGP
 from .linear_parts import WeightPriors
 
-# ---
-# Refusals of several latents and batches of inputs.
 
-
-def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
+def _refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
     """Refuse likelihood, kernel or labels Y [N, P] with several latents."""
     check_parts(kernel, likelihood)
     latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
@@ -92,67 +84,12 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
         )
 
 
-def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
+def _as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
     """Return inputs [N, D]; `DataError` for batches [..., N, D], and fewer than `least` rows."""
     if Xnew.shape.rank != 2 or (Xnew.shape[0] is not None and Xnew.shape[0] < least):
         rows = ", with a row at least" if least else ""
         raise DataError(f"Xnew has shape {Xnew.shape}; it must be [N, D] here{rows}.")
     return Xnew
-
-
-def as_grid(grid: TensorType, rows: int, dtype: tf.DType) -> tf.Tensor:
-    """Values of f [G] or [N, G] as a tensor [N, G]; raises `DataError` for other shapes."""
-    values = tf.convert_to_tensor(as_array(grid, "grid", dtype), dtype)
-    leading = tuple(values.shape[:-1])
-    if (
-        values.shape.rank not in (1, 2)
-        or values.shape[-1] == 0
-        or leading not in ((), (1,), (rows,))
-    ):
-        raise DataError(
-            f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row of"
-            " Xnew."
-        )
-    check_finite_entries(values, "grid")
-    return tf.broadcast_to(values, [rows, values.shape[-1]])
-
-
-def as_levels(probabilities: npt.ArrayLike) -> np.ndarray:
-    """Probabilities of quantiles as an array [Q]; raises `DataError` unless they are in (0, 1)."""
-    levels = np.atleast_1d(np.asarray(probabilities, float))
-    if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
-        raise DataError(
-            f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without"
-            " these two."
-        )
-    return levels
-
-
-# ---
-# Expected log densities under a non-Gaussian q.
-
-
-def expected_log_densities(
-    base: Base, site: Site, moments: Moments, how: Integration, doublings: int
-) -> tf.Tensor:
-    """E log p(y_n | f_n) [N] in nats, by Fourier transforms.
-
-    Without projections in `moments` f is Gaussian, [N, 1].
-    """
-    for _ in range(doublings):
-        how = how.doubled()
-    if moments.projections is not None:
-        return integrate(base, moments.projections, site, how)
-    m, v = moments.mean, moments.variance
-    y = Projections(tf.sqrt(v), m[:, 0], tf.zeros([1, 0], m.dtype))
-    return integrate(NormalBase(), y, site, how._replace(route="auto"))
-
-
-def resolution_of(base: Base, site: Site, how: Integration) -> Resolution:
-    """The number of frequencies, or grid points, of these sites' route."""
-    if choose_route(base, site, how.route) == "frequency_sum":
-        return Resolution("frequencies", how.frequencies)
-    return Resolution("points", how.points)
 
 
 # ---
@@ -177,44 +114,27 @@ def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[
         )
 
 
-def marginal_densities(
-    base: Base, y: Projections, points: int, memory: float
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Grids around each mean, as wide as the base's tails, and densities: [N, points] each."""
-    R = reach_of(base, y.theta)
+def _expected(base: Base, y: Projections, function: _OfF, points: int, memory: float) -> tf.Tensor:
+    """E function(y_n) [..., N] for a function [N, K] -> [..., N, K]; perhaps infinite."""
+    # grids around each mean, as wide as the base's tails, [N, points]
     parts = [
-        spectral_density(base.characteristic, part, R, points)
+        spectral_density(base.characteristic, part, reach_of(base, y.theta), points)
         for part in _blocks(base, y, points // 2 + 1, memory)
     ]
     values, q = (tf.concat(column, axis=0) for column in zip(*parts))
-    return values, tf.maximum(q, 0.0)
-
-
-def expected(
-    base: Base,
-    y: Projections,
-    function: _OfF,
-    points: int,
-    memory: float,
-) -> tf.Tensor:
-    """E function(y_n) [..., N] for a function [N, K] -> [..., N, K]; perhaps infinite."""
-    values, q = marginal_densities(base, y, points, memory)
-    terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
+    terms = tf.maximum(q, 0.0) * (values[:, 1:2] - values[:, :1]) * function(values)
     return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
 
 
-def density_at(
+def _density_at(
     base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float
 ) -> tf.Tensor:
     """Densities [N, G] at values [N, G], by the frequency sum; 0 beyond the base's tails."""
     # Unlike an FFT it needs no interpolation; blocks take at most `memory` bytes.
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
-    values = int(
-        max(
-            1, min(int(grid.shape[1]), memory // (2 * y.alpha.dtype.size * base.work * frequencies))
-        )
-    )
+    fitting = int(memory // (2 * y.alpha.dtype.size * base.work * frequencies))
+    values = max(1, min(int(grid.shape[1]), fitting))
     for part in _blocks(base, y, max(frequencies, values * frequencies // dims), memory):
         count = part.alpha.shape[0]
         width = R * scale[start : start + count, None]
@@ -242,7 +162,7 @@ def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor
     return tf.where(tf.abs(u) < width, tf.maximum(q, 0.0), 0.0)
 
 
-def quantiles(
+def _quantiles(
     base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float
 ) -> np.ndarray:
     """Quantiles [N, Q] for probabilities [Q], by Newton's method on an interpolated cdf."""
@@ -276,33 +196,7 @@ def _quantiles_of(
     return x
 
 
-def label_moments(likelihood: Likelihood, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance of a label given f [N, Q], of the shape of f."""
-    flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
-    mean, variance = likelihood.conditional_mean(X, flat), likelihood.conditional_variance(X, flat)
-    return tf.reshape(mean, tf.shape(f)), tf.reshape(variance, tf.shape(f))
-
-
-def moments_of_labels(
-    likelihood: Likelihood, expectation: Callable[[_OfF], tf.Tensor]
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance of labels under q, [N, 1] each.
-
-    :param expectation: of a function of f [N, K] under q, [N].
-    """
-    mean = expectation(lambda f: label_moments(likelihood, f)[0])[:, None]
-    is_finite = tf.math.is_finite(mean)
-    centre = tf.where(is_finite, mean, 0.0)
-
-    def squares(f: tf.Tensor) -> tf.Tensor:
-        given, variance = label_moments(likelihood, f)
-        return variance + tf.square(given - centre)
-
-    variance = expectation(squares)[:, None]
-    return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
-
-
-def density_of_labels(site: Site, f: tf.Tensor) -> tf.Tensor:
+def _density_of_labels(site: Site, f: tf.Tensor) -> tf.Tensor:
     """p(y_n | f) at f [N, K], for a site of N labels."""
     columns = [part[:, None] for part in site.parameters]
     log_p = site.smooth(f, *columns)
@@ -376,7 +270,7 @@ class AffineIndependentGP(FullGP):
         memory: float = 2.0**29,
         weight_priors: WeightPriors | None = None,
     ) -> None:
-        refuse_several_latents(data, kernel, likelihood)
+        _refuse_several_latents(data, kernel, likelihood)
         check_rate(memory=memory)
         numbers = {"frequencies": frequencies, "points": points}
         check_whole(1, **{name: number for name, number in numbers.items() if number is not None})
@@ -467,7 +361,7 @@ class AffineIndependentGP(FullGP):
     def projections(self, Xnew: InputData) -> Projections:
         """f(x) at Xnew [N, D] as base variables, mean and noise; `DataError` for batches."""
         check_parameters(self, "posterior of f at Xnew")
-        X = as_matrix(self.inputs(Xnew), least=1)
+        X = _as_matrix(self.inputs(Xnew), least=1)
         X = near_inputs(X, self.kernel, self.mean_function, False)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(
@@ -485,19 +379,38 @@ class AffineIndependentGP(FullGP):
     def expected_log_densities(
         self, moments: Moments, data: RegressionData | None = None, *, doublings: int = 0
     ) -> tf.Tensor:
+        """E log p(y_n | f_n) [N] in nats; without projections f is Gaussian, [N, 1]."""
         site = likelihood_site(self.likelihood, self._observations(data)[1])
-        return expected_log_densities(self.basis.base, site, moments, self.integration, doublings)
+        how = self.integration
+        for _ in range(doublings):
+            how = how.doubled()
+        if moments.projections is not None:
+            return integrate(self.basis.base, moments.projections, site, how)
+        m, v = moments.mean, moments.variance
+        y = Projections(tf.sqrt(v), m[:, 0], tf.zeros([1, 0], m.dtype))
+        return integrate(NormalBase(), y, site, how._replace(route="auto"))
 
     @property
     def resolution(self) -> Resolution:
-        site = likelihood_site(self.likelihood, self.data[1])
-        return resolution_of(self.basis.base, site, self.integration)
+        site, how = likelihood_site(self.likelihood, self.data[1]), self.integration
+        if choose_route(self.basis.base, site, how.route) == "frequency_sum":
+            return Resolution("frequencies", how.frequencies)
+        return Resolution("points", how.points)
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
         """The density [N, G] of f(x) at Xnew [N, D], for values [G], or a row each [N, G]."""
         y = self.projections(Xnew)
-        grid = as_grid(grid, y.alpha.shape[0], y.alpha.dtype)
-        return density_at(self.basis.base, y, grid, self.integration.points, self._asked.memory)
+        rows, values = y.alpha.shape[0], as_array(grid, "grid", y.alpha.dtype)
+        values = tf.convert_to_tensor(values, y.alpha.dtype)
+        leading = tuple(values.shape[:-1])
+        if values.shape[-1:] in ([], [0]) or leading not in ((), (1,), (rows,)):
+            raise DataError(
+                f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row"
+                " of Xnew."
+            )
+        check_finite_entries(values, "grid")
+        values = tf.broadcast_to(values, [rows, values.shape[-1]])
+        return _density_at(self.basis.base, y, values, self.integration.points, self._asked.memory)
 
     def predict_f_quantiles(
         self, Xnew: InputData, probabilities: npt.ArrayLike = (0.025, 0.5, 0.975)
@@ -507,9 +420,14 @@ class AffineIndependentGP(FullGP):
         :param Xnew: [N, D].
         :param probabilities: [Q], between 0 and 1.
         """
-        levels = as_levels(probabilities)
+        levels = np.atleast_1d(np.asarray(probabilities, float))
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise DataError(
+                f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without"
+                " these two."
+            )
         points, memory = self.integration.points, self._asked.memory
-        return quantiles(self.basis.base, self.projections(Xnew), levels, points, memory)
+        return _quantiles(self.basis.base, self.projections(Xnew), levels, points, memory)
 
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -519,7 +437,22 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError(
                 "predict_y gives the marginals of single labels only: leave out full_cov."
             )
-        return moments_of_labels(self.likelihood, partial(self._expected, Xnew))
+
+        def given(f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
+            moments = self.likelihood.conditional_mean, self.likelihood.conditional_variance
+            return tuple(tf.reshape(moment(X, flat), tf.shape(f)) for moment in moments)
+
+        mean = self._expected(Xnew, lambda f: given(f)[0])[:, None]
+        is_finite = tf.math.is_finite(mean)
+        centre = tf.where(is_finite, mean, 0.0)
+
+        def squares(f: tf.Tensor) -> tf.Tensor:
+            mean, variance = given(f)
+            return variance + tf.square(mean - centre)
+
+        variance = self._expected(Xnew, squares)[:, None]
+        return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -531,12 +464,12 @@ class AffineIndependentGP(FullGP):
             )
         X, Y = self.checked(data)
         site = likelihood_site(self.likelihood, Y)
-        probability = self._expected(X, partial(density_of_labels, site))
+        probability = self._expected(X, partial(_density_of_labels, site))
         return tf.math.log(tf.maximum(probability, np.finfo(probability.dtype.as_numpy_dtype).tiny))
 
     def _expected(self, Xnew: InputData, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         points, memory = self.integration.points, self._asked.memory
-        return expected(self.basis.base, self.projections(Xnew), function, points, memory)
+        return _expected(self.basis.base, self.projections(Xnew), function, points, memory)
 
     def predict_f_samples(
         self,
@@ -555,7 +488,7 @@ class AffineIndependentGP(FullGP):
         check_parameters(self, "posterior of f at Xnew")
         basis, S = self.basis, 1 if num_samples is None else num_samples
         state = basis.factor(self.kernel, with_kl=False)
-        X = as_matrix(self.inputs(Xnew))
+        X = _as_matrix(self.inputs(Xnew))
         features, noise = self._features(state, X)
         f = self._mean(X) + tf.matmul(basis.sample(S), features, transpose_b=True)
         if noise is not None:

@@ -283,12 +283,6 @@ DATA = (X, Y)
         ),
         (lambda: AffineIndependentGP((X[:, 0], Y), matern(), BernoulliLogit()), r"X\[:, None\]"),
         (
-            lambda: AffineIndependentGP(
-                DATA, matern(), BernoulliLogit(), base=tfd.StudentT(1.5, 0.0, 1.0)
-            ),
-            "variance",
-        ),
-        (
             lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), memory=1000.0),
             "D = 6 .* memory limit",
         ),
@@ -300,12 +294,6 @@ DATA = (X, Y)
         (
             lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), frequencies=1),
             "frequencies",
-        ),
-        (
-            lambda: AffineIndependentGP(
-                DATA, matern(), gpflow.likelihoods.Bernoulli(), route="frequency_sum"
-            ),
-            "of the site",
         ),
         (
             lambda: AffineIndependentGP(
