@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["DualBasis", "DualState", "FunctionSpace", "Geometry", "WeightSpace", "count_weights"]
+__all__ = ["DualBasis", "DualState", "FunctionSpace", "WeightSpace", "count_weights"]
 
-import abc
 from typing import NamedTuple
 
 import numpy as np
@@ -29,16 +28,12 @@ from ..linalg.whitening import apply_per_latent
 from .base import Basis, Features
 from .site import OnObservations, observation_points, per_observation
 
-# ---
-# The contract of a `DualBasis`'s linear algebra.
-
-
 # | symbol | code | shape |
 # |---|---|---|
-# | representation of the prior covariance K at the observations | `prior` | `Geometry.prior` |
+# | representation of the prior covariance K at the observations | `prior` | `prior(kernel)` |
 # | u, mean of q(f) at the observations, mean function subtracted | `DualState.mean` | [N, L] |
 # | v, the variances there | `DualState.variance` | [N, L] |
-# | V = (K^-1 + diag lambda)^-1, the covariance there | `Geometry.covariance` | [L, N, N] |
+# | V = (K^-1 + diag lambda)^-1, the covariance there | `covariance` | [L, N, N] |
 #
 # N observations, L latents; G is L if each latent has its kernel, 1 if all share one.
 
@@ -81,131 +76,6 @@ class DualState(NamedTuple):
     """Function space, during optimization: L_B^-1 [L, N, N]."""
 
 
-class Geometry(abc.ABC):
-    """Linear algebra of q(f) = N(m_0 - K alpha, (K^-1 + diag lambda)^-1), for inputs X [N, D]."""
-
-    form: str
-    """The form, "function" or "weight"."""
-    forms_square_matrices: bool
-    """A Newton step forms N x N matrices, which limits the number of observations."""
-    in_graphs: bool = True
-    """Its methods can be compiled."""
-
-    def __init__(self, points: SharedIndependentInducingVariables) -> None:
-        self.points = points
-
-    @property
-    def X(self) -> tf.Tensor:
-        """The inputs [N, D]."""
-        return tf.convert_to_tensor(self.points.inducing_variable.Z)
-
-    # The prior: every method below takes what `prior` returns, so that an optimizer computes it
-    # once.
-
-    @abc.abstractmethod
-    def prior(self, kernel: Kernel) -> tf.Tensor:
-        """K at the observations: K itself [G, N, N], or A [1, N, p] with K = A A^T."""
-
-    @abc.abstractmethod
-    def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """K times a column per latent, [N, L] -> [N, L]."""
-
-    @abc.abstractmethod
-    def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
-        """The diagonal of K [G, N]."""
-
-    @abc.abstractmethod
-    def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
-        """sum_j K_nj^2 of each row n [G, N]."""
-
-    @abc.abstractmethod
-    def root(self, prior: tf.Tensor) -> tf.Tensor:
-        """Some A [G, N, p] with K = A A^T."""
-
-    @abc.abstractmethod
-    def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """Lower Cholesky factor A [G, N, N] of K."""
-
-    @abc.abstractmethod
-    def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """alpha [N, L] with mean A t, for a root A and t = white [p, L]; empty if K has no
-        inverse.
-        """
-
-    @abc.abstractmethod
-    def diagnosis(self, prior: tf.Tensor) -> NumericalError | None:
-        """The error for a K without V; None if K cannot be the cause."""
-
-    # q(f) at given multipliers.
-
-    @abc.abstractmethod
-    def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """The state at multipliers alpha, lam [N, L]: (V8) or (V9)."""
-
-    @abc.abstractmethod
-    def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """The state at sites exp(b u - lam u^2 / 2) on u = f - m_0, b and lam [N, L]: (V22)."""
-
-    @abc.abstractmethod
-    def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
-        """The state with another alpha [N, L], without factorisation; N^2 or N p per latent."""
-
-    @abc.abstractmethod
-    def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
-        """The state as `features` needs it."""
-
-    @abc.abstractmethod
-    def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """Moments of q(f) at X [N*, D], without the mean function: (V25)."""
-
-    @abc.abstractmethod
-    def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Matrices that `state_at` factorises for lam [N, L], by name, for error messages."""
-
-    # Products with V, for optimizers of the multipliers.
-
-    @abc.abstractmethod
-    def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
-        """V at the observations [L, N, N]."""
-
-    @abc.abstractmethod
-    def squared_covariance_product(
-        self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
-    ) -> tf.Tensor:
-        """(V * V) y, with the elementwise square of V, for y [L, N] -> [L, N]."""
-
-    @abc.abstractmethod
-    def solve_newton(
-        self,
-        prior: tf.Tensor,
-        state: DualState,
-        diagonals: Triple,
-        right: Pair,
-        free: Pair,
-        ridge: tf.Tensor | float,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Solve the Newton system of a subproblem, (V18), for (x, y, ok).
-
-            [ K + diag a   diag c             ] [x]   [r]
-            [ diag c       1/2 V * V + diag b ] [y] = [s]
-
-        :param diagonals: (a, b, c), [L, N] each.
-        :param right: (r, s), [L, N] each.
-        :param free: masks [L, N] of the free rows of x and y; the others are zero.
-        :param ridge: of the scaled blocks, in machine epsilons [].
-        """
-
-    @abc.abstractmethod
-    def solve_stationary(
-        self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Solve (I + H G)(x; y) = (r; s), the Newton system of the optimality conditions, (V27).
-
-        Curvatures (a, b, c) [L, N] are blocks (a, c; c, b) of H; right is (r, s), [L, N] each.
-        Returns x, y [L, N], and whether the system was positive definite.
-        """
-
-
 # ---
 # The dual basis in function space.
 
@@ -225,11 +95,21 @@ _NAME, _FIXES = (
 )
 
 
-class FunctionSpace(Geometry):
-    """Computes with K [G, N, N]: 2/3 N^3 per latent for a state, N^2 memory."""
+class FunctionSpace:
+    """Computes with K [G, N, N]: 2/3 N^3 per latent for a state, N^2 memory.
+
+    `WeightSpace` has the same methods. Those below `prior` take what it returns, so that an
+    optimizer computes it once.
+    """
 
     form = "function"
     forms_square_matrices = True
+    """A Newton step forms N x N matrices, which limits the number of observations."""
+    in_graphs = True
+    """The methods can be compiled."""
+
+    def __init__(self, points: SharedIndependentInducingVariables) -> None:
+        self.points = points
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
         """K [G, N, N] with variances above 0."""
@@ -240,12 +120,15 @@ class FunctionSpace(Geometry):
         return apply_per_latent(prior, vectors)
 
     def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
+        """The diagonal of K [G, N]."""
         return tf.linalg.diag_part(prior)
 
     def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
+        """sum_j K_nj^2 of each row n [G, N]."""
         return tf.reduce_sum(tf.square(prior), axis=-1)
 
     def root(self, prior: tf.Tensor) -> tf.Tensor:
+        """Some A [G, N, p] with K = A A^T."""
         return self.triangular_root(prior)
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
@@ -259,26 +142,27 @@ class FunctionSpace(Geometry):
         raise self.diagnosis(prior)
 
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """alpha = -A^-T t, from -K alpha = A t."""
+        """alpha [N, L] with mean A t, for a root A and t = white [p, L]; empty if K is singular."""
         return (-tf.transpose(solve(root, tf.transpose(white)[..., None], adjoint=True)[..., 0]),)
 
     def diagnosis(self, prior: tf.Tensor) -> NumericalError:
+        """The error for a K without V; None if K cannot be the cause."""
         return diagnose(_NAME, prior.numpy(), _FIXES)
 
     def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """(V7), (V9); 2/3 N^3 per latent."""
+        """The state at multipliers alpha, lam [N, L], (V7), (V9); 2/3 N^3 per latent."""
         alpha, lam = tf.convert_to_tensor(alpha), tf.convert_to_tensor(lam)
         p = site_posterior(prior, tf.zeros_like(lam), lam)  # (V9)
         mean = -self.product(prior, alpha)  # (V7)
         return _state(p, alpha, mean, lam)
 
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """(V22); 2/3 N^3 per latent."""
+        """The state at sites exp(b u - lam u^2 / 2), b, lam [N, L], (V22); 2/3 N^3 per latent."""
         p = site_posterior(prior, b, lam)
         return _state(p, -p.alpha, p.mean, lam)  # (V22)
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
-        """(V7); N^2 per latent."""
+        """The state with another alpha [N, L], without factorisation (V7); N^2 per latent."""
         # (V7)
         return state._replace(coefficients=alpha, alpha=alpha, mean=-self.product(prior, alpha))
 
@@ -287,19 +171,20 @@ class FunctionSpace(Geometry):
         return state._replace(inverse=None)
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(V25); N^2 N* per latent."""
+        """Moments of q(f) at X [N*, D], without the mean function, (V25); N^2 N* per latent."""
         K_Xx = gram_to_data(kernel, self.points, X)
         mean = -apply_per_latent(K_Xx, state.coefficients, adjoint=True)  # (V25)
         minus = solve(state.chol, state.scale[:, :, None] * K_Xx)
         return Features(mean, (minus,), (tf.matmul(state.negative, K_Xx),))
 
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Matrices that `state_at` factorises for lam [N, L], by name, for error messages."""
         scale = tf.sqrt(tf.maximum(tf.transpose(lam)[:, :, None], 0.0))
         B = scale * prior * tf.linalg.matrix_transpose(scale)
         return {"I + Lambda^1/2 K Lambda^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}
 
     def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
-        """(V9) for lambda of any sign; 3/2 N^3 per latent."""
+        """V at the observations [L, N, N], (V9) for lambda of any sign; 3/2 N^3 per latent."""
         T = solve(state.chol, state.scale[:, :, None] * prior)
         excess = tf.matmul(state.negative, prior)
         V = prior - tf.matmul(T, T, transpose_a=True)  # (V9)
@@ -308,7 +193,7 @@ class FunctionSpace(Geometry):
     def squared_covariance_product(
         self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
     ) -> tf.Tensor:
-        """By forming V; 3/2 N^3 per latent."""
+        """(V * V) y, with the elementwise square of V, y [L, N]; 3/2 N^3 per latent."""
         return tf.linalg.matvec(tf.square(self.covariance(prior, state)), vectors)
 
     def solve_newton(
@@ -320,7 +205,16 @@ class FunctionSpace(Geometry):
         free: Pair,
         ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """By block elimination; 2 N^3 per latent."""
+        """Solve the Newton system of a subproblem, (V18), for (x, y, ok); 2 N^3 per latent.
+
+            [ K + diag a   diag c             ] [x]   [r]
+            [ diag c       1/2 V * V + diag b ] [y] = [s]
+
+        :param diagonals: (a, b, c), [L, N] each.
+        :param right: (r, s), [L, N] each.
+        :param free: masks [L, N] of the free rows of x and y; the others are zero.
+        :param ridge: of the scaled blocks, in machine epsilons [].
+        """
         a, b, c = diagonals
         squares = 0.5 * tf.square(self._covariance(prior, state))
         return coupled_solve(prior, a, squares, b, c, *right, free, ridge)  # (V18)
@@ -328,7 +222,12 @@ class FunctionSpace(Geometry):
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """By conjugate gradients on V alone; 2/3 N^3 per latent, and 2 N^2 per iteration."""
+        """Solve (I + H G)(x; y) = (r; s), the Newton system of the optimality conditions, (V27).
+
+        Curvatures (a, b, c) [L, N] are blocks (a, c; c, b) of H; right is (r, s), [L, N] each.
+        Returns x, y [L, N], and whether the system was positive definite. By conjugate gradients
+        on V alone: 2/3 N^3 per latent, and 2 N^2 per iteration.
+        """
         V = self._covariance(prior, state)
         return stationary_solve(V, tf.transpose(state.lam), curvatures, *right)  # (V27)
 
@@ -364,8 +263,10 @@ def _state(p: SitePosterior, alpha: tf.Tensor, mean: tf.Tensor, lam: tf.Tensor) 
 # row of R (V30).
 
 
-class WeightSpace(Geometry):
+class WeightSpace:
     """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
+
+    The methods are `FunctionSpace`'s.
 
     `state_at` serves the observations X [N, D]; `for_predictions` extends it to other inputs.
 
@@ -374,17 +275,15 @@ class WeightSpace(Geometry):
 
     form = "weight"
     forms_square_matrices = False
-    weight_sites: int = 0
-    """The number of first weights whose prior is a site."""
+    in_graphs = True
 
     def __init__(self, points: SharedIndependentInducingVariables, weight_sites: int = 0) -> None:
-        super().__init__(points)
-        self.weight_sites = weight_sites
+        self.points, self.weight_sites = points, weight_sites
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
         """A [1, N, p]; N p^2. Rows of weights with sites follow, and count in N."""
-        root = _prior_root(kernel, self.X)
-        A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, self.X, root)))
+        root, X = _prior_root(kernel, _inputs(self.points)), _inputs(self.points)
+        A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, X, root)))
         # (V30)
         return tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A
 
@@ -457,7 +356,7 @@ class WeightSpace(Geometry):
         return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
-        return state._replace(scale=_prior_root(kernel, self.X))
+        return state._replace(scale=_prior_root(kernel, _inputs(self.points)))
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(V25); p^2 N* per latent."""
@@ -516,6 +415,10 @@ def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
                 part.num_weights if isinstance(part, LinearWeights) else part.slice(X)[0].shape[-1]
             )
     return sum(counts)
+
+
+def _inputs(points: SharedIndependentInducingVariables) -> tf.Tensor:
+    return tf.convert_to_tensor(points.inducing_variable.Z)
 
 
 def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
@@ -584,7 +487,7 @@ class DualBasis(OnObservations, Basis):
         check_option("form", form, ("function", "weight"))
         self.points = observation_points(points)
         self.num_latent_gps = num_latent_gps
-        self.geometry: Geometry
+        self.geometry: FunctionSpace | WeightSpace
         if form == "weight":
             self.geometry = WeightSpace(self.points, weight_sites)
         elif weight_sites:

@@ -256,12 +256,8 @@ class ConstraintSubset:
         check_whole(1, steps=steps)
         check_whole(0, seed=seed)
         check_rate(tolerance=tolerance, learning_rate=learning_rate)
-        self.size, self.batch_size, self.steps, self.learning_rate = (
-            size,
-            batch_size,
-            steps,
-            float(learning_rate),
-        )
+        self.size, self.batch_size, self.steps = size, batch_size, steps
+        self.learning_rate = float(learning_rate)
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 
     def __repr__(self) -> str:
@@ -281,15 +277,15 @@ class ConstraintSubset:
         record, bound = LagrangianRecord(), SubsetBound(model, rows, self.compile)
         alpha, lam = _start(model, bound)
         if self.batch_size is None:
-            alpha, lam, converged, reason = self._maximise_on_all(bound, alpha, lam, record)
+            alpha, lam, reason = self._maximise_on_all(bound, alpha, lam, record)
         else:
             alpha, lam = self._maximise_on_batches(bound, alpha, lam, record, rng)
-            converged, reason = False, "steps done"
+            reason = "steps done"
         for parameter, part in ((model.basis.alpha, alpha), (model.basis.lam, lam)):
             value = np.zeros(parameter.shape)
             value[rows] = part
             parameter.assign(value)
-        result = record.result(converged, reason)
+        result = record.result(reason)
         warn_of_quadrature(model, result.elbo)
         return result
 
@@ -320,32 +316,31 @@ class ConstraintSubset:
                 f"batch_size={self.batch_size} is more than the {model.basis.num_data}"
                 " observations: use None for all."
             )
-        if model.site_loss().reference is not None:
+        loss, name = model.site_loss(), type(model.likelihood).__name__
+        if loss.reference is not None:
             raise DataError(
                 "The model has Laplace priors of weights, which are sites beside the observations,"
                 " and a subset of the observations does not hold them. Use"
                 " LinearlyConstrainedLagrangian, or a Gaussian prior."
             )
-        if model.site_loss().couples:
+        if loss.couples:
             raise DataError(
-                f"{type(model.likelihood).__name__} couples the latents of an observation, and a"
-                " subset takes each by itself. Use LinearlyConstrainedLagrangian."
+                f"{name} couples the latents of an observation, and a subset takes each by itself."
+                " Use LinearlyConstrainedLagrangian."
             )
-        if np.any(np.asarray(model.site_loss().curvature) > 0.0):
+        if np.any(np.asarray(loss.curvature) > 0.0):
             raise DataError(
-                f"{type(model.likelihood).__name__} is not log-concave, so that lambda may have to"
-                " be negative. Use LinearlyConstrainedLagrangian; or a log-concave likelihood:"
-                " Laplace for StudentT, and for Bernoulli, whose link has a jitter that makes it"
-                " not log-concave, BernoulliProbit or BernoulliLogit."
+                f"{name} is not log-concave, so that lambda may have to be negative. Use"
+                " LinearlyConstrainedLagrangian; or a log-concave likelihood: Laplace for StudentT,"
+                " and for Bernoulli, whose link has a jitter that makes it not log-concave,"
+                " BernoulliProbit or BernoulliLogit."
             )
 
     def _maximise_on_all(
         self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
-    ) -> tuple[np.ndarray, np.ndarray, bool, str]:
-        root, unit = (
-            bound.precision(alpha, lam),
-            tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12),
-        )
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        root = bound.precision(alpha, lam)
+        unit = tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12)
 
         def multipliers(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
             whitened, scaled = Scipy.unpack_tensors([alpha, lam], tf.constant(x))
@@ -372,7 +367,7 @@ class ConstraintSubset:
                 matrix="K",
             )
         best_alpha, best_lam = multipliers(found.x)
-        return best_alpha.numpy(), best_lam.numpy(), found.converged, found.reason
+        return best_alpha.numpy(), best_lam.numpy(), found.reason
 
     def _maximise_on_batches(
         self,
@@ -439,10 +434,8 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
     if inside and used.any():
         return tf.gather(alpha, bound.rows), tf.gather(lam, bound.rows)
-    nothing, gamma = (
-        tf.zeros([len(bound.rows), bound.num_latents], alpha.dtype),
-        tf.maximum(bound.precisions(), 0.0),
-    )
+    nothing = tf.zeros([len(bound.rows), bound.num_latents], alpha.dtype)
+    gamma = tf.maximum(bound.precisions(), 0.0)
     share = bound.num_data / len(bound.rows)
     starts = [(nothing, factor * gamma) for factor in sorted({share, share**0.5, 1.0, 0.1, 0.01})]
     values = [float(bound.evaluate(*start).bound) for start in starts]

@@ -115,8 +115,14 @@ def maximise(
 ) -> Maximiser:
     """Return maximisers of (V15) at multipliers alpha, lam [N, L], from h, sigma [N, L]."""
     # In closed form if the loss has one, else by Newton's method with a step length per site.
-    if loss.reference is not None:
-        return _without_reference(loss.reference.loss, sub, alpha, lam, h, sigma)
+    if loss.reference is not None:  # a loss less Gaussians N(mu, 1 / c), at other multipliers
+        if sub.precision is None or sub.centre is None:
+            raise ValueError("a loss with a reference needs a Subproblem with precision and centre")
+        c, mu, own = sub.precision, sub.centre, sub._replace(precision=None, centre=None)
+        pull = alpha + c * (sub.h - mu)
+        best = maximise(loss.reference.loss, own, pull, lam + c, h, sigma)  # (V31)
+        constant = 0.5 * c * (tf.square(mu) - tf.square(sub.h)) - log_normaliser(c)
+        return best._replace(value=best.value + constant)
     if loss.parts:
         return _by_parts(loss.parts, sub, alpha, lam, h, sigma)
     plain = sub.kappa is None and sub.delta is None
@@ -144,24 +150,6 @@ def maximise(
         d_h_d_lam=-m.hs * sub.sigma / det,
         d_s_d_lam=sign * m.hh * sub.sigma / det,
     )
-
-
-def _without_reference(
-    loss: SiteLoss,
-    sub: Subproblem,
-    alpha: tf.Tensor,
-    lam: tf.Tensor,
-    h: tf.Tensor,
-    sigma: tf.Tensor,
-) -> Maximiser:
-    """Maximisers for a loss less Gaussians N(mu, 1 / c), at other multipliers: (V31)."""
-    if sub.precision is None or sub.centre is None:
-        raise ValueError("a loss with a reference needs a Subproblem with its precision and centre")
-    c, mu = sub.precision, sub.centre
-    own = sub._replace(precision=None, centre=None)
-    best = maximise(loss, own, alpha + c * (sub.h - mu), lam + c, h, sigma)  # (V31)
-    constant = 0.5 * c * (tf.square(mu) - tf.square(sub.h)) - log_normaliser(c)
-    return best._replace(value=best.value + constant)
 
 
 def _by_parts(
@@ -271,16 +259,30 @@ class FieldMultipliers:
 
     kernel = None
     """The prior has no parameters."""
+    num_latent_gps = 1
 
     def __init__(self, field: GMRF) -> None:
         self.field, self.likelihood = field, field.likelihood
-        self.data = None, field.Y
+        self.data, self.num_data = (None, field.Y), len(field.Y)
+        # the part of a geometry that L-BFGS on a dual uses
+        self.geometry: Any = _FieldGeometry(field)
+        nothing = tf.zeros_like(field.Y)
+        self.alpha, self.lam = (tf.Variable(nothing, trainable=False) for _ in range(2))
         nu, tau = (tf.convert_to_tensor(part) for part in (field.basis.nu, field.basis.tau))
-        self.basis = _FieldBasis(field)
         state = field.state_at(nu, tau) if bool(tf.reduce_any(nu != 0.0)) else None
         if state is not None:
-            self.basis.alpha.assign(tau * state.mean - nu)
-            self.basis.lam.assign(tau)
+            self.alpha.assign(tau * state.mean - nu)
+            self.lam.assign(tau)
+
+    @property
+    def basis(self) -> FieldMultipliers:
+        """Itself, which is asked what a `DualBasis` is."""
+        return self
+
+    def prior_kl(self, state: DualState) -> tf.Tensor:
+        """KL in nats (V10)."""
+        quadratic = tf.reduce_sum(state.alpha * state.mean + state.lam * state.variance)
+        return 0.5 * (state.log_det - quadratic)
 
     def prior_mean(self) -> tf.Tensor:
         """The offset [N, 1]."""
@@ -292,26 +294,9 @@ class FieldMultipliers:
 
     def write(self) -> None:
         """Set the field's sites to the multipliers."""
-        alpha, lam = (tf.convert_to_tensor(part) for part in (self.basis.alpha, self.basis.lam))
-        self.field.basis.nu.assign(lam * self.basis.geometry.product(None, -alpha) - alpha)
+        alpha, lam = tf.convert_to_tensor(self.alpha), tf.convert_to_tensor(self.lam)
+        self.field.basis.nu.assign(lam * self.geometry.product(None, -alpha) - alpha)
         self.field.basis.tau.assign(lam)
-
-
-class _FieldBasis:
-    num_latent_gps = 1
-
-    def __init__(self, field: GMRF) -> None:
-        # the part of a `Geometry` that L-BFGS on a dual uses
-        self.geometry: Any = _FieldGeometry(field)
-        self.num_data = len(field.Y)
-        self.alpha, self.lam = (
-            tf.Variable(tf.zeros_like(field.Y), trainable=False) for _ in range(2)
-        )
-
-    def prior_kl(self, state: DualState) -> tf.Tensor:
-        """KL in nats (V10)."""
-        quadratic = tf.reduce_sum(state.alpha * state.mean + state.lam * state.variance)
-        return 0.5 * (state.log_det - quadratic)
 
 
 class _FieldGeometry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "LagrangianRecord", "LagrangianResult", "LinearlyConstrainedLagrangian", "OuterIterations",
-    "OuterSettings", "Prepared", "warn_of_gap",
+    "Prepared", "warn_of_gap",
 ]  # fmt: skip
 
 import math
@@ -89,20 +89,13 @@ class LagrangianRecord(Recorder):
         """Record the bound in nats, and the cost since the entry before."""
         self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
-    def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
+    def result(self, reason: str, elbo: float | None = None) -> LagrangianResult:
         """Return the result; `elbo` is by default the best of the history."""
-        history = self.history
-        best = elbo
-        if best is None:
-            best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
-        return LagrangianResult(
-            elbo=best,
-            steps=len(self) - 1,
-            seconds=self.seconds,
-            history=history,
-            converged=converged,
-            reason=reason,
-        )
+        if elbo is None:
+            elbo = float(np.nanmax(self.history["elbo"]))
+        found = self.finish(LagrangianResult, elbo, reason)
+        found.steps -= 1  # the first row is the start
+        return found
 
 
 def warn_of_gap(result: LagrangianResult, tolerance: float) -> None:
@@ -150,20 +143,6 @@ class Prepared(NamedTuple):
     stationary: Direction
 
 
-class OuterSettings(NamedTuple):
-    """Settings of `LinearlyConstrainedLagrangian` that its iterations read, with their meaning."""
-
-    theta: float
-    tolerance: float
-    accelerate: bool
-    trust_region: float | None
-    augmented: bool
-    curvature: bool
-    max_outer: int
-    solver: str
-    """Of the subproblems: "newton" or "lbfgs"."""
-
-
 class _Iteration(NamedTuple):
     new: Marginals
     start: tuple[tf.Tensor, tf.Tensor]
@@ -179,15 +158,19 @@ class _Iteration(NamedTuple):
 class OuterIterations:
     """A run from one start; it keeps what the next iteration depends on.
 
+    :param solver: of the subproblems: "newton" or "lbfgs".
     :param record: receives the bound of each iteration.
     """
 
     def __init__(
-        self, settings: OuterSettings, prepared: Prepared, record: LagrangianRecord
+        self,
+        settings: LinearlyConstrainedLagrangian,
+        solver: str,
+        prepared: Prepared,
+        record: LagrangianRecord,
     ) -> None:
         problem, self.direction, self.stationary = prepared
-        self.settings, self.problem, self.record = settings, problem, record
-        self.solver = settings.solver
+        self.settings, self.problem, self.record, self.solver = settings, problem, record, solver
         radius = math.inf if settings.trust_region is None else float(settings.trust_region)
         ridge = RIDGE if self.solver == "newton" else math.inf
         self.policy = Policy(
@@ -207,14 +190,10 @@ class OuterIterations:
         if self.couples:
             self.near = math.inf
         self.violation = self.change = self.gap = math.inf  # of the last outer iteration
-        self.share, self.gain = (
-            1.0,
-            settings.tolerance,
-        )  # step length of the next site fixed point, and what it has to gain
-        self.stuck, self.stuck_at = (
-            False,
-            -math.inf,
-        )  # whether a subproblem found no step, and the bound there
+        # step length of the next site fixed point, and what it has to gain
+        self.share, self.gain = 1.0, settings.tolerance
+        # whether a subproblem found no step, and the bound there
+        self.stuck, self.stuck_at = False, -math.inf
 
     def iterate(
         self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
@@ -245,7 +224,7 @@ class OuterIterations:
         basis = self.problem.basis
         basis.alpha.assign(best.alpha)
         basis.lam.assign(best.lam)
-        return self.record.result(converged, reason)
+        return self.record.result(reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
         if not self.fast or abs(self.gap) > self.near:
@@ -383,12 +362,8 @@ class LinearlyConstrainedLagrangian:
         check_whole(1, max_outer=max_outer)
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
-        self.curvature, self.sweeps, self.max_outer, self.compile = (
-            curvature,
-            sweeps,
-            max_outer,
-            compile,
-        )
+        self.curvature, self.sweeps, self.max_outer = curvature, sweeps, max_outer
+        self.compile = compile
 
     def __repr__(self) -> str:
         return settings_line(self)
@@ -455,17 +430,8 @@ class LinearlyConstrainedLagrangian:
         project = again or isinstance(view, FieldMultipliers)
         at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=project)
         record.add(float(at.bound))
-        settings = OuterSettings(
-            self.theta,
-            self.tolerance,
-            self.accelerate,
-            self.trust_region,
-            self.augmented,
-            self.curvature,
-            self.max_outer,
-            self.inner_solver(view),
-        )
-        result = OuterIterations(settings, prepared, record).iterate(at, start, progress)
+        run = OuterIterations(self, self.inner_solver(view), prepared, record)
+        result = run.iterate(at, start, progress)
         if isinstance(view, FieldMultipliers):
             view.write()
         warn_of_gap(result, self.tolerance)

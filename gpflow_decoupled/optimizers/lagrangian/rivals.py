@@ -56,7 +56,7 @@ class _Rival:
                 advice=NOT_FINITE,
                 matrix="K",
             )
-        result = record.result(found.converged, found.reason, write(found.x))
+        result = record.result(found.reason, write(found.x))
         warn_of_quadrature(model, result.elbo)
         return result
 
