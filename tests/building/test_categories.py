@@ -119,7 +119,7 @@ def test_the_start_reads_codes_as_levels() -> None:
     assert first[1] <= 2.0
 
 
-@pytest.mark.filterwarnings(_OF_NAMES)
+@pytest.mark.filterwarnings(_OF_NAMES, "ignore:The noise variance is at its floor")
 @pytest.mark.parametrize(
     "options",
     [
