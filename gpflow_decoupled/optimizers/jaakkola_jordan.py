@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["JaakkolaJordan"]
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -62,21 +62,22 @@ class JaakkolaJordan:
         :return: a result whose `elbo` is the local bound in nats, below `model.elbo()`. `history`
             adds "change", the squared change of xi summed over labels.
         """
-        # (C39)
         require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)
         _check(model)
-        q: _Gaussian = _Weights(model) if isinstance(model, AffineIndependentGP) else _Sites(model)
+        of_weights = isinstance(model, AffineIndependentGP)
+        moments, write = _of_weights(model) if of_weights else _of_sites(model)
         recorder, reason = Recorder("change", "elbo"), "steps done"
         Y = model.data[1].numpy()
-        mean, variance, _ = q.moments(0.0 * Y, 0.0 * Y)
+        mean, variance, _ = moments(0.0 * Y, 0.0 * Y)
         xi, bound = np.sqrt(mean**2 + variance), -np.inf
         for step in range(1, self.max_steps + 1):
             # 1) q for these xi: the prior times the Gaussian sites
-            tau = 2.0 * _curvature(xi)
-            mean, variance, divergence = q.moments(Y - 0.5, tau)
+            safe = np.maximum(xi, _SMALL)
+            nu, tau = Y - 0.5, np.tanh(0.5 * safe) / (2.0 * safe)
+            mean, variance, divergence = moments(nu, tau)
             # 2) the bound
             square = mean**2 + variance
-            local = log_expit(xi) - 0.5 * xi + (Y - 0.5) * mean - 0.5 * tau * (square - xi**2)
+            local = log_expit(xi) - 0.5 * xi + nu * mean - 0.5 * tau * (square - xi**2)
             previous, bound = bound, float(np.sum(local)) - divergence  # (C39)
             recorder.append(step, change=float(np.sum((np.sqrt(square) - xi) ** 2)), elbo=bound)
             if bound - previous < self.tolerance:
@@ -84,69 +85,58 @@ class JaakkolaJordan:
                 break
             # 3) the best xi for this q
             xi = np.sqrt(square)
-        q.write()
+        write(nu, tau)
         return recorder.finish(RunResult, bound, reason)
 
 
-class _Gaussian(Protocol):
-    def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and variances of f [N, L], and the prior KL in nats, for nu and tau [N, L]."""
-
-    def write(self) -> None:
-        """Write the last q to the model."""
+# Of either model, two functions of sites nu and tau [N, 1]: means and variances of f [N, 1] with
+# the KL of q from the prior in nats, and one that writes this q to the model.
 
 
-class _Weights:
-    def __init__(self, model: AffineIndependentGP) -> None:
-        (group,) = model.site_groups()
-        self.basis, self.features, self.offset = (
-            model.basis,
-            group.features.numpy(),
-            group.offset.numpy(),
-        )
-        self.noise = 0.0 if group.noise is None else group.noise.numpy()
-
-    def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        phi, D = self.features, self.features.shape[1]
-        precision = np.eye(D) + phi.T @ (tau * phi)
-        self.b, self.root = moments_of(phi.T @ (nu[:, 0] - tau[:, 0] * self.offset), precision)
-        variance = np.sum((phi @ self.root) ** 2, axis=1) + self.noise
-        volume = np.sum(np.log(np.diag(self.root)))
-        divergence = 0.5 * (np.sum(self.root**2) + self.b @ self.b - D) - volume
-        return (self.offset + phi @ self.b)[:, None], variance[:, None], float(divergence)
-
-    def write(self) -> None:
-        self.basis.assign_base("normal")
-        self.basis.map.assign_matrix(self.root)
-        self.basis.b.assign(self.b)
+_Moments = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, float]]
+_Write = Callable[[np.ndarray, np.ndarray], None]
 
 
-class _Sites:
-    """q on the data by the sites of a `SiteBasis`, centred on the mean function."""
+def _of_weights(model: AffineIndependentGP) -> tuple[_Moments, _Write]:
+    (group,) = model.site_groups()
+    phi, offset = group.features.numpy(), group.offset.numpy()
+    noise, D = 0.0 if group.noise is None else group.noise.numpy(), phi.shape[1]
 
-    def __init__(self, model: CVIGP) -> None:
-        self.basis = model.basis
-        self.K = self.basis.prior(model.kernel)
-        shape = model.data[1].shape
-        self.offset = tf.broadcast_to(model.mean_function(model.data[0]), shape).numpy()
+    def gaussian(nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first = phi.T @ (nu[:, 0] - tau[:, 0] * offset)
+        return moments_of(first, np.eye(D) + phi.T @ (tau * phi))
 
-    def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        self.pair = nu - tau * self.offset, tau
-        state = self.basis.state_at(self.K, *self.pair)
-        return (
-            self.offset + state.mean.numpy(),
-            state.variance.numpy(),
-            float(self.basis.prior_kl(state)),
-        )
+    def moments(nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        b, root = gaussian(nu, tau)
+        variance = np.sum((phi @ root) ** 2, axis=1) + noise
+        volume = np.sum(np.log(np.diag(root)))
+        divergence = 0.5 * (np.sum(root**2) + b @ b - D) - volume
+        return (offset + phi @ b)[:, None], variance[:, None], float(divergence)
 
-    def write(self) -> None:
-        for parameter, site in zip((self.basis.nu, self.basis.tau), self.pair):
-            parameter.assign(site)
+    def write(nu: np.ndarray, tau: np.ndarray) -> None:
+        b, root = gaussian(nu, tau)
+        model.basis.assign_base("normal")
+        model.basis.map.assign_matrix(root)
+        model.basis.b.assign(b)
+
+    return moments, write
 
 
-def _curvature(xi: np.ndarray) -> np.ndarray:
-    safe = np.maximum(xi, _SMALL)
-    return np.tanh(0.5 * safe) / (4.0 * safe)
+def _of_sites(model: CVIGP) -> tuple[_Moments, _Write]:
+    basis, shape = model.basis, model.data[1].shape
+    K = basis.prior(model.kernel)
+    offset = tf.broadcast_to(model.mean_function(model.data[0]), shape).numpy()
+
+    def moments(nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        state = basis.state_at(K, nu - tau * offset, tau)
+        divergence = float(basis.prior_kl(state))
+        return offset + state.mean.numpy(), state.variance.numpy(), divergence
+
+    def write(nu: np.ndarray, tau: np.ndarray) -> None:
+        basis.nu.assign(nu - tau * offset)
+        basis.tau.assign(tau)
+
+    return moments, write
 
 
 def _check(model: AffineIndependentGP | CVIGP) -> None:

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
-from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, BasisGP, SparseCVIGP, weights_posterior
+from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, SparseCVIGP, weights_posterior
 from gpflow_decoupled.optimizers import ConjugateComputation, sweep
 from tests.reference import conjugate as cvi
 from tests.reference import generalised_linear as glm
@@ -64,11 +64,9 @@ def _labels(name: str, latents: int = 1, rows: np.ndarray = X) -> np.ndarray:
     eta = rows @ rng.normal(size=(rows.shape[1], latents)) + 0.3
     if name == "logit":
         return (rng.uniform(size=eta.shape) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
-    return (
-        rng.poisson(np.exp(0.5 * eta)).astype(float)
-        if name == "poisson"
-        else eta + 0.5 * rng.normal(size=eta.shape)
-    )
+    if name == "poisson":
+        return rng.poisson(np.exp(0.5 * eta)).astype(float)
+    return eta + 0.5 * rng.normal(size=eta.shape)
 
 
 def _trained(model: Any, data: tuple) -> float:
@@ -123,28 +121,24 @@ def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("form", ["weight", "function"])
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("prior", [*PRIORS, "wide"])
 def test_every_prior_is_the_one_that_is_used(prior, form):
-    make, mean, covariance = PRIORS[prior]
-    Y = _labels("gaussian")
-    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=make(), intercept_variance=INTERCEPT, form=form)
-    m, V, evidence = _reference("gaussian", mean, covariance, Y)
-    assert_allclose(_trained(model, (X, Y)), evidence, rtol=1e-9)
+    """And more weights than observations, which go to the data by themselves."""
+    wide = prior == "wide"
+    if wide:
+        rows, name, options, parts = WIDE, "logit", {}, (np.zeros(2 * N), np.eye(2 * N))
+    else:
+        make, *parts = PRIORS[prior]
+        rows, name, options = X, "gaussian", {"prior": make(), "form": form}
+    Y = _labels(name, rows=rows)
+    likelihood = LIKELIHOODS[name][0]()
+    model = CVIGLM((rows, Y), likelihood, intercept_variance=INTERCEPT, **options)
+    assert isinstance(model, CVIGP) == (wide or form == "function")
+    m, V, evidence = _reference(name, *parts, Y, rows)
+    assert_allclose(_trained(model, (rows, Y)), evidence, rtol=1e-9)
     posterior = weights_posterior(model)
-    assert_allclose(posterior.mean, m, rtol=1e-6)
-    assert_allclose(posterior.covariance, V, rtol=1e-6, atol=1e-9)
-
-
-def test_more_weights_than_observations_go_to_the_data():
-    Y = _labels("logit", rows=WIDE)
-    model = CVIGLM((WIDE, Y), LIKELIHOODS["logit"][0](), intercept_variance=INTERCEPT)
-    assert isinstance(model, CVIGP)
-    bound = _trained(model, (WIDE, Y))
-    mean, covariance, expected = _reference("logit", np.zeros(2 * N), np.eye(2 * N), Y, WIDE)
-    assert_allclose(bound, expected, rtol=1e-9)
-    posterior = weights_posterior(model)
-    assert_allclose(posterior.mean, mean, rtol=1e-5, atol=1e-7)
-    assert_allclose(posterior.covariance, covariance, rtol=1e-5, atol=1e-7)
+    assert_allclose(posterior.mean, m, rtol=1e-5, atol=1e-7)
+    assert_allclose(posterior.covariance, V, rtol=1e-5, atol=1e-7)
 
 
 def test_the_form_is_that_of_the_smaller_number():
@@ -163,11 +157,8 @@ def test_the_form_is_that_of_the_smaller_number():
 def test_without_an_intercept(form):
     Y = _labels("gaussian")
     model = CVIGLM((X, Y), gl.Gaussian(0.3), intercept=False, form=form)
-    assert_allclose(
-        _trained(model, (X, Y)),
-        glm.log_evidence(np.eye(P), np.zeros(P), X, Y[:, 0], 0.3),
-        rtol=1e-10,
-    )
+    evidence = glm.log_evidence(np.eye(P), np.zeros(P), X, Y[:, 0], 0.3)
+    assert_allclose(_trained(model, (X, Y)), evidence, rtol=1e-10)
     V = np.linalg.inv(np.eye(P) + X.T @ X / 0.3)
     mean, covariance = weights_posterior(model)
     assert_allclose(mean, V @ X.T @ Y[:, 0] / 0.3, rtol=1e-8)
@@ -234,86 +225,63 @@ def _call(**changes: Any) -> Any:
 
 
 Y = _labels("gaussian")
+FULL, DIAG = tfd.MultivariateNormalFullCovariance, tfd.MultivariateNormalDiag
 BAD = {
-    "not a pair": (_call(data=X), "data is a ndarray; pass"),
-    "Y rank 1": (_call(data=(X, Y[:, 0])), r"Y has shape \(12,\); use Y\[:, None\]"),
-    "X rank 1": (_call(data=(X[:, 0], Y)), r"X has shape \(12,\); use X\[:, None\]"),
-    "rows differ": (_call(data=(X[1:], Y)), "X has 11 rows and Y has 12"),
-    "empty": (_call(data=(X[:0], Y[:0])), "X and Y have no rows"),
-    "float32": (_call(data=(X.astype(np.float32), Y)), "X is float32 and the model float64"),
-    "NaN": (
-        _call(data=(np.where(X > 1.0, np.nan, X), Y)),
-        r"X\[\d+, \d\] is nan; remove or impute",
-    ),
-    "counts for a Bernoulli": (
-        _call(data=(X, 2.0 * np.ones((N, 1))), likelihood=gl.Bernoulli()),
-        "0|1",
-    ),
-    "negative counts": (_call(likelihood=gl.Poisson()), "Poisson"),
-    "rows of zeros": (
-        _call(data=(np.vstack([X[:-1], np.zeros(P)]), Y), intercept=False),
+    "not a pair": ({"data": X}, "data is a ndarray; pass"),
+    "Y rank 1": ({"data": (X, Y[:, 0])}, r"Y has shape \(12,\); use Y\[:, None\]"),
+    "X rank 1": ({"data": (X[:, 0], Y)}, r"X has shape \(12,\); use X\[:, None\]"),
+    "rows differ": ({"data": (X[1:], Y)}, "X has 11 rows and Y has 12"),
+    "empty": ({"data": (X[:0], Y[:0])}, "X and Y have no rows"),
+    "float32": ({"data": (X.astype(np.float32), Y)}, "X is float32 and the model float64"),
+    "NaN": ({"data": (np.where(X > 1.0, np.nan, X), Y)}, r"X\[\d+, \d\] is nan; remove or impute"),
+    "two": ({"data": (X, 2.0 + 0.0 * Y), "likelihood": gl.Bernoulli()}, "0|1"),
+    "negative counts": ({"likelihood": gl.Poisson()}, "Poisson"),
+    "zeros": (
+        {"data": (np.vstack([X[:-1], np.zeros(P)]), Y), "intercept": False},
         "1 rows of X are all zero, row 11 first: .*remove them, or use intercept=True",
     ),
-    "a prior of another kind": (
-        _call(prior=tfd.Normal(0.0, 1.0)),
-        "prior is a Normal; pass a MultivariateNormalDiag",
+    "scalar": ({"prior": tfd.Normal(0.0, 1.0)}, "prior is a Normal; pass a MultivariateNormalDiag"),
+    "covariance": ({"prior": S}, "prior is a ndarray; pass a Multi"),
+    "size": (
+        {"prior": DIAG(np.zeros(P + 1))},
+        r"over an array of shape \[4\] and X has 3 columns: .*the intercept has a prior of its own",
     ),
-    "a covariance for a prior": (_call(prior=S), "prior is a ndarray; pass a Multi"),
-    "a prior of another size": (
-        _call(prior=tfd.MultivariateNormalDiag(np.zeros(P + 1))),
-        (
-            r"prior is over an array of shape \[4\] and X has 3 columns: .*the intercept has a"
-            r" prior of its own"
-        ),
-    ),
-    "several priors": (
-        _call(prior=tfd.MultivariateNormalDiag(np.zeros((2, P)))),
-        r"array of shape \[2, 3\]",
-    ),
-    "an indefinite prior": (
-        _call(prior=tfd.MultivariateNormalFullCovariance(np.zeros(3), S - 2.0 * np.eye(P))),
+    "several priors": ({"prior": DIAG(np.zeros((2, P)))}, r"array of shape \[2, 3\]"),
+    "indefinite": (
+        {"prior": FULL(np.zeros(3), S - 2.0 * np.eye(P))},
         r"covariance \(3 x 3\) is not positive definite: its smallest eigenvalue is -",
     ),
-    "a singular factor": (
-        _call(prior=tfd.MultivariateNormalTriL(MEAN, np.diag([1.0, 0.0, 1.0]))),
+    "singular": (
+        {"prior": tfd.MultivariateNormalTriL(MEAN, np.diag([1.0, 0.0, 1.0]))},
         "not positive def",
     ),
-    "a variance of zero": (
-        _call(prior=tfd.MultivariateNormalDiag(MEAN, np.array([1.0, 0.0, 1.0]))),
+    "variance of zero": (
+        {"prior": DIAG(MEAN, np.array([1.0, 0.0, 1.0]))},
         "prior has variance 0 for weight 1, and so is not positive definite",
     ),
-    "a mean that is infinite": (
-        _call(prior=tfd.MultivariateNormalDiag(np.array([0.0, np.inf, 0.0]), np.ones(P))),
+    "infinite": (
+        {"prior": DIAG(np.array([0.0, np.inf, 0.0]), np.ones(P))},
         "prior has a mean with entries that are not finite",
     ),
-    "no intercept variance": (
-        _call(intercept_variance=0.0),
-        "intercept_variance=0.0 must be a number above 0",
-    ),
-    "a stream in function space": (
-        _call(num_data=100, form="function"),
+    "intercept": ({"intercept_variance": 0.0}, "intercept_variance=0.0 must be a number above 0"),
+    "stream": (
+        {"num_data": 100, "form": "function"},
         'num_data=100 and the data have 12 rows: .*form="weight"',
     ),
-    "latents that disagree": (
-        _call(likelihood=gl.Bernoulli(), num_latent_gps=3),
+    "part": ({"num_data": 10}, "num_data=10 is less than the 12 rows"),
+    "latents": (
+        {"likelihood": gl.Bernoulli(), "num_latent_gps": 3},
         "Y has 1 columns and the model expects 3",
     ),
+    "form": ({"form": "left"}, "form='left' is not known; use one of 'auto', 'weight', 'funct"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_linear_model_is_refused(case):
-    make, message = BAD[case]
-    with pytest.raises(DataError, match=message):
-        make()
-
-
-def test_unknown_forms_are_refused():
-    with pytest.raises(
-        UnknownOptionError,
-        match="form='left' is not known; use one of 'auto', 'weight', 'function'",
-    ):
-        _call(form="left")()
+    changes, message = BAD[case]
+    with pytest.raises(UnknownOptionError if case == "form" else DataError, match=message):
+        CVIGLM(**{"data": (X, Y), "likelihood": gl.Gaussian(), **changes})
 
 
 def test_models_without_weights_have_no_posterior_of_them():
@@ -326,22 +294,12 @@ def test_models_without_weights_have_no_posterior_of_them():
         weights_posterior(
             CVIGP((X, Y), linear, gl.Gaussian(), mean_function=gpflow.functions.Polynomial(2, P))
         )
-    assert isinstance(_call()(), BasisGP)
-
-
-def test_other_models_have_no_weights():
-    sparse = gpflow.models.SVGP(gpflow.kernels.Linear(np.ones(P)), gl.Gaussian(), X[:4])
-    for model in (sparse, DTC((X, Y), gpflow.kernels.Linear(np.ones(P)), X[:4]), None):
+    sparse = gpflow.models.SVGP(linear, gl.Gaussian(), X[:4])
+    for model in (sparse, DTC((X, Y), linear, X[:4]), None):
         with pytest.raises(
             ModelError, match=rf"got {type(model).__name__}: make the model by CVIGLM, LCLGLM or"
         ):
             weights_posterior(model)
-
-
-def test_a_part_of_the_data_is_no_larger_than_the_whole():
-    X, Y = np.ones((60, 1)) * np.arange(60.0)[:, None], np.zeros((60, 1))
-    with pytest.raises(DataError, match="num_data=10 is less than the 60 rows"):
-        CVIGLM((X, Y), gpflow.likelihoods.Gaussian(0.1), num_data=10)
 
 
 @pytest.mark.parametrize("form", ["weight", "function"])
