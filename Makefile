@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-CONSTRAINTS ?= constraints.txt
+CONSTRAINTS ?= packaging/constraints.txt
 # plain `=`: the shell variable SECONDS must not leak in; `make demo SECONDS=60` still sets it
 SECONDS = 20
 OUTPUT ?= demo_output
@@ -81,8 +81,8 @@ coverage: $(INSTALLED) ## the short run of the tests, and the share of lines tha
 # not the environment of `make install`: pip would not put GPflow beside this NumPy
 forward: ## the tests on NumPy 2, with GPflow installed without its pin; PYTHON=python3.13
 	"$(PYTHON)" -m venv --clear .venv-forward
-	.venv-forward/bin/python -m pip install --disable-pip-version-check --constraint constraints-forward.txt --requirement requirements-forward.txt
-	.venv-forward/bin/python -m pip install --disable-pip-version-check --no-deps --constraint constraints-forward.txt gpflow
+	.venv-forward/bin/python -m pip install --disable-pip-version-check --constraint packaging/constraints-forward.txt --requirement packaging/requirements-forward.txt
+	.venv-forward/bin/python -m pip install --disable-pip-version-check --no-deps --constraint packaging/constraints-forward.txt gpflow
 	.venv-forward/bin/python -m pip install --disable-pip-version-check --no-deps --ignore-requires-python --editable .
 	CUDA_VISIBLE_DEVICES=-1 TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
 	  .venv-forward/bin/python -m pytest -n $(WORKERS) -W default $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
 """Builds wheel and sdist, checks them, and runs README.md's quick start from the wheel.
 
-    python .ci/release_check.py --constraint constraints.txt
+    python .ci/release_check.py --constraint packaging/constraints.txt
 
 The wheel is built from the sdist, so that a file that the sdist lacks is missed here, and runs
 outside of the checkout. Needs the network for pip.
@@ -38,7 +38,9 @@ def main() -> None:
     """Every step ends the run if it fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--constraint", default="constraints.txt", help="versions that the wheel is installed with"
+        "--constraint",
+        default="packaging/constraints.txt",
+        help="versions that the wheel is installed with",
     )
     constraint = ROOT / parser.parse_args().constraint
     dist = ROOT / "dist"

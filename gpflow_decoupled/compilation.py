@@ -130,7 +130,7 @@ def _warn_of_untidied() -> None:
             f" known to this version of gpflow_decoupled: {' and '.join(missing)} cannot be"
             " cleared, so that each compiled function stays in memory for good. Results are not"
             " affected. Where one process trains many models, use versions of"
-            " constraints.txt, or start a new process for each.",
+            " packaging/constraints.txt, or start a new process for each.",
             RuntimeWarning,
         )
 

@@ -193,7 +193,7 @@ def test_version_is_the_same_everywhere() -> None:
 
 
 def test_the_conda_recipe_is_of_this_version_and_its_requirements() -> None:
-    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    recipe = (ROOT / "packaging" / "recipe.yaml").read_text(encoding="utf-8")
     assert f'\n  version: "{gpflow_decoupled.__version__}"\n' in recipe
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]

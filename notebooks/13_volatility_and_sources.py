@@ -371,7 +371,7 @@ axes[1].legend(frameon=False)
 
 # %% tags=["remove-cell"]
 for number in plt.get_fignums():  # of a script; a notebook has shown and closed them
-    plt.figure(number).savefig(OUTPUT / f"15_{number}.png", bbox_inches="tight")
+    plt.figure(number).savefig(OUTPUT / f"13_{number}.png", bbox_inches="tight")
 gaussian_run, skewed_run = (fitted[base][1] for base in styles)
 assert gaussian_run.elbo < skewed_run.elbo < evidence + 3.0 * evidence_error
 assert evidence - skewed_run.elbo < 0.5 * (evidence - gaussian_run.elbo)
