@@ -30,6 +30,13 @@ def values(graph) -> list[np.ndarray]:
     return [part.numpy() for part in tf.nest.flatten(graph.current())]
 
 
+def best_rate() -> tuple[np.ndarray, float]:
+    """Shape and rate under the log-normal prior, and the bound, by a general optimizer."""
+    return reference.best_positive(
+        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
+    )
+
+
 def distance(graph, other) -> float:
     return max(np.max(np.abs(a - b)) for a, b in zip(values(graph), values(other)))
 
@@ -120,26 +127,17 @@ def test_global_minibatches_average_to_the_full_step():
     rule = MeanFieldCVI(0.3, schedule="parallel", update="global")
     full = problems.regression(X, Y)
     rule.minimize(full)
-    steps = []
+    steps, size = [], tf.constant(0.3, tf.float64)
     for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 4):
         graph = problems.regression(X, Y)
         data = {
             key: tuple(tf.gather(part, rows) for part in parts) for key, parts in graph.data.items()
         }
-        then = move_groups(
-            graph,
-            Moved.at(graph.current()),
-            [["w", "t"]],
-            tf.constant(0.3, tf.float64),
-            data,
-            SEED,
-            scale=4.0,
-        )
+        now = Moved.at(graph.current())
+        then = move_groups(graph, now, [["w", "t"]], size, data, SEED, scale=4.0)
         steps.append(tf.nest.flatten(then.messages))
-    for mean, expected in zip(
-        (np.mean(parts, axis=0) for parts in zip(*steps)), tf.nest.flatten(full.current())
-    ):
-        assert_allclose(mean, expected, atol=1e-12)
+    for parts, expected in zip(zip(*steps), values(full)):
+        assert_allclose(np.mean(parts, axis=0), expected, atol=1e-12)
 
 
 @pytest.mark.costly(keep=1)
@@ -164,12 +162,8 @@ def test_rows_of_their_own_move_with_their_minibatch(update):
     expected = MeanFieldCVI().run(whole, tolerance=1e-20)
     assert np.all(np.diff(expected.history["elbo"]) >= -1e-10) and expected.steps > 3
     graph = problems.mixture(x)
-    decaying = lambda step: (1.0 + step) ** -0.7  # noqa: E731
-    rule = (
-        MeanFieldCVI(1.0, seed=1)
-        if update == "local"
-        else MeanFieldCVI(decaying, update="global", seed=1)
-    )
+    decaying = {"step_size": lambda step: (1.0 + step) ** -0.7, "update": "global"}
+    rule = MeanFieldCVI(**({} if update == "local" else decaying), seed=1)
     result = rule.run(graph, steps=60, batch_size=20)
     if update == "local":
         assert_allclose(result.elbo, expected.elbo, rtol=1e-9)
@@ -185,9 +179,7 @@ def test_non_conjugate_gamma(schedule):
     """A log-normal prior; the fixed point is the best Gamma, and its bound is one."""
     graph = problems.log_normal_rate()
     result = MeanFieldCVI(schedule=schedule).run(graph, tolerance=1e-24)
-    best, bound = reference.best_positive(
-        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
-    )
+    best, bound = best_rate()
     assert_allclose(rate(graph), best, rtol=1e-6)
     assert_allclose(result.elbo, bound, rtol=1e-12)
     assert result.elbo < reference.gamma_evidence(problems.COUNTS, *problems.LOG_RATE)
@@ -227,15 +219,13 @@ def test_steps_stay_in_the_domain():
     graph = problems.log_normal_rate()
     far = Gamma().natural(50.0, 0.1)
     graph.assign(tf.nest.map_structure(lambda part: 0.0 * part, graph.current()))
-    graph.messages["prior"]["rate"][0].assign(far[0])
-    graph.messages["prior"]["rate"][1].assign(far[1])
+    for message, value in zip(graph.messages["prior"]["rate"], far):
+        message.assign(value)
     report = MeanFieldCVI().minimize(copy.deepcopy(graph))
     assert report.ok and report.shortened > 0
     result = MeanFieldCVI().run(graph, tolerance=1e-20)
     assert result.reason == "converged" and result.shortened_steps > 0 and "halvings" in str(result)
-    best, _ = reference.best_positive(
-        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
-    )
+    best, _ = best_rate()
     assert_allclose(rate(graph), best, rtol=1e-6)
 
 
@@ -246,10 +236,11 @@ def test_sampled_messages_are_unbiased():
     exact, sampled = problems.log_normal_rate(), problems.log_normal_rate(samples=5)
     naturals = {"rate": Gamma().natural(7.0, 3.0)}
     expected = exact.outgoing("prior", naturals, ["rate"], (), SEED)["rate"]
-    message = tf.function(
-        lambda seed: tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"]),
-        autograph=False,
-    )
+
+    def message_of(seed: tf.Tensor) -> tf.Tensor:
+        return tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"])
+
+    message = tf.function(message_of, autograph=False)
     draws = np.array([message(tf.constant([seed, 1], tf.int32)) for seed in range(400)])
     assert np.all(draws.std(0) > 0)
     assert np.all(np.abs(draws.mean(0) - expected) < 4 * draws.std(0) / 20)
@@ -265,9 +256,7 @@ def test_stochastic_gradients_find_the_optimum_and_repeat_themselves():
     (first, found), (again, _), (other, _) = runs
     assert_allclose(first[:3], again, rtol=0)
     assert np.all(first[:3] != other)
-    best, bound = reference.best_positive(
-        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
-    )
+    best, bound = best_rate()
     assert_allclose(found, best, rtol=0.1)
     late = first[-50:]  # estimates of the bound
     assert abs(np.mean(late) - bound) < 4 * np.std(late) / np.sqrt(50)
@@ -296,16 +285,14 @@ def test_single_precision_and_xla():
         graph = problems.gamma_poisson()
         MeanFieldCVI().minimize(graph)
         assert rate(graph).dtype == np.float32
-        assert_allclose(
-            rate(graph), reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)[:2], rtol=1e-6
-        )
+        exact = reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)[:2]
+        assert_allclose(rate(graph), exact, rtol=1e-6)
     graph = problems.log_normal_rate()
-    arguments = [["rate"]], tf.constant(0.5, tf.float64), graph.data, SEED
-    compiled = tf.function(
-        lambda: move_groups(graph, Moved.at(graph.current()), *arguments),
-        jit_compile=True,
-        autograph=False,
-    )()
-    plain = move_groups(graph, Moved.at(graph.current()), *arguments)
+    now, size = Moved.at(graph.current()), tf.constant(0.5, tf.float64)
+
+    def moved() -> Moved:
+        return move_groups(graph, now, [["rate"]], size, graph.data, SEED)
+
+    compiled, plain = tf.function(moved, jit_compile=True, autograph=False)(), moved()
     for left, right in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain)):
         assert_allclose(left, right, rtol=1e-9)
