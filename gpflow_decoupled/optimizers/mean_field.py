@@ -166,9 +166,12 @@ def diagnose_messages(
                 " nearer to the posterior.",
                 matrix=key,
             )
-    for key, factor in graph.factors.items():
-        sent = graph.outgoing(key, naturals, factor.neighbours, data[key], seed)
-        for name, message in sent.items():
+    sent = {
+        key: graph.outgoing(key, naturals, factor.neighbours, data[key], seed)
+        for key, factor in graph.factors.items()
+    }
+    for key, row in sent.items():
+        for name, message in row.items():
             if not all(np.all(np.isfinite(part)) for part in message):
                 return NumericalError(
                     f"the message of the factor '{key}' to the variable '{name}' is not finite; use"
@@ -177,8 +180,7 @@ def diagnose_messages(
                 )
     for name, family in graph.families.items():
         keys = graph.factors_of(name)
-        found = [graph.outgoing(key, naturals, [name], data[key], seed)[name] for key in keys]
-        if not np.all(family.in_domain(_total(found))):
+        if not np.all(family.in_domain(_total([sent[key][name] for key in keys]))):
             return NumericalError(
                 f"the messages of {', '.join(map(repr, keys))} lead the"
                 f" {family.name} '{name}' out of its domain, however small the step; give it a"

@@ -4,6 +4,7 @@ same numbers, coverage.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gpflow
@@ -31,6 +32,9 @@ ROOT = np.array([[1.5, 0.0, 0.0], [0.4, 0.8, 0.0], [-0.3, 0.2, 2.0]])
 PRIOR = np.array([0.3, -0.2, 0.1]), ROOT @ ROOT.T
 
 
+certified = partial(certify_gaussian, hyperparameters="fixed")
+
+
 def _expected(
     posterior: tuple, prior: tuple, features: np.ndarray, labels: np.ndarray
 ) -> dict[str, float]:
@@ -52,18 +56,15 @@ def _check(certificate: PacBayesCertificate, expected: dict[str, float]) -> None
 
 def test_certificate_is_that_of_the_reference() -> None:
     posterior = RNG.standard_normal(3), 0.1 * ROOT @ ROOT.T + 0.05 * np.eye(3)
-    certificate = certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="fixed")
+    certificate = certified((X, Y), posterior, PRIOR)
     _check(certificate, _expected(posterior, PRIOR, X, Y))
     assert certificate.holds and certificate.n == 40
-    assert certify_gaussian((X, Y), PRIOR, PRIOR, hyperparameters="fixed").kl == pytest.approx(
-        0.0, abs=1e-14
-    )
+    assert certified((X, Y), PRIOR, PRIOR).kl == pytest.approx(0.0, abs=1e-14)
     third = certify_gaussian((X, Y), posterior, PRIOR, 0.15, hyperparameters="split", settings=3)
     assert third.bound == pytest.approx(certificate.bound, rel=1e-12) and third.holds
     with pytest.warns(UserWarning, match="The prior was chosen on these data"):
-        assert (
-            certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="same-data").holds is False
-        )
+        same = certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="same-data")
+    assert same.holds is False
 
 
 def test_laplace_is_that_of_the_reference() -> None:
@@ -72,24 +73,22 @@ def test_laplace_is_that_of_the_reference() -> None:
     assert_allclose(posterior.mean, mean, atol=1e-6)
     assert_allclose(posterior.covariance, cov, rtol=1e-6)
     _check(
-        certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="fixed"),
+        certified((X, Y), posterior, PRIOR),
         _expected(posterior, PRIOR, X, Y),
     )
 
 
 def test_scikit_learns_logistic_regression_has_a_certificate() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
-    fitted = linear_model.LogisticRegression(C=4.0, fit_intercept=False, tol=1e-10).fit(
-        X, Y[:, 0]
-    )  # prior N(0, 4 I)
+    regression = linear_model.LogisticRegression(C=4.0, fit_intercept=False, tol=1e-10)
+    fitted = regression.fit(X, Y[:, 0])  # prior N(0, 4 I)
     prior = np.zeros(3), 4.0 * np.eye(3)
     p = fitted.predict_proba(X)[:, 1]
     cov = np.linalg.inv(np.eye(3) / 4.0 + X.T @ (X * (p * (1.0 - p))[:, None]))
-    theirs = certify_gaussian((X, Y), (fitted.coef_[0], cov), prior, hyperparameters="fixed")
-    ours = certify_gaussian((X, Y), laplace_weights((X, Y), prior), prior, hyperparameters="fixed")
-    assert theirs.bound == pytest.approx(ours.bound, rel=1e-6) and theirs.kl == pytest.approx(
-        ours.kl, rel=1e-5
-    )
+    theirs = certified((X, Y), (fitted.coef_[0], cov), prior)
+    ours = certified((X, Y), laplace_weights((X, Y), prior), prior)
+    assert theirs.bound == pytest.approx(ours.bound, rel=1e-6)
+    assert theirs.kl == pytest.approx(ours.kl, rel=1e-5)
     assert theirs.bayes_error == np.mean(fitted.predict(X) != Y[:, 0])
 
 
@@ -113,9 +112,7 @@ def test_values_of_a_gaussian_process_are_weights() -> None:
     gram = squared_exponential(places, places, 3.0, 1.0) + 1e-6 * np.eye(15)
     prior = np.zeros(15), gram
     mean, cov = (np.asarray(part) for part in laplace_weights((np.eye(15), labels), prior))
-    certificate = certify_gaussian(
-        (np.eye(15), labels), (mean, cov), prior, hyperparameters="fixed"
-    )
+    certificate = certified((np.eye(15), labels), (mean, cov), prior)
     assert certificate.kl == pytest.approx(
         ref.function_kl(gram, np.linalg.solve(gram, mean), cov), rel=1e-7
     )
@@ -163,9 +160,7 @@ def test_the_certificate_of_laplace_is_violated_seldom() -> None:
         rows = rng.integers(0, 6, 60)
         labels = (rng.uniform(size=60) < chances[rows]).astype(int)[:, None]
         posterior = laplace_weights((points[rows], labels), prior)
-        certificate = certify_gaussian(
-            (points[rows], labels), posterior, prior, delta, hyperparameters="fixed"
-        )
+        certificate = certified((points[rows], labels), posterior, prior, delta)
         mean, cov = (np.asarray(part) for part in posterior)
         deviation = np.sqrt(np.einsum("np,pq,nq->n", points, cov, points))
         positive = norm.cdf(points @ mean / deviation)
