@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Belief", "Family", "LogProbFamily", "Natural", "as_float", "as_positive",
-    "covariance_product", "hessian_product", "scales", "solve",
-]  # fmt: skip
+__all__ = ["Belief", "Family", "LogProbFamily", "Natural", "as_float", "as_positive"]
 
 import functools
 from abc import ABC, abstractmethod
@@ -18,7 +15,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 
 from ..errors import DataError, ModelError
-from ..inputs import as_array, check_rate, check_whole, is_whole
+from ..inputs import as_array, check_whole, is_whole
 from ..linalg.conjugate_gradients import conjugate_gradients
 from ..probability import tfp
 from .densities import Seed
@@ -214,8 +211,8 @@ def as_positive(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
 #
 # | product | needs | error |
 # |---|---|---|
-# | `hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
-# | `covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
+# | `_hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
+# | `_covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
 
 
 Product = Callable[[Natural], Natural]
@@ -225,7 +222,7 @@ _UNSOLVED = 1e-3
 """A solution whose residual exceeds this share of the gradient becomes NaN."""
 
 
-def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
+def _hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
     """Return u -> I(lambda) u by second derivatives of A along u, (C61); four evaluations of A
     each.
 
@@ -245,7 +242,7 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
     return product
 
 
-def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
+def _covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     """Return u -> Cov(phi) u with the covariance of draws, (C62); S D for D statistics.
 
     `statistics` are phi(z_s), one tensor [S, ...] each (Salimans & Knowles 2013).
@@ -268,13 +265,13 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     return product
 
 
-def scales(statistics: Natural) -> Natural:
+def _scales(statistics: Natural) -> Natural:
     """Variances over draws of statistics [S, ...]; 1 if zero or not finite."""
     variances = [tf.math.reduce_variance(part, axis=0) for part in statistics]
     return tuple(tf.where(tf.math.is_finite(v) & (v > 0.0), v, tf.ones_like(v)) for v in variances)
 
 
-def solve(
+def _solve(
     product: Product,
     diagonal: Natural,
     gradient: Natural,
@@ -334,7 +331,9 @@ _DRAWS = (0, 1)
 _SCALING = 32
 """Draws for the scales of the statistics, which only precondition."""
 _DIGITS = 1e4
-"""Tolerance of the solves, in machine epsilons."""
+"""Tolerance of the solves, in machine epsilons; 1e-6 with draws."""
+_ITERATIONS = 500
+"""Limit of a solve."""
 
 
 class LogProbFamily(Family):
@@ -346,9 +345,8 @@ class LogProbFamily(Family):
     cannot be differentiated twice, the covariance of `draws` replaces the Fisher matrix, with error
     O(1 / sqrt(draws)).
 
-    :param draws: draws of a solve; None uses second derivatives of `log_prob`.
-    :param iterations: limit per solve; members not solved to a thousandth become NaN.
-    :param tolerance: relative residual; default 1e4 machine epsilons, or 1e-6 with `draws`.
+    :param draws: draws of a solve; None uses second derivatives of `log_prob`. Members of a batch
+        that are not solved to a thousandth become NaN.
 
     Example, angles with a von Mises density::
 
@@ -363,15 +361,10 @@ class LogProbFamily(Family):
         belief = VonMises().belief(2.0, 0.5)  # lambda itself
     """
 
-    def __init__(
-        self, draws: int | None = None, *, iterations: int = 500, tolerance: float | None = None
-    ) -> None:
+    def __init__(self, draws: int | None = None) -> None:
         if draws is not None:
             check_whole(2, draws=draws)
-        check_whole(1, iterations=iterations)
-        if tolerance is not None:
-            check_rate(1.0, tolerance=tolerance)
-        self._draws, self._iterations, self._tolerance = draws, iterations, tolerance
+        self._draws = draws
 
     @abstractmethod
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
@@ -436,19 +429,18 @@ class LogProbFamily(Family):
         drawn = tuple(tf.stop_gradient(part) for part in drawn)
         if self._draws is None:  # (C61), else (C62)
             z = self.anchor(natural)
-            product = hessian_product(lambda at: self._log_partition_at(z, at), natural)
+            product = _hessian_product(lambda at: self._log_partition_at(z, at), natural)
             tolerance = _DIGITS * float(np.finfo(natural[0].dtype.as_numpy_dtype).eps)
         else:
             self._check_draws(natural)
-            product, tolerance = covariance_product(drawn, self.ranks), 1e-6
-        tolerance = tolerance if self._tolerance is None else self._tolerance
-        return solve(
+            product, tolerance = _covariance_product(drawn, self.ranks), 1e-6
+        return _solve(
             lambda u: self.tangent(product(self.tangent(u))),
-            scales(drawn),
+            _scales(drawn),
             self.tangent(gradient),
             self.ranks,
             tolerance,
-            self._iterations,
+            _ITERATIONS,
         )
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

@@ -12,6 +12,7 @@ import pytest
 import tensorflow_probability as tfp
 from gpflow.utilities import set_trainable
 from numpy.testing import assert_allclose
+from scipy.linalg import expm
 
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
@@ -138,6 +139,22 @@ def test_the_rotation_is_worth_it():
     start = AffineIndependentAscent(rotate=False).run(other)
     assert start.predicted_gain < result.predicted_gain
     assert start.elbo <= result.elbo + 1e-2
+
+
+@pytest.mark.parametrize("base", ["skew_normal", "generalized_normal"])
+def test_no_other_rotation_promises_more(base, rng):
+    """Of rotations next to the one that is chosen, and of the Cholesky factor itself."""
+    X, Y = logistic_data(8, 3)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), base=base, intercept=False)
+    groups, b, A = model.site_groups(), np.zeros(3), 0.4 * np.eye(3)
+    best = edgeworth_start(groups, b, A, model.basis.base, rotate=True)
+    assert_allclose(best.A @ best.A.T, A @ A.T, atol=1e-12)
+    moves = [expm(0.1 * (S - S.T)) for S in rng.normal(size=(12, 3, 3))]
+    roots = [A, *(best.A @ move for move in moves)]
+    gains = [
+        edgeworth_start(groups, b, root, model.basis.base, rotate=False).gain for root in roots
+    ]
+    assert max(gains) < best.gain and gains[0] < 0.9 * best.gain
 
 
 @pytest.mark.exhaustive
