@@ -6,7 +6,7 @@ families for factor graphs: the contract `family`, and `families`.
 """
 
 from . import families
-from .choose import BASES, BaseLike, BlockBase, TabulatedBase, base_variable
+from .choose import BASES, BaseLike, BlockBase, base_variable
 from .densities import (
     Base,
     GeneralizedNormalBase,
@@ -21,7 +21,7 @@ from .densities import (
 __all__ = [
     "BASES", "Base", "BaseLike", "BlockBase", "GeneralizedNormalBase", "LaplaceBase",
     "LogisticBase", "NormalBase", "NormalMixtureBase", "SkewNormalBase", "StudentTBase",
-    "TabulatedBase", "base_variable", "families",
+    "base_variable", "families",
 ]  # fmt: skip
 
 
