@@ -292,9 +292,11 @@ class WeightSpace:
         return tf.matmul(prior[0], tf.matmul(prior[0], vectors, transpose_a=True))
 
     def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
+        """The diagonal of A A^T [1, N]."""
         return tf.reduce_sum(tf.square(prior), axis=-1)
 
     def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
+        """sum_j K_nj^2 of each row n [1, N], without K."""
         return tf.reduce_sum(
             prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1
         )
@@ -356,6 +358,7 @@ class WeightSpace:
         return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
+        """The state with R, which `features` needs."""
         return state._replace(scale=_prior_root(kernel, _inputs(self.points)))
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
@@ -365,6 +368,7 @@ class WeightSpace:
         return Features(mean, (phi,), (solve(state.chol, phi),))
 
     def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
+        """C [L, p, p] for lam [N, L], by name, for error messages."""
         C = tf.matmul(prior, tf.transpose(lam)[:, :, None] * prior, transpose_a=True)
         return {"C = I + A^T Lambda A": tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0)}
 
