@@ -41,9 +41,8 @@ def evidence() -> float:
     w = 8.0 * np.stack(np.meshgrid(nodes, nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 3)
     volume = 512.0 * np.einsum("i,j,k->ijk", weights, weights, weights).ravel()
     f = 0.4 + w @ np.linalg.cholesky(matern()(X).numpy()).T
-    log_p = np.sum(log_expit((2.0 * Y[:, 0] - 1.0) * f), axis=1) - 0.5 * np.sum(
-        w**2 + np.log(2.0 * np.pi), axis=1
-    )
+    log_p = np.sum(log_expit((2.0 * Y[:, 0] - 1.0) * f), axis=1)
+    log_p -= 0.5 * np.sum(w**2 + np.log(2.0 * np.pi), axis=1)
     return float(np.log(volume @ np.exp(log_p)))
 
 
@@ -57,11 +56,8 @@ def test_three_points(kind):
     assert_allclose(result.elbo, bound, atol=1e-5)  # the jitter of the weights' factor
     mean, variance = model.predict_f(X)
     assert_allclose(np.sqrt(mean**2 + variance)[:, 0], xi, rtol=1e-4)
-    assert (
-        np.all(np.diff(result.history["elbo"]) >= -1e-12)
-        and result.converged
-        and result.reason == "converged"
-    )
+    assert np.all(np.diff(result.history["elbo"]) >= -1e-12)
+    assert result.converged and result.reason == "converged"
     assert result.steps == len(result.history["step"]) == result.history["step"][-1]
     assert result.elbo + 1e-3 < float(model.elbo()) < evidence()
     if kind == "weights":
@@ -103,9 +99,8 @@ def test_inducing_points():
     local = log_expit(xi) - 0.5 * xi + (labels - 0.5) * mean
     assert_allclose(result.elbo, np.sum(local) - model.basis.divergence(), atol=1e-8)
     basis, tau = model.basis, np.tanh(0.5 * xi) / (2.0 * xi)
-    phi = basis.whitened_features(
-        basis.factor(model.kernel), model.kernel, tf.constant(data)
-    ).numpy()
+    state = basis.factor(model.kernel)
+    phi = basis.whitened_features(state, model.kernel, tf.constant(data)).numpy()
     covariance = np.linalg.inv(np.eye(3) + phi.T @ (tau * phi))
     assert_allclose(basis.matrix().numpy() @ basis.matrix().numpy().T, covariance, atol=1e-6)
     assert_allclose(basis.b, covariance @ phi.T @ (labels[:, 0] - 0.5), atol=1e-6)
@@ -116,70 +111,45 @@ def test_both_logits_and_steps_that_run_out():
         JaakkolaJordan(max_steps=1).run(make("weights", likelihood))
         for likelihood in (BernoulliLogit(), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
     ]
-    assert (
-        bounds[0].elbo == bounds[1].elbo
-        and bounds[0].steps == 1
-        and bounds[0].reason == "steps done"
-    )
-    first = ref.jaakkola_jordan_bound(
-        matern()(X).numpy(), np.full(3, 0.4), Y[:, 0], np.full(3, np.sqrt(3.16))
-    )
+    assert bounds[0].elbo == bounds[1].elbo
+    assert (bounds[0].steps, bounds[0].reason) == (1, "steps done")
+    xi = np.full(3, np.sqrt(3.16))
+    first = ref.jaakkola_jordan_bound(matern()(X).numpy(), np.full(3, 0.4), Y[:, 0], xi)
     assert_allclose(bounds[0].elbo, first, atol=1e-5)  # at the xi of the prior
 
 
 GLM = np.random.default_rng(1).normal(size=(3, 2)), Y
+MIXED = gpflow.kernels.LinearCoregionalization
+OTHER = "JaakkolaJordan takes a model of .*AffineIndependentGP or CVIGP.*"
+REFUSED = {
+    "labels of 0 and 1 with a logistic link.*BernoulliProbit": (
+        lambda: make("weights", BernoulliProbit())
+    ),
+    "logistic link": lambda: make("weights", gpflow.likelihoods.Bernoulli()),
+    "the likelihood is Laplace": lambda: make("sites", Laplace()),
+    "for a Gaussian prior": (
+        lambda: AffineIndependentGLM(GLM, BernoulliLogit(), prior=tfd.Laplace(0.0, 1.0))
+    ),
+    "mixes them": lambda: CVIGP(
+        (X, np.c_[Y, Y]), MIXED([matern()], W=np.ones((2, 1))), BernoulliLogit()
+    ),
+    f"{OTHER}got LCLGP.*LinearlyConstrainedLagrangian": (
+        lambda: LCLGP((X, Y), matern(), BernoulliLogit())
+    ),
+    f"{OTHER}got ODVGP.*NaturalGradient": (
+        lambda: ODVGP(matern(), BernoulliLogit(), X.copy(), X[:1] + 0.5, num_data=3)
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "model, message",
-    [
-        (
-            lambda: make("weights", BernoulliProbit()),
-            "labels of 0 and 1 with a logistic link.*BernoulliProbit",
-        ),
-        (lambda: make("weights", gpflow.likelihoods.Bernoulli()), "logistic link"),
-        (lambda: make("sites", Laplace()), "the likelihood is Laplace"),
-        (
-            lambda: AffineIndependentGLM(GLM, BernoulliLogit(), prior=tfd.Laplace(0.0, 1.0)),
-            "for a Gaussian prior",
-        ),
-        (
-            lambda: CVIGP(
-                (X, np.c_[Y, Y]),
-                gpflow.kernels.LinearCoregionalization([matern()], W=np.ones((2, 1))),
-                BernoulliLogit(),
-            ),
-            "mixes them",
-        ),
-    ],
-)
-def test_what_is_refused(model, message):
-    refused = model()
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_refused(message):
+    refused = REFUSED[message]()
     before = [parameter.numpy() for parameter in refused.parameters]
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, ModelError), match=message):
         JaakkolaJordan().run(refused)
     for parameter, held in zip(refused.parameters, before):
         assert_allclose(parameter, held)
-
-
-@pytest.mark.parametrize(
-    "model, way",
-    [
-        (
-            lambda: LCLGP((X, Y), matern(), BernoulliLogit()),
-            "got LCLGP.*LinearlyConstrainedLagrangian",
-        ),
-        (
-            lambda: ODVGP(matern(), BernoulliLogit(), X.copy(), X[:1] + 0.5, num_data=3),
-            "got ODVGP.*NaturalGradient",
-        ),
-    ],
-)
-def test_models_of_other_families_are_refused(model, way):
-    with pytest.raises(
-        ModelError, match=f"JaakkolaJordan takes a model of .*AffineIndependentGP or CVIGP.*{way}"
-    ):
-        JaakkolaJordan().run(model())
 
 
 @pytest.mark.parametrize("options", [{"tolerance": 0.0}, {"max_steps": 0}])
