@@ -46,13 +46,12 @@ from .checks import (
 from .decoupled import SparseCVIGP
 from .full_gp import CVIGP, LCLGP, FullGP
 from .linear_parts import (
-    check_variance,
     linear_mean,
     linear_prior,
     location_and_scale,
-    normal_prior,
     scalar_prior,
     split_prior,
+    with_intercept,
 )
 
 # ---
@@ -190,7 +189,7 @@ def CVIGLM(
     :param data: X [N, p], Y [N, P]; the form "weight" does not keep them.
     :param likelihood: any GPflow likelihood, such as `Bernoulli(invlink=tf.sigmoid)`.
     :param prior: a TFP `MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over the weights
-        [p], for every latent; by default N(0, I).
+        [p], or a `Normal` of batch shape [] or [p], for every latent; by default N(0, I).
     :param intercept: add a weight b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param num_latent_gps: L; by default the likelihood's, else the columns of Y.
@@ -214,9 +213,7 @@ def CVIGLM(
             " of N."
         )
     mean, kernel = linear_prior(prior, X.shape[1])
-    if intercept:
-        kernel += Constant(check_variance(intercept_variance))
-    set_trainable(kernel, False)
+    kernel = with_intercept(kernel, intercept_variance if intercept else None)
     mean_function = linear_mean(mean, latents)
     weights, total = X.shape[1] + int(intercept), len(X) if num_data is None else num_data
     if form == "weight" or (form == "auto" and weights <= total):
@@ -356,10 +353,7 @@ class LaplacePriorLCLGP(LCLGP):
         self.weight_prior = Laplace(scale[:, None] if scale.ndim else scale)
         set_trainable(self.weight_prior, False)
         tau = np.broadcast_to(_WIDTH * scale, [len(location)])
-        kernel = Linear(variance=np.square(tau))
-        if intercept_variance is not None:
-            kernel += Constant(intercept_variance)
-        set_trainable(kernel, False)
+        kernel = with_intercept(Linear(variance=np.square(tau)), intercept_variance)
         mean_function = linear_mean(location, num_latent_gps)
         super().__init__(
             data,
@@ -415,7 +409,7 @@ def LCLGLM(
     p^3 / 3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3.
 
     :param likelihood: one with a site loss, see `likelihoods.site_loss`.
-    :param prior: also a `Laplace` or `Normal` of batch shape [] or [p], for each latent.
+    :param prior: also a `Laplace` of batch shape [] or [p], for each latent.
     :param form: Laplace priors need "weight".
 
     Example::
@@ -427,7 +421,7 @@ def LCLGLM(
         mean, covariance = weights_posterior(model)
     """
     X, Y, latents = _checked(data, likelihood, num_latent_gps, intercept)
-    variance = check_variance(intercept_variance) if intercept else None
+    variance = intercept_variance if intercept else None
     scalar = scalar_prior(prior, X.shape[1])
     if isinstance(scalar, tfp.distributions.Laplace):
         check_option("form", form, ("auto", "weight", "function"))
@@ -451,15 +445,9 @@ def LCLGLM(
             " multivariate normal of tensorflow_probability.distributions. AffineIndependentGLM"
             " takes other scalar distributions too."
         )
-    prior = prior if scalar is None else normal_prior(scalar, X.shape[1])
     mean, kernel = linear_prior(prior, X.shape[1])
-    if variance is not None:
-        kernel += Constant(variance)
-    set_trainable(kernel, False)
-    mean_function = linear_mean(mean, latents)
-    return LCLGP(
-        (X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents, form=form
-    )
+    options = {"mean_function": linear_mean(mean, latents), "num_latent_gps": latents}
+    return LCLGP((X, Y), with_intercept(kernel, variance), likelihood, form=form, **options)
 
 
 # ---
@@ -498,12 +486,9 @@ def AffineIndependentGLM(
     """
     X, Y, _ = _checked(data, likelihood, 1, intercept)
     mean, kernel, weight_priors = split_prior(prior, X.shape[1], intercept)
-    if intercept:
-        kernel += Constant(check_variance(intercept_variance))
-    set_trainable(kernel, False)
     return AffineIndependentGP(
         (X, Y),
-        kernel,
+        with_intercept(kernel, intercept_variance if intercept else None),
         likelihood,
         mean_function=linear_mean(mean, 1),
         inducing_variable=Weights(X.shape[1] + int(intercept)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "WeightPriors", "check_variance", "linear_mean", "linear_prior", "location_and_scale",
-    "normal_prior", "scalar_prior", "split_prior",
+    "WeightPriors", "linear_mean", "linear_prior", "location_and_scale", "scalar_prior",
+    "split_prior", "with_intercept",
 ]  # fmt: skip
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
 from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel, Linear
+from gpflow.kernels import Constant, Kernel, Linear
 from gpflow.utilities import set_trainable
 
 from ..errors import DataError
@@ -26,14 +26,17 @@ from ..summaries import short_repr
 tfd = tfp.distributions
 
 
-def check_variance(value: float) -> float:
-    """The prior variance of an intercept; `DataError` unless above 0."""
-    if not is_number(value) or value <= 0.0:
-        raise DataError(
-            f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance"
-            " of b."
-        )
-    return float(value)
+def with_intercept(kernel: Kernel, variance: float | None) -> Kernel:
+    """The kernel of the weights, and of an intercept with this prior variance, not trainable."""
+    if variance is not None:
+        if not is_number(variance) or variance <= 0.0:
+            raise DataError(
+                f"intercept_variance={short_repr(variance)} must be a number above 0, the prior"
+                " variance of b."
+            )
+        kernel += Constant(float(variance))
+    set_trainable(kernel, False)
+    return kernel
 
 
 def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
@@ -50,13 +53,15 @@ def linear_prior(
 ) -> tuple[np.ndarray, Kernel]:
     """Return the mean [p] of a Gaussian prior N(m, S), and its kernel x^T S x'."""
     if prior is None:
-        return np.zeros(columns, default_float()), Linear(
-            variance=np.ones(columns, default_float())
-        )
-    distributions = tfp.distributions
-    if not isinstance(prior, distributions.MultivariateNormalLinearOperator):
+        ones = np.ones(columns, default_float())
+        return 0.0 * ones, Linear(variance=ones)
+    inner = scalar_prior(prior, columns)
+    if isinstance(inner, tfd.Normal):
+        parts = (np.broadcast_to(part, [columns]) for part in (inner.loc, inner.scale))
+        prior = tfd.MultivariateNormalDiag(*(part.astype(default_float()) for part in parts))
+    if not isinstance(prior, tfd.MultivariateNormalLinearOperator):
         raise DataError(
-            f"prior is a {type(prior).__name__}; pass a MultivariateNormalDiag,"
+            f"prior is a {type(prior).__name__}; pass a Normal, MultivariateNormalDiag,"
             " MultivariateNormalTriL or MultivariateNormalFullCovariance of"
             " tensorflow_probability.distributions."
         )
@@ -69,7 +74,7 @@ def linear_prior(
         )
     if not np.all(np.isfinite(mean)):
         raise DataError("prior has a mean with entries that are not finite: repair its loc.")
-    if isinstance(prior, distributions.MultivariateNormalDiag):
+    if isinstance(prior, tfd.MultivariateNormalDiag):
         return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
     # the factor of one that is not positive definite is NaN
     given = prior.parameters.get("covariance_matrix")
@@ -94,17 +99,6 @@ def scalar_prior(
             " own, see intercept_variance."
         )
     return inner
-
-
-def normal_prior(
-    prior: tfp.distributions.Normal, columns: int
-) -> tfp.distributions.MultivariateNormalDiag:
-    """A scalar normal distribution of batch shape [] or [p] as one over p weights."""
-    loc, scale = (
-        np.broadcast_to(np.asarray(part, default_float()), [columns])
-        for part in (prior.loc, prior.scale)
-    )
-    return tfd.MultivariateNormalDiag(loc, scale)
 
 
 def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
@@ -179,10 +173,7 @@ def split_prior(
     """
     inner = scalar_prior(prior, columns)
     if inner is None or isinstance(inner, tfd.Normal):
-        mean, kernel = linear_prior(
-            prior if inner is None else normal_prior(inner, columns), columns
-        )
-        return mean, kernel, None
+        return *linear_prior(prior, columns), None
     centre, scale = (
         np.broadcast_to(part, [columns]).astype(default_float())
         for part in location_and_scale(inner)

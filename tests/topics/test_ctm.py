@@ -27,6 +27,7 @@ from gpflow_decoupled.topics.proportions import (
     LogisticDirichletState,
     ascend,
     best_tilt,
+    minus_kl,
     normal_points,
     tilted_bound,
 )
@@ -272,6 +273,10 @@ def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
         assert found == pytest.approx(expected.logpdf(Sigma), rel=1e-12)
     for scale in (0.98, 1.02):
         assert replace(family, Sigma=scale * SIGMA).log_prior < family.log_prior
+    options = {"start_passes": 0, "max_passes": 1, "prior_documents": 20.0}
+    fitted = CorrelatedTopicModel(3, **options).fit(generated())._fitted  # counts in the bound
+    topics = minus_kl(fitted.topic_prior, fitted.components).sum()
+    assert fitted.bound == pytest.approx(topics + fitted.proportions.log_prior, rel=1e-12)
 
 
 @pytest.mark.costly(keep=1)

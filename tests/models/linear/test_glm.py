@@ -44,6 +44,7 @@ PRIORS = {  # the distribution, its mean and covariance
         MEAN,
         np.diag([0.25, 4.0, 1.0]),
     ),
+    "scalar": (lambda: tfd.Normal(MEAN, 0.5), MEAN, 0.25 * np.eye(P)),
     "factor": (lambda: tfd.MultivariateNormalTriL(MEAN, np.linalg.cholesky(S)), MEAN, S),
     "full": (lambda: tfd.MultivariateNormalFullCovariance(MEAN, S), MEAN, S),
     "low rank": (
@@ -240,8 +241,9 @@ BAD = {
         {"data": (np.vstack([X[:-1], np.zeros(P)]), Y), "intercept": False},
         "1 rows of X are all zero, row 11 first: .*remove them, or use intercept=True",
     ),
-    "scalar": ({"prior": tfd.Normal(0.0, 1.0)}, "prior is a Normal; pass a MultivariateNormalDiag"),
-    "covariance": ({"prior": S}, "prior is a ndarray; pass a Multi"),
+    "scalar": ({"prior": tfd.StudentT(4.0, 0.0, 1.0)}, "prior is a StudentT; pass a Normal, Multi"),
+    "batch": ({"prior": tfd.Normal(np.zeros(P + 1), 1.0)}, r"batch shape \(4,\) and X has 3"),
+    "covariance": ({"prior": S}, "prior is a ndarray; pass a Normal"),
     "size": (
         {"prior": DIAG(np.zeros(P + 1))},
         r"over an array of shape \[4\] and X has 3 columns: .*the intercept has a prior of its own",
