@@ -16,7 +16,15 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
-from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, SparseCVIGP, weights_posterior
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    DTC,
+    LCLGLM,
+    AffineIndependentGLM,
+    SparseCVIGP,
+    weights_posterior,
+)
 from gpflow_decoupled.optimizers import ConjugateComputation, sweep
 from tests.reference import conjugate as cvi
 from tests.reference import generalised_linear as glm
@@ -140,6 +148,15 @@ def test_every_prior_is_the_one_that_is_used(prior, form):
     posterior = weights_posterior(model)
     assert_allclose(posterior.mean, m, rtol=1e-5, atol=1e-7)
     assert_allclose(posterior.covariance, V, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [CVIGLM, LCLGLM, AffineIndependentGLM])
+def test_the_prior_of_f_is_that_of_the_weights(make):
+    options = {"prior": PRIORS["full"][0](), "intercept_variance": INTERCEPT}
+    model = make((X, _labels("gaussian")), gl.Gaussian(0.3), **options)
+    assert_allclose(model.kernel(X), X @ S @ X.T + INTERCEPT, rtol=1e-10)
+    assert_allclose(model.mean_function(X)[:, 0], X @ MEAN, rtol=1e-10)
+    assert not model.kernel.trainable_variables and not model.mean_function.trainable_variables
 
 
 def test_the_form_is_that_of_the_smaller_number():
