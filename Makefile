@@ -114,7 +114,7 @@ $(DOCS): $(CREATED) pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 notebooks-site: $(DOCS) ## execute what changed in the notebooks for the site; NOTEBOOKS='01_quickstart' for some
-	$(BIN)/python docs/execute.py $(NOTEBOOKS)
+	$(BIN)/python docs/_ext/execute.py $(NOTEBOOKS)
 
 docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
 	$(BIN)/python -m sphinx -W --keep-going -b html $(SPHINX_ARGS) docs docs/_build/html

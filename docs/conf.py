@@ -1,9 +1,8 @@
-"""Sphinx: Markdown pages, executed notebooks, and the docstrings of the package as its reference; `make docs` builds it."""
+"""Sphinx: Markdown pages, executed notebooks, and the docstrings as the reference; `make docs`."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
+import json
 import sys
 from pathlib import Path
 
@@ -11,16 +10,12 @@ from docutils import nodes
 from sphinx import addnodes
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
 import docstrings  # noqa: E402
 import gpflow_decoupled  # noqa: E402
-import hover  # noqa: E402
-import inventory  # noqa: E402
 import links  # noqa: E402
-import members  # noqa: E402
 import reference  # noqa: E402
-import site_files  # noqa: E402
 
 project = "gpflow_decoupled"
 author = "The gpflow_decoupled authors"
@@ -31,18 +26,16 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx-mathjax-offline",  # formulas need no network
 ]
 exclude_patterns = ["_build", "papers.md"]  # CONTRIBUTING.md links to it
-intersphinx_mapping = {
-    "gpflow": (inventory.ADDRESS, str(HERE / "_build" / "gpflow.inv"))
-}
+templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
-nb_execution_mode = "off"  # docs/execute.py does that, and its outputs are kept
+nb_execution_mode = "off"  # docs/_ext/execute.py does that, and its outputs are kept
 nb_mime_priority_overrides = [("dummy", "image/png", 0)]  # .ci/run's builder
 
 html_theme = "furo"
@@ -51,34 +44,35 @@ html_static_path = ["_static"]
 html_css_files, html_js_files = ["site.css"], ["fit.js"]
 html_copy_source = False
 html_show_sourcelink = False
-mathjax_path = site_files.MATHJAX  # of a package, so that formulas need no network
 
-autodoc_default_options = {
-    "member-order": "bysource",
-}
+autodoc_default_options = {"member-order": "bysource"}
+autodoc_inherit_docstrings = False  # what a base class says is on its page
 autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
 autodoc_typehints = "none"  # the lists of parameters say what is taken
 autodoc_preserve_defaults = True
 autosummary_generate = (
-    False  # tables of one line a name; the names are described below them
+    True  # a page for each name of a package, by _templates/object.rst
 )
 python_maximum_signature_line_length = 88
 toc_object_entries = False  # an object has a page, and the menu lists pages
 
 
-def skip(app, what, name, thing, would_skip, options) -> bool | None:
-    """Leave out methods that TensorFlow Probability and scikit-learn put into our classes."""
-    foreign = str(getattr(thing, "__module__", "")).startswith("tensorflow_probability")
-    return True if foreign or re.fullmatch(r"set_\w+_request", name) else None
-
-
-def leave_out_fields(app, what, name, thing, options, *signature) -> tuple | None:
-    """No arguments of records: their fields are below."""
-    return ("", None) if members.is_made_by_the_package(thing) else None
+def offer_download(app, page: str, source: list[str]) -> None:
+    """Put a line with the notebook and its script, to download, below the heading of a notebook."""
+    folder, _, name = page.rpartition("/")
+    if folder == "notebooks":
+        notebook = json.loads(source[0])
+        heading, _, text = "".join(notebook["cells"][0]["source"]).partition("\n")
+        files = f"{{download}}`{name}.ipynb` · {{download}}`{name}.py <../../notebooks/{name}.py>`"
+        words = (
+            f"{heading}\n\n{files}, with the code of pictures and comparisons\n{text}"
+        )
+        notebook["cells"][0]["source"] = words
+        source[0] = json.dumps(notebook)
 
 
 def keep_lines_together(app, doctree) -> None:
-    """Pass formulas of several lines on as they are: Sphinx would split them, and MathJax refuse their numbers."""
+    """Keep formulas of several lines: Sphinx would split them, and MathJax refuse their numbers."""
     for formula in doctree.findall(nodes.math_block):
         if r"\\" in formula.astext():
             formula["nowrap"] = formula["no-wrap"] = True
@@ -94,39 +88,19 @@ def keep_first_signature(app, doctree) -> None:
 
 
 def setup(app) -> None:
-    """Connect what prepares docstrings, links and files to the steps of the build."""
-    inventory.write(Path(intersphinx_mapping["gpflow"][1]))
-    reference.write(HERE, members.shown)
-    names = docstrings.public_names(gpflow_decoupled)
-    for name in reference.HELPERS:  # without pages
-        names.pop(name)
-
-    def rewrite(app, what, name, thing, options, lines) -> None:
-        if what == "module":
-            lines[:] = reference.for_readers(thing, lines)
-        if lines[:1] and lines[0].startswith("Alias for field number"):
-            lines.clear()  # a field of a named tuple without words
-        docstrings.rewrite(lines)
-        if what == "module":
-            lines += reference.summary(thing)
-
-    def show_bases(app, name, thing, options, bases) -> None:
-        bases[:] = reference.public_bases(bases, names)
-
-    app.connect("autodoc-process-docstring", rewrite)
-    app.connect("autodoc-process-signature", leave_out_fields)
-    app.connect("autodoc-process-bases", show_bases)
-    app.connect("autodoc-skip-member", skip)
-    app.connect("source-read", site_files.offer_download)
-    app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))
+    """Connect what prepares docstrings, links and pages to the steps of the build."""
+    pages = reference.prepare(HERE, autodoc_mock_imports)
+    app.connect(
+        "autodoc-process-docstring",
+        lambda *arguments: docstrings.rewrite(arguments[-1]),
+    )
+    app.connect("autodoc-process-docstring", pages.see_also)
+    app.connect("autodoc-process-bases", pages.show_bases)
+    app.connect("autodoc-skip-member", pages.skip)
+    app.connect("source-read", offer_download)
+    app.connect(
+        "doctree-read", lambda app, doctree: links.link_names(doctree, pages.names)
+    )
     app.connect("doctree-read", keep_lines_together)
     app.connect("doctree-read", keep_first_signature)
     app.connect("missing-reference", links.resolve)
-    app.connect("doctree-resolved", hover.show)
-    app.connect("build-finished", site_files.copy_mathjax)
-
-
-if importlib.util.find_spec(site_files.MATHJAX_PACKAGE) is None:
-    raise ModuleNotFoundError(
-        'the documentation needs more packages: python -m pip install ".[docs]"'
-    )

@@ -10,10 +10,10 @@ import importlib.util
 import inspect
 import json
 import re
-import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -330,178 +330,90 @@ def test_executed_notebooks_are_small() -> None:
 
 
 def module(name: str) -> ModuleType:
-    """A module of the folder docs, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    """A module of the folder docs/_ext, which is no package."""
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
 
 
-def test_a_module_gets_a_table_and_a_page_for_each_object() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
-    table = reference.summary(gpflow_decoupled.bases)
-    assert ".. autosummary::" in table and "   OrthogonalBasis" in table
-    page = reference.page_of("gpflow_decoupled.bases", "OrthogonalBasis")
-    assert f"   OrthogonalBasis </{page}>" in table
-    assert reference.summary(reference) == []
-    text = reference.text_of("gpflow_decoupled.models", "NNGP", "class", ["faq"])
-    assert ".. autoclass:: gpflow_decoupled.models.NNGP" in text and "See also :doc:`/faq`." in text
-
-
-def test_pages_that_show_an_object_are_found() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
-    texts = {
-        "one": "`gd.models.NNGP` and `NNGP`",
-        "two": "```python\nNNGP(data)\n```",
-        "three": "`NNGPs`, `OneNNGP`, `my_NNGP`",
-        "a word": "NNGP is no code here, `nor` there",
-        "another library's": "`gpflow.models.NNGP`",
-        "contents": "```{toctree}\n:caption: NNGP\n```",
-    }
-    assert reference.users("NNGP", texts) == ["one", "two"]
-
-
-def test_bases_without_a_page_stand_for_their_own_bases() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
-    models = gpflow_decoupled.models
-    assert reference.public_bases(models.HDVGP.__bases__, {"BasisGP"}) == [models.BasisGP]
-    assert reference.public_bases((object,), set()) == []
-    assert reference.public_bases(models.Evidence.__bases__, set()) == []
-
-
-def test_helpers_are_public_and_have_no_page() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
-    every = {name for one in packages(gpflow_decoupled) for name in one.__all__}
-    assert set(reference.HELPERS) <= every
-    errors = gpflow_decoupled.errors
-    assert "DataError" in reference.objects(errors) and "not_a_number" in errors.__all__
-    assert "not_a_number" not in reference.objects(errors)
-    assert "``not_a_number``" in "".join(reference.summary(errors))
-
-
-def test_pages_describe_what_users_call() -> None:
-    members = pytest.importorskip("sphinx") and module("members")
-    bases, models = gpflow_decoupled.bases, gpflow_decoupled.models
-    codes = "basis.moved_to(Z), b.factor(k), fit(seed=1), `prior_kl`, model.evidence(), m.num_data"
-    pages = {bases.InducingBasis, bases.Basis}
-    assert members.shown(bases.CoupledBasis, pages, codes) == [], "as in the base class"
-    without = members.shown(bases.CoupledBasis, (), codes)
-    assert {"factor", "moved_to"} == set(without) - set(members.KEPT), "no page, full text"
-    assert "prior_kl" in members.shown(bases.Basis, (), codes), "users derive theirs from it"
-    assert "factor" in members.shown(bases.Basis, (), ""), "abstract"
-    assert set(members.shown(bases.InducingBasis, (), "")) - {"factor"} <= set(members.KEPT)
-    assert "lower" in members.shown(models.Evidence, (), ""), "fields of a record"
-    assert "evidence" in members.shown(models.CVIGP, (), codes), "of a base without a page"
-    assert members.shown(models.CVIGP, {models.FullGP}, codes) == []
-    optimizers, codes = gpflow_decoupled.optimizers, "optimizer.run(model), optimizer.rank, a.run"
-    found = members.shown(optimizers.ConjugateGradients, (), codes)
-    assert "run" in found and "rank" not in found, "parameters are in their list"
-    descent, gradients = optimizers.StochasticDualDescent, optimizers.ConjugateGradients
-    assert "run" in members.shown(descent, (), codes)
-    assert "run" not in members.shown(descent, (), "`optimizer.run`"), "not called"
-    assert "run" not in members.shown(descent, {gradients}, codes), "as in `ConjugateGradients`"
-
-
-def test_records_of_the_package_show_their_fields_once() -> None:
-    members = pytest.importorskip("sphinx") and module("members")
-    models, training = gpflow_decoupled.models, gpflow_decoupled.training
-    assert members.is_made_by_the_package(models.Evidence)
-    assert members.is_made_by_the_package(training.FitResult)
-    assert not members.is_made_by_the_package(training.Schedule)
-    assert not members.is_made_by_the_package(models.NNGP)
-    assert not members.is_made_by_the_package(gpflow_decoupled.fit)
-
-
-def test_code_of_docstrings_and_pages_is_found() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
-    text = "Of `a.b`, see c.md. Example::\n\n    d.e()\n\nWords.f\n```python\ng.h\n```\n"
-    found = "".join(reference.code_of(text))
-    assert all(name in found for name in ("a.b", "d.e", "g.h"))
-    assert "c.md" not in found and "Words.f" not in found
-
-
-def test_names_of_other_packages_have_addresses() -> None:
-    links = pytest.importorskip("sphinx") and module("links")
-    assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
-    assert links.elsewhere("np.ndarray").endswith("/numpy.ndarray.html")
-    assert [links.elsewhere(name) for name in ("tf.linalg", "tf.no.Such", "fit", "np")] == [
-        None
-    ] * 4
-
-
-def test_intersphinx_has_the_names_of_gpflow(tmp_path: Path) -> None:
-    """Under every path that leads to them: GPflow's pages have the shortest, the name in a
-    signature is the longest.
-    """
-    file = tmp_path / "folder" / "gpflow.inv"
-    module("inventory").write(file)
-    *header, packed = file.read_bytes().split(b"\n", 4)
-    assert header[0] == b"# Sphinx inventory version 2"
-    found = {
-        name: (kind, page)
-        for name, kind, _, page, _ in map(str.split, zlib.decompress(packed).decode().splitlines())
-    }
-    assert found["gpflow.models.SVGP"] == (
-        "py:class",
-        "api/gpflow/models/index.html#gpflow.models.SVGP",
-    )
-    assert found["gpflow.kernels.base.Kernel"] == (
-        "py:class",
-        "api/gpflow/kernels/index.html#gpflow.kernels.Kernel",
-    )
-    assert found["gpflow.models.SVGP.elbo"] == (
-        "py:method",
-        "api/gpflow/models/index.html#gpflow.models.SVGP.elbo",
-    )
-    assert found["gpflow.set_trainable"] == (
-        "py:function",
-        "api/gpflow/index.html#gpflow.set_trainable",
-    )
-    assert not any("tensorflow" in name or "._" in name for name in found)
-
-
-def test_names_of_this_package_are_links() -> None:
-    nodes = pytest.importorskip("docutils.nodes")
-    links = pytest.importorskip("sphinx") and module("links")
-    names = {"fit": "gpflow_decoupled.training.fit"}
-    document = nodes.paragraph()
-    heading = nodes.title("", "", nodes.literal("", "fit"))
-    texts = ("fit", "gd.fit", "fit(model)", "steps", "gpflow.models.SVGP", "np.ndarray")
-    document += [heading, *(nodes.literal("", text) for text in texts)]
-    links.link_names(document, names)
-    targets = [node.get("reftarget") or node.get("refuri") for node in document.children[1:]]
-    assert targets[:-1] == [names["fit"], names["fit"], None, None, "gpflow.models.SVGP"]
-    assert targets[-1].startswith("https://numpy.org")
-    assert isinstance(heading.children[0], nodes.literal), "headings stay as they are"
-
-
-def test_a_word_shows_its_meaning() -> None:
-    nodes = pytest.importorskip("docutils.nodes")
-    hover = module("hover")
-    item = nodes.definition_list_item()
-    item += [nodes.term("", name, ids=[f"term-{name}"]) for name in ("nat", "nats")]
-    item += nodes.definition("", nodes.paragraph("", "The unit\nof natural logarithms."))
-    page = nodes.document(None, None)
-    page += item
-    found = hover.meanings(page)
-    assert found == dict.fromkeys(("term-nat", "term-nats"), "The unit of natural logarithms.")
-    addresses = ("glossary.html#term-nats", "glossary.html#other", "https://numpy.org")
-    page += [nodes.reference("", "", refuri=address) for address in addresses]
-    page += nodes.reference("", "", refid="term-nat")
-    hover.give_titles(page, found)
-    titles = [link.get("reftitle") for link in page.findall(nodes.reference)]
-    assert titles == [found["term-nat"], None, None, found["term-nat"]]
-
-
-def test_the_reference_leaves_out_which_file_holds_what() -> None:
-    reference = pytest.importorskip("sphinx") and module("reference")
+def test_a_package_gets_a_table_and_no_words_on_its_files() -> None:
+    reference = module("reference")
     for package, kept, gone in (
         (gpflow_decoupled.optimizers, "| call | effect |", "Packages: "),
         (gpflow_decoupled.pathwise, "Functions drawn", "Read `samples`"),
     ):
-        words = inspect.getdoc(package).splitlines()
-        text = "\n".join(reference.for_readers(package, words))
-        assert kept in text and gone not in text and gone in "\n".join(words)
+        text = reference.words_of(package)
+        assert kept in text and gone not in text and gone in inspect.getdoc(package)
+        assert ".. autosummary::\n   :toctree: objects\n" in text
+        assert all(f"\n   {name}\n" in text for name in reference.objects(package))
+
+
+def test_names_in_code_of_a_page_are_found() -> None:
+    named = module("reference").named
+    assert named("`gd.models.NNGP` and `NNGP`\n```python\nNNGP\n```\n").count("NNGP") == 3
+    for text in ("`NNGPs`", "`OneNNGP`", "NNGP", "`gpflow.models.NNGP`", "```{note}\nNNGP\n```"):
+        assert "NNGP" not in named(text)
+
+
+def test_a_page_has_members_that_no_other_page_has() -> None:
+    models, bases = gpflow_decoupled.models, gpflow_decoupled.bases
+    things = {"m.CVIGP": models.CVIGP, "b.CoupledBasis": bases.CoupledBasis}
+    things |= {"b.InducingBasis": bases.InducingBasis, "m.Evidence": models.Evidence}
+    words = {"faq": Counter(["CVIGP"]), "training": Counter(["CVIGP", "CVIGP", "Evidence"])}
+    pages = module("reference").Pages(things, words)
+
+    def skipped(page: str, *names: str) -> list[bool | None]:
+        app = SimpleNamespace(env=SimpleNamespace(temp_data={"docname": f"api/objects/{page}"}))
+        thing = things.get(page)
+        return [pages.skip(app, "class", n, getattr(thing, n, None), False, {}) for n in names]
+
+    assert skipped("m.CVIGP", "elbo_of_sites", "evidence") == [None, None], "its own, no page's"
+    assert skipped("m.CVIGP", "trainable_variables", "maximum_log_likelihood_objective")[0]
+    assert skipped("b.CoupledBasis", "optimal_parameters", "prior_kl") == [None, True]
+    assert skipped("m.Evidence", "lower", "count", "_replace") == [None, True, None]
+    assert skipped("faq", "evidence") == [None]
+    shown: list[type] = []
+    pages.show_bases(None, "", bases.CoupledBasis, {}, shown)
+    assert shown == [bases.InducingBasis]
+    lines = ["Words."]
+    pages.see_also(None, "class", "m.CVIGP", models.CVIGP, {}, lines)
+    assert "See also :doc:`/training`, :doc:`/faq`." in lines
+    lines = ["Alias for field number 0"]
+    pages.see_also(None, "attribute", "m.Evidence.lower", None, {}, lines)
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    "name, address",
+    [
+        ("tf.Tensor", "https://www.tensorflow.org/api_docs/python/tf/Tensor"),
+        ("np.ndarray", "https://numpy.org/doc/stable/reference/generated/numpy.ndarray.html"),
+        ("gpflow.models.SVGP.elbo", "models/index.html#gpflow.models.SVGP.elbo"),
+        ("gpflow.kernels.base.Kernel", "kernels/index.html#gpflow.kernels.Kernel"),
+        ("gpflow.set_trainable", "api/gpflow/index.html#gpflow.set_trainable"),
+        *((name, None) for name in ("tf.linalg", "tf.no.Such", "fit", "np")),
+    ],
+)
+def test_names_of_other_packages_have_addresses(name: str, address: str | None) -> None:
+    found = module("links").elsewhere(name)
+    assert found is address or found.endswith(address)
+
+
+def test_names_of_this_package_are_links() -> None:
+    links = module("links")
+    nodes = pytest.importorskip("docutils.nodes")
+    names = {"fit": "gpflow_decoupled.training.fit"}
+    document = nodes.paragraph()
+    heading = nodes.title("", "", nodes.literal("", "fit"))
+    texts = ("fit", "gd.fit", "fit(model)", "steps", "np.ndarray")
+    document += [heading, *(nodes.literal("", text) for text in texts)]
+    links.link_names(document, names)
+    targets = [node.get("reftarget") or node.get("refuri") for node in document.children[1:]]
+    assert targets[:-1] == [names["fit"], names["fit"], None, None]
+    assert targets[-1].startswith("https://numpy.org")
+    assert isinstance(heading.children[0], nodes.literal), "headings stay as they are"
 
 
 def test_words_that_link_to_the_glossary_are_in_it() -> None:
@@ -532,28 +444,8 @@ def test_how_tos_are_short() -> None:
     assert pages and [page for page in pages if len(PAGES[page].split()) > 600] == []
 
 
-def test_a_notebook_offers_itself() -> None:
-    site_files = module("site_files")
-    source = [
-        json.dumps({"cells": [{"cell_type": "markdown", "source": ["# Name\n", "\n", "Text."]}]})
-    ]
-    site_files.offer_download(None, "training", source)
-    assert "download" not in source[0]
-    site_files.offer_download(None, "notebooks/01_name", source)
-    text = "".join(json.loads(source[0])["cells"][0]["source"])
-    assert text.startswith("# Name\n\n{download}`01_name.ipynb`") and text.endswith("\n\nText.")
-    assert "../../notebooks/01_name.py" in text
-
-
 def test_docstrings_become_restructured_text() -> None:
     docstrings = module("docstrings")
-    names = docstrings.public_names(gpflow_decoupled)
-    assert (
-        names["ODVGP"] == "gpflow_decoupled.models.ODVGP"
-        and names["fit"] == "gpflow_decoupled.training.fit"
-    )
-    assert names["Gamma"] == "gpflow_decoupled.distributions.families.Gamma"
-    assert "Gaussian" not in names
     lines = [
         ":param a: `ODVGP`.",
         ":param b: a* of q_, as `b*`,",

@@ -38,10 +38,12 @@ plt.plot([0, 1], [0, x])
 
 
 def execute() -> ModuleType:
-    """The script docs/execute.py, which is in no package, where what it needs is installed."""
+    """The script docs/_ext/execute.py, which is in no package, where what it needs is installed."""
     for name in ("jupytext", "nbclient", "PIL"):
         pytest.importorskip(name)
-    spec = importlib.util.spec_from_file_location("execute", ROOT / "docs" / "execute.py")
+    spec = importlib.util.spec_from_file_location(
+        "execute", EXECUTED.parent / "_ext" / "execute.py"
+    )
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found

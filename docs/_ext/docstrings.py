@@ -6,41 +6,21 @@ reStructuredText, and tables in docstrings are those of Markdown, as on the page
 
 from __future__ import annotations
 
-import inspect
 import re
-from types import ModuleType
 
 CODE = re.compile(r"(`+.+?`+)")
 SPECIAL = re.compile(r"([\\*|]|_(?![\w\[(]))")
 BULLET = re.compile(r"^\s*[*-] ")
-LETTER = re.compile(
-    r"^(\s*:param \w+: )([A-Za-z])\.$"
-)  # "L." would be the item of a list
+LETTER = re.compile(r"^(\s*:param \w+: )([A-Za-z])\.$")  # "L." would be the item of a list
 SHAPES = re.compile(r"(?m)^:\w+(?: \w+)?:(?:\n +\* \*\*\w+\*\* has shape \[.*)+\n?")
 """Fields that GPflow's check_shapes adds."""
-GPFLOWS = ("Gaussian",)
-"""Without a path the likelihood is meant, and not the exponential family."""
 TABLE = re.compile(r"(?m)^( *)\|.*\|\n *\|[-|: ]+\|(?:\n *\|.*\|)*$")
-
-
-def public_names(package: ModuleType) -> dict[str, str]:
-    """Where each public name of the package's packages is documented; none that is GPflow's, too."""
-    things = {name: getattr(package, name) for name in package.__all__}
-    found = {
-        name: f"{package.__name__}.{name}"
-        for name, thing in things.items()
-        if not inspect.ismodule(thing)
-    }
-    for thing in things.values():
-        if inspect.ismodule(thing):  # what a package passes on is documented there
-            found.update(public_names(thing))
-    return {name: path for name, path in found.items() if name not in GPFLOWS}
 
 
 def rewrite(lines: list[str]) -> None:
     """Rewrite a docstring in place: code becomes literal, special characters are escaped.
 
-    Literal blocks, below a line that ends in `::`, stay. Lines that go on with a field are indented.
+    Literal blocks, below a line that ends in `::`, stay. Lines that continue a field are indented.
     """
     block: int | None = None  # the indentation of the line that opened a literal block
     in_field, result = False, []
