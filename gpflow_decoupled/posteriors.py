@@ -17,7 +17,7 @@ from .covariances.latents import check_indices, mix_outputs
 from .covariances.stationary import within_reach
 from .errors import UnknownOptionError, not_a_number
 from .inputs import as_inputs, float_type
-from .summaries import kernel_name, one_line, short_repr, short_table
+from .summaries import one_line, part_name, short_repr, short_table
 
 
 def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
@@ -75,7 +75,7 @@ class BasisPosterior(AbstractPosterior):
         kind = self._precompute_cache
         return one_line(
             self,
-            kernel_name(self.kernel),
+            part_name(self.kernel),
             **self.basis.sizes,
             precompute_cache=None if kind is None else kind.value,
         )

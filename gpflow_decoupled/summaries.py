@@ -5,9 +5,9 @@ from __future__ import annotations
 __all__ = [
     "described",
     "html_table",
-    "kernel_name",
     "model_line",
     "one_line",
+    "part_name",
     "settings_line",
     "short_repr",
     "short_table",
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Combination, Kernel
+from gpflow.kernels import Combination
 from gpflow.models import GPModel
 
 _LONGEST = 60
@@ -48,15 +48,15 @@ def one_line(thing: object, *words: str, **values: object) -> str:
 
 def model_line(model: GPModel, **values: object) -> str:
     """`one_line` of a GP model: class, kernel, likelihood, and `values`."""
-    return one_line(model, kernel_name(model.kernel), type(model.likelihood).__name__, **values)
+    return one_line(model, *map(part_name, (model.kernel, model.likelihood)), **values)
 
 
-def kernel_name(kernel: Kernel) -> str:
-    """The class of a kernel, with its parts."""
-    name = type(kernel).__name__
+def part_name(part: object) -> str:
+    """The class of a kernel, with its parts, or of another part of a model."""
+    name = type(part).__name__
     return (
-        f"{name}({', '.join(map(kernel_name, kernel.kernels))})"
-        if isinstance(kernel, Combination)
+        f"{name}({', '.join(map(part_name, part.kernels))})"
+        if isinstance(part, Combination)
         else name
     )
 

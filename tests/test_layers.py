@@ -240,6 +240,31 @@ def undeclared_imports(root: Path) -> list[str]:
     ]
 
 
+def questions_of_likelihoods(root: Path) -> list[str]:
+    """`isinstance` of a class of likelihoods, and `type` of one, outside of `likelihoods`.
+
+    `likelihoods.facts` answers. Whether an object is a likelihood at all may be asked anywhere.
+    """
+    complaints = []
+    for path in _files(root):
+        if _part(path, root) == "likelihoods":
+            continue
+        tree = _parse(path)
+        imported = (dotted.split(".") for _, dotted in _imports(ast.walk(tree), path, root))
+        classes = {name for *place, name in imported if "likelihoods" in place}
+        classes = {name for name in classes if not name.endswith("Loss")} - {"Likelihood"}
+        for node in ast.walk(tree):
+            asks = _attribute(node.func) if isinstance(node, ast.Call) and node.args else ""
+            if asks not in {"isinstance", "type"}:
+                continue
+            what = map(_attribute, ast.walk(node.args[-1]))
+            bad = (one in classes or "likelihoods." in one or one.startswith("gl.") for one in what)
+            of_one = asks == "type" and _attribute(node.args[0]).endswith("likelihood")
+            if of_one or asks == "isinstance" and any(bad):
+                complaints.append(f"{_where(path, root, node.lineno)}: {ast.unparse(node)}")
+    return complaints
+
+
 RULES = [
     upward_imports,
     import_cycles,
@@ -248,6 +273,7 @@ RULES = [
     stray_probability,
     unaddressed_warnings,
     undeclared_imports,
+    questions_of_likelihoods,
 ]
 Rule = Callable[[Path], list[str]]
 
@@ -285,6 +311,12 @@ VIOLATIONS: list[tuple[Rule, dict[str, str]]] = [
         {"training/a.py": "import tensorflow as tf\ntf.keras.optimizers.Adam()"},
     ),
     (unaddressed_warnings, {"linalg/a.py": "import warnings\nwarnings.warn('no')"}),
+    (questions_of_likelihoods, {"models/a.py": "n = type(model.likelihood).__name__"}),
+    (
+        questions_of_likelihoods,
+        {"models/a.py": "from ..likelihoods import Hinge\nisinstance(x, (int, Hinge))"},
+    ),
+    (questions_of_likelihoods, {"models/a.py": "isinstance(x, gpflow.likelihoods.Gaussian)"}),
     (undeclared_imports, {"linalg/a.py": "import sklearn.cluster"}),
     (undeclared_imports, {"linalg/a.py": "class C:\n    import torch"}),
     (undeclared_imports, {"linalg/a.py": "try:\n    import torch\nexcept ImportError:\n    pass"}),

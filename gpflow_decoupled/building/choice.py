@@ -19,6 +19,7 @@ from ..covariances.latents import SharedAndOwn
 from ..covariances.mixed import takes_categories
 from ..errors import DataError, check_option
 from ..inputs import as_array, check_same_rows, check_whole
+from ..likelihoods.facts import has_scale, is_by_entry, label_kind, own_number
 from ..models.checks import check_mean_function
 from ..training import Standardized
 from ..training.stages.sites import has_best_sites
@@ -27,14 +28,7 @@ from ..training.units import scaling_of_outputs
 from ..user_warnings import warn_user
 from .inside import NUM_INDUCING, NUM_MEAN_POINTS, ON_DATA, Inside, report, take_rows
 from .kernels import AUTO, CANDIDATES, KernelChoice, choose_kernel, choose_label_kernel
-from .likelihoods import (
-    has_scale_by_name,
-    num_classes,
-    own_number,
-    takes_gaps,
-    takes_grades,
-    with_level,
-)
+from .likelihoods import example_of, most_classes, with_level
 
 # ---
 # Several outputs that share latent functions.
@@ -199,25 +193,26 @@ def build(
     _check_options(scale, outputs, (seed, rank), (beta, gamma))
     _check_neighbours(num_neighbours, chosen_points, outputs)
     (X, Y), likelihood = Table.split(X, Y), with_level(likelihood, quantile)
+    known = example_of(likelihood)
     arguments = {
         "sample_weight": sample_weight, "offset": offset, "exposure": exposure,
         "noise_variance": noise_variance, "trials": trials, "censored": censored,
     }  # fmt: skip
-    X, of_rows, numbers = take_rows(X, arguments, Y, own_number(likelihood))
+    X, of_rows, numbers = take_rows(X, arguments, Y, own_number(known))
     table, *data = Table.learn(
         X,
         Y,
-        labels=None if trials is not None else num_classes(likelihood),
-        grades=takes_grades(likelihood),
-        gaps=takes_gaps(likelihood),
+        labels=None if trials is not None else most_classes(likelihood),
+        grades=label_kind(known) == "grades",
+        gaps=is_by_entry(known),
         numbers=of_rows,
         weights=None if numbers is None or of_rows is None else numbers.weights(of_rows),
         seasons=periods(season),
         coded_above=CODED_ABOVE if _takes_codes(kernel) else np.inf,
     )
-    _check_rows(data, Y, likelihood)
+    _check_rows(data, Y, known)
     _check_mean(mean_function, kernel)
-    scaling = _scaling(scale, kernel, likelihood, mean_function)
+    scaling = _scaling(scale, kernel, known, mean_function)
     units = scaling_of_outputs(data[1], numbers, True) if scaling["scale_outputs"] else None
     search = partial(_choose, seed=seed, seconds=seconds, progress=verbose)
     inside = Inside(
@@ -235,7 +230,7 @@ def build(
         model = standardized(normal_scores=True)
     model.usual_options = {"optimizer": "lbfgs"} if has_best_sites(model.model) else {}
     if verbose:
-        given = not (quantile or isinstance(likelihood, str))
+        given = known is likelihood and not quantile
         print(report(model, chosen_points, choices, given, inside.fixed, inside.rough))
     return model
 
@@ -251,12 +246,12 @@ def _choose(
 def _scaling(
     scale: str | None,
     kernel: Kernel | Callable[[int], Kernel] | str | None,
-    likelihood: str | Likelihood,
+    likelihood: Likelihood,
     mean_function: MeanFunction | None,
 ) -> dict[str, bool]:
     own = mean_function is not None or _in_units(kernel, likelihood)
     return {
-        "scale_outputs": has_scale_by_name(likelihood) and scale not in ("X", "neither"),
+        "scale_outputs": has_scale(likelihood) and scale not in ("X", "neither"),
         "scale_inputs": not own if scale is None else scale in ("X", "both"),
     }
 
@@ -274,16 +269,14 @@ def _unscaled(table: Table, scale: str | None) -> np.ndarray:
     return np.array(False) if table.measured is None else ~table.measured
 
 
-def _in_units(kernel: object, likelihood: object) -> bool:
-    reads = isinstance(likelihood, Likelihood) and any(
-        isinstance(part, Function) for part in vars(likelihood).values()
-    )
+def _in_units(kernel: object, likelihood: Likelihood) -> bool:
+    reads = any(isinstance(part, Function) for part in vars(likelihood).values())
     return isinstance(kernel, Kernel) or callable(kernel) or reads
 
 
-def _check_rows(data: list[Any], Y: Any, likelihood: str | Likelihood) -> None:
+def _check_rows(data: list[Any], Y: Any, likelihood: Likelihood) -> None:
     check_same_rows(as_array(data[0], "X"), data[1])
-    if has_scale_by_name(likelihood) and is_truth(Y):
+    if has_scale(likelihood) and is_truth(Y):
         warn_user(
             "Y is true or false, and this likelihood takes it for any number near 0 and 1: pass"
             ' likelihood="bernoulli" for probabilities, or Y.astype(float).'

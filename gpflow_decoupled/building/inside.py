@@ -27,13 +27,7 @@ from gpflow.kernels import (
     SeparateIndependent,
     SharedIndependent,
 )
-from gpflow.likelihoods import (
-    Gaussian,
-    HeteroskedasticTFPConditional,
-    Likelihood,
-    ScalarLikelihood,
-    SwitchedLikelihood,
-)
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 
 from ..bases import CoupledBasis
@@ -42,7 +36,18 @@ from ..diagnostics import lengthscale_factor, roughness, values_of
 from ..errors import DataError
 from ..inducing import select
 from ..inputs import stacked
-from ..likelihoods import CategoricalLogit, NumberedLikelihood, RowLikelihood
+from ..likelihoods import RowLikelihood
+from ..likelihoods.facts import (
+    base_of,
+    couples_latents,
+    has_latent_scale,
+    has_tasks,
+    is_by_entry,
+    is_gaussian,
+    is_scalar,
+    name_of,
+    own_number,
+)
 from ..likelihoods.row_likelihood import NEUTRAL
 from ..models import CVIGP, NNGP, ODVGP, BasisGP
 from ..models.checks import check_kernel, check_mean_function, infer_num_latent_gps
@@ -106,8 +111,8 @@ def take_rows(
 def with_rows(likelihood: Likelihood, numbers: RowNumbers | None, gaps: bool) -> Likelihood:
     """The likelihood of rows with numbers, or gaps; itself without either, or with its number."""
     names = () if numbers is None else numbers.names
-    own = (likelihood.number,) if isinstance(likelihood, NumberedLikelihood) else ()
-    if names == own and not gaps:
+    own = own_number(likelihood)
+    if names == (() if own is None else (own,)) and not gaps:
         return likelihood
     return RowLikelihood(likelihood, names)
 
@@ -204,7 +209,7 @@ def classes_rows(classes: int) -> int:
 def can_initialize(model: GPModel) -> bool:
     """True if `fit(initialize="auto")` takes the model: inducing points, Gaussian, one kernel."""
     one_kernel = not isinstance(model.kernel, MultioutputKernel)
-    return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
+    return isinstance(model, BasisGP) and is_gaussian(model.likelihood) and one_kernel
 
 
 def _scaled(model: Standardized, given: bool, fixed: bool) -> str:
@@ -356,7 +361,7 @@ class Inside:
         gaps = y.shape[1] > 1 and bool(np.isnan(y.astype(np.float64)).any())
         rows = gaps or numbers is not None
         density = likelihood_for(self.likelihood, y, rows)
-        if self.units is not None and isinstance(self.likelihood, Likelihood):
+        if self.units is not None:
             self.fixed = fixed_numbers_inside(density, self.units)
         by_name = None if numbers is None else numbers.by_name(Y)
         kernel = self._kernel(X, y, density, by_name, weights)
@@ -399,9 +404,9 @@ class Inside:
     ) -> MeanFunction | None:
         if self.mean_function is None:
             return prior_mean(self.likelihood, y, numbers)
-        if not isinstance(likelihood, ScalarLikelihood):
+        if not is_scalar(likelihood):
             raise DataError(
-                f"a {type(likelihood).__name__} has several latent functions, and mean_function="
+                f"a {name_of(likelihood)} has several latent functions, and mean_function="
                 " is for one of each output: leave it out."
             )
         check_mean_function(self.mean_function, X.shape[1], y.shape[1])  # by its own name
@@ -411,7 +416,7 @@ class Inside:
     def _of_classes(self, rows: int, likelihood: Likelihood, kernel: Kernel) -> int | None:
         """m for classes where the caller chose no points and a full GP is slow; else None."""
         # after a minute of a core 300 points had the better log loss on two of ten sets
-        if self.points is not None or type(likelihood) is not CategoricalLogit or _mixes(kernel):
+        if self.points is not None or not couples_latents(likelihood) or _mixes(kernel):
             return None
         return NUM_NEIGHBOURS if rows > classes_rows(likelihood.num_classes) else None
 
@@ -447,7 +452,7 @@ class Inside:
     ) -> Kernel:
         given = self.kernel
         if isinstance(given, str) and given == AUTO:
-            gaussian = type(density) is Gaussian
+            gaussian = is_gaussian(density)
             if not gaussian:
                 _check_auto(density, y, self.numbers)
             self.choices[:] = self.choices or [self.search(X, y, None if gaussian else density)]
@@ -460,14 +465,14 @@ class Inside:
             values, _ = values_of(y, density, numbers)
             rows = _telling(each)
             few = X[rows], values[rows]
-            exact = type(density) is Gaussian and self.points is None and len(X) <= EXACT_ROWS
+            exact = is_gaussian(density) and self.points is None and len(X) <= EXACT_ROWS
             self.rough = roughness(part, *few, self.seed) if exact else 0.0
             if self.rough:
                 lengths, codes = part.lengthscales.numpy(), self.table.coded
                 part = kernel_of(Matern12, lengths, codes)
             factor = lengthscale_factor(part, *few, self.seed)
             part.lengthscales.assign(part.lengthscales * factor)
-        if given is None and isinstance(density, HeteroskedasticTFPConditional):
+        if given is None and has_latent_scale(density):
             part = SeparateIndependent([part, gpflow.utilities.deepcopy(part)])
         return part if self.mix is None else self.mix(part, y, weights=weights)
 
@@ -487,15 +492,11 @@ def _without_points(
     spread_neighbours: int,
 ) -> GPModel | None:
     rows = len(data[0])
-    one_each = isinstance(likelihood, ScalarLikelihood) and not isinstance(
-        likelihood, SwitchedLikelihood
-    )
-    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-    one_each |= isinstance(base, HeteroskedasticTFPConditional)
-    one_each |= isinstance(likelihood, RowLikelihood) and likelihood.by_entry
-    exact = type(base) is Gaussian and not isinstance(kernel, LinearCoregionalization)
+    base = base_of(likelihood)
+    one_each = is_by_entry(base) or has_latent_scale(base)
+    exact = is_gaussian(base) and not isinstance(kernel, LinearCoregionalization)
     most = EXACT_ROWS if exact else FULL_ROWS
-    if isinstance(base, CategoricalLogit):
+    if couples_latents(base):
         one_each, most = True, classes_rows(base.num_classes)
     if one_each and rows <= most:
         return CVIGP(data, kernel, likelihood, mean_function=mean)
@@ -517,11 +518,9 @@ def _without_points(
 
 
 def _check_auto(likelihood: Likelihood, y: np.ndarray, numbers: RowNumbers | None) -> None:
-    several = isinstance(likelihood, SwitchedLikelihood) or not isinstance(
-        likelihood, (ScalarLikelihood, CategoricalLogit)
-    )
+    several = not (is_by_entry(likelihood) or couples_latents(likelihood))
     why = {
-        f"the likelihood {type(likelihood).__name__} has several latent functions": several,
+        f"the likelihood {name_of(likelihood)} has several latent functions": several,
         "rows have weights, offsets or other numbers": numbers is not None,
         "entries of Y are missing": bool(np.isnan(y.astype(np.float64)).any()),
     }
@@ -540,7 +539,7 @@ def _start_noise(likelihood: Gaussian, variance: float) -> None:
 
 
 def _has_neighbours(likelihood: Likelihood, kernel: Kernel) -> bool:
-    return type(likelihood) is Gaussian and not _mixes(kernel)
+    return is_gaussian(likelihood) and not _mixes(kernel)
 
 
 def _mixes(kernel: Kernel) -> bool:
@@ -576,4 +575,4 @@ def _kernel(
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
     if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
         return None
-    return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
+    return columns - has_tasks(likelihood)

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 __all__ = [
-    "NAMES",
-    "class_likelihood",
-    "has_scale_by_name",
-    "likelihood_for",
-    "num_classes",
-    "num_latents_of",
-    "own_number",
-    "prior_mean",
-    "takes_classes",
-    "takes_gaps",
-    "takes_grades",
-    "with_level",
-]
+    "NAMES", "class_likelihood", "example_of", "likelihood_for", "most_classes", "num_latents_of",
+    "prior_mean", "with_level",
+]  # fmt: skip
 
 from collections.abc import Callable, Mapping
 
 import gpflow
 import numpy as np
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import (
-    HeteroskedasticTFPConditional,
-    Likelihood,
-    ScalarLikelihood,
-    SwitchedLikelihood,
-)
+from gpflow.likelihoods import Likelihood
 from scipy.special import logsumexp, ndtri
 
-from ..diagnostics import has_scale
 from ..errors import DataError, check_option
 from ..likelihoods import (
     AsymmetricLaplace,
@@ -45,7 +29,6 @@ from ..likelihoods import (
     Laplace,
     LogNormal,
     NegativeBinomial,
-    NumberedLikelihood,
     Ordinal,
     Tweedie,
     Weibull,
@@ -53,6 +36,7 @@ from ..likelihoods import (
     ZeroInflatedPoisson,
     check_labels,
 )
+from ..likelihoods.facts import has_latent_scale, num_classes
 from ..models.checks import check_likelihood
 
 _NOISE = 0.1
@@ -83,8 +67,9 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "beta": gpflow.likelihoods.Beta,
 }
 """Likelihoods without arguments, for standardised Y if it has a scale."""
-_BY_CLASSES = ("multiclass", "ordinal")
-"""Names of likelihoods that are made from the number of classes."""
+_BY_CLASSES = {"multiclass": lambda: CategoricalLogit(2), "ordinal": lambda: Ordinal([0.0])}
+"""Those that are made from the number of classes."""
+_EXAMPLES = {**NAMES, **_BY_CLASSES}
 _ELSEWHERE = {
     "binary": "bernoulli", "logistic": "bernoulli", "logit": "bernoulli", "normal": "gaussian",
     "regression": "gaussian", "classification": "multiclass", "categorical": "multiclass",
@@ -92,11 +77,6 @@ _ELSEWHERE = {
     "count": "poisson", "counts": "poisson", "lognormal": "log_normal", "censored": "tobit",
 }  # fmt: skip
 """Names in other libraries."""
-_OF_CLASSES = (
-    BernoulliLogit, BernoulliProbit, CategoricalLogit, Ordinal, gpflow.likelihoods.Bernoulli,
-    gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax,
-)  # fmt: skip
-
 _LOG_LINKS = (
     "poisson", "negative_binomial", "zero_inflated_poisson", "zero_inflated_negative_binomial",
     "hurdle_poisson", "hurdle_negative_binomial", "weibull", "log_normal", "tweedie", "gamma",
@@ -105,51 +85,21 @@ _LOG_LINKS = (
 """Names of likelihoods whose f is the logarithm of a mean, which may have any size."""
 
 
-def has_scale_by_name(likelihood: str | Likelihood) -> bool:
-    """True if Y may be shifted and scaled, see `diagnostics.has_scale`."""
-    if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
-        return likelihood in NAMES and has_scale(NAMES[likelihood]())
-    check_likelihood(likelihood)
-    return has_scale(likelihood)
+def example_of(given: str | Likelihood) -> Likelihood:
+    """The likelihood that is passed; or by a name a new one, of two classes where it has any.
+
+    :raises DataError: for other names and other objects.
+    """
+    if isinstance(given, str):
+        check_option("likelihood", given, tuple(_EXAMPLES), _ELSEWHERE)
+        return _EXAMPLES[given]()
+    check_likelihood(given)
+    return given
 
 
-def takes_classes(likelihood: str | Likelihood) -> bool:
-    """True if Y may be words, which are numbered."""
-    if isinstance(likelihood, str):
-        return likelihood in ("bernoulli", "probit", *_BY_CLASSES)
-    return isinstance(likelihood, _OF_CLASSES)
-
-
-def num_classes(likelihood: str | Likelihood) -> int | None:
+def most_classes(likelihood: str | Likelihood) -> int | None:
     """How many classes Y may have; 0 for as many as it has, None where it takes none."""
-    if not takes_classes(likelihood):
-        return None
-    if isinstance(likelihood, str):
-        return 0 if likelihood in _BY_CLASSES else 2
-    return getattr(likelihood, "num_classes", getattr(likelihood, "num_bins", 2))
-
-
-def takes_grades(likelihood: str | Likelihood) -> bool:
-    """True if the classes of Y have an order."""
-    return likelihood == "ordinal" or isinstance(likelihood, Ordinal)
-
-
-def takes_gaps(likelihood: str | Likelihood) -> bool:
-    """True if an entry of Y may be missing beside others: for one latent function per output."""
-    if isinstance(likelihood, str):
-        return likelihood in NAMES and likelihood != "heteroskedastic"
-    return isinstance(likelihood, ScalarLikelihood) and not isinstance(
-        likelihood, SwitchedLikelihood
-    )
-
-
-def own_number(likelihood: str | Likelihood) -> str | None:
-    """The name of the number that a `NumberedLikelihood` has for each row, or None."""
-    if isinstance(likelihood, str):
-        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
-        likelihood = NAMES[likelihood]() if likelihood in NAMES else CategoricalLogit(2)
-    return likelihood.number if isinstance(likelihood, NumberedLikelihood) else None
+    return 0 if likelihood in _BY_CLASSES else num_classes(example_of(likelihood))
 
 
 def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Likelihood:
@@ -159,7 +109,7 @@ def with_level(likelihood: str | Likelihood, quantile: float | None) -> str | Li
     """
     if quantile is None:
         return likelihood
-    if not (isinstance(likelihood, str) and likelihood == "quantile"):
+    if likelihood != "quantile":
         raise DataError(
             f'quantile={quantile!r} is the level of likelihood="quantile", and the likelihood is'
             f' {likelihood!r}: pass likelihood="quantile", or leave the level out.'
@@ -175,9 +125,9 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
     :param Y: observations [N, P], as the likelihood will see them.
     :param rows: whether a `RowLikelihood` follows, which knows what Y may be.
     """
-    if not isinstance(likelihood, str):
-        check_likelihood(likelihood)
-        made = gpflow.utilities.deepcopy(likelihood)
+    made = example_of(likelihood)
+    if made is likelihood:
+        made = gpflow.utilities.deepcopy(made)
     elif likelihood == "multiclass":
         made = class_likelihood(_count_classes(Y))
     elif likelihood == "ordinal":
@@ -185,10 +135,7 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray, rows: bool = Fal
         made = Ordinal(np.sqrt(2.0) * ndtri(np.cumsum(shares)[:-1]))  # for f ~ N(0, 1)
     elif likelihood == "gaussian" and Y.shape[1] > 1:
         made = gpflow.likelihoods.Gaussian(np.full(Y.shape[1], _NOISE))
-    else:
-        check_option("likelihood", likelihood, (*NAMES, *_BY_CLASSES), _ELSEWHERE)
-        made = NAMES[likelihood]()
-    if isinstance(made, HeteroskedasticTFPConditional) and Y.shape[1] > 1:
+    if has_latent_scale(made) and Y.shape[1] > 1:
         raise DataError(
             f"Y has {Y.shape[1]} columns, and noise that varies with the inputs is learned for one:"
             " build a model for each column, of the rows that have it."

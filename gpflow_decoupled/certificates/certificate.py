@@ -17,7 +17,6 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
-from gpflow.likelihoods import Bernoulli
 from gpflow.models import SVGP, VGP, GPModel, InternalDataTrainingLossMixin
 from scipy.special import ndtr
 
@@ -34,7 +33,7 @@ from ..inputs import (
     float_type,
     is_number,
 )
-from ..likelihoods import BernoulliLogit, BernoulliProbit
+from ..likelihoods.facts import label_kind, name_of
 from ..models import BasisGP, FullGP
 from ..models.checks import check_shapes_of_data, check_values
 from ..models.linear import LaplacePriorLCLGP
@@ -132,9 +131,9 @@ def _check_classifier(model: GPModel) -> None:
             " kernel, BernoulliLogit())."
         )
     likelihood, latents = model.likelihood, int(model.num_latent_gps)
-    if not isinstance(likelihood, (Bernoulli, BernoulliLogit, BernoulliProbit)):
+    if label_kind(likelihood) != "binary":
         raise DataError(
-            f"{type(likelihood).__name__} is not a likelihood of two classes: give the model a"
+            f"{name_of(likelihood)} is not a likelihood of two classes: give the model a"
             " Bernoulli, BernoulliLogit or BernoulliProbit likelihood. For several classes,"
             " certify a model of one class against the rest."
         )
@@ -156,7 +155,7 @@ def _check_classifier(model: GPModel) -> None:
     # 1e-6 is round-off
     if np.any(np.abs(p + p[::-1] - 1.0) > 1e-6) or np.any(np.diff(p[:, 0]) < 0.0):
         raise DataError(
-            f"The link of {type(likelihood).__name__} is not symmetric: p(y = 1 | f) + p(y = 1 |"
+            f"The link of {name_of(likelihood)} is not symmetric: p(y = 1 | f) + p(y = 1 |"
             " -f) is not 1, so that the sign of f is not the more probable class. Use"
             " BernoulliLogit or BernoulliProbit."
         )

@@ -7,7 +7,7 @@ expectations.
 
 from .accuracy import warn_of_quadrature
 from .failure import explain, naming_observation, restored, unusable_observation
-from .scales import check_digits, has_scale, noise_variance, warn_of_scales
+from .scales import check_digits, warn_of_scales
 from .starts import (
     lengthscale_factor,
     multiply_lengthscales,
@@ -19,8 +19,8 @@ from .starts import (
 from .trend import final_evidence, warn_of_fall, warn_of_last_rise, warn_of_rise
 
 __all__ = [
-    "check_digits", "explain", "final_evidence", "has_scale", "lengthscale_factor",
-    "multiply_lengthscales", "naming_observation", "noise_variance", "other_start", "restored",
+    "check_digits", "explain", "final_evidence", "lengthscale_factor",
+    "multiply_lengthscales", "naming_observation", "other_start", "restored",
     "roughness", "unusable_observation", "values_of", "warn_of_fall",
     "warn_of_last_rise", "warn_of_no_signal", "warn_of_quadrature", "warn_of_rise",
     "warn_of_scales",

@@ -11,8 +11,14 @@ from gpflow.base import RegressionData
 from numpy.polynomial.legendre import leggauss
 
 from ..covariances.latents import mix_outputs
-from ..likelihoods import BernoulliLogit, BernoulliProbit
-from ..likelihoods.registry import is_logit
+from ..likelihoods.facts import (
+    accurate_alternative,
+    has_steps,
+    is_gaussian,
+    is_scalar,
+    name_of,
+    without_overflow,
+)
 from ..likelihoods.row_likelihood import MOST_NODES, nodes_of, with_nodes
 from ..models.checks import CheckedPredictions, Moments, Resolution
 from ..user_warnings import warn_user
@@ -44,16 +50,13 @@ def accurate_expectations(
     number = nodes_of(likelihood)
     if number is None:
         return None
-    if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
-        likelihood = BernoulliLogit()  # the same density without overflow
+    likelihood = without_overflow(likelihood)
     other = 2 * number + 1 if number <= MOST_NODES // 2 else number // 2
     usual, finer = (
         one.variational_expectations(X, mean, variance, Y).numpy()
         for one in (likelihood, with_nodes(likelihood, other))
     )
-    if not isinstance(likelihood, gl.ScalarLikelihood) or np.all(
-        np.abs(finer - usual) <= _SAME * (1 + np.abs(usual))
-    ):
+    if not is_scalar(likelihood) or np.all(np.abs(finer - usual) <= _SAME * (1 + np.abs(usual))):
         return finer if other > number else usual
     return _by_panels(likelihood, X.numpy(), mean.numpy(), np.sqrt(variance.numpy()), Y.numpy())
 
@@ -119,11 +122,6 @@ _DOUBLINGS = 3
 """How often frequencies are doubled at most to find the number that the warning advises."""
 _MORE = (50, 100, 200)
 """Numbers of nodes that the warning may advise."""
-_INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
-    (gl.Bernoulli, "likelihoods.BernoulliLogit"),
-    (BernoulliProbit, "likelihoods.BernoulliLogit"),
-)
-"""Likelihoods, and alternatives without quadrature."""
 
 
 def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None) -> None:
@@ -179,7 +177,7 @@ def _complaint(
         )
     y, m, s = (part.numpy()[worst, 0] for part in (sample[1], at.mean, tf.sqrt(at.variance)))
     return (
-        f"{found}where the expectations of {type(model.likelihood).__name__} are integrated by a"
+        f"{found}where the expectations of {name_of(model.likelihood)} are integrated by a"
         f" fine rule. Its {now.number} Gauss-Hermite nodes are too few for a q(f) that is wide"
         f" beside the likelihood, {largest} (at Y = {y:.4g}, where f has mean {m:.4g} and standard"
         f" deviation {s:.4g}). " + _advice(model.likelihood, _where(at, sample), accurate, number)
@@ -187,7 +185,7 @@ def _complaint(
 
 
 def _uses_nodes(model: CheckedPredictions, sample: RegressionData) -> bool:
-    if type(model.likelihood) is gl.Gaussian:
+    if is_gaussian(model.likelihood):
         return False
     ones = tf.ones([tf.shape(sample[0])[0], model.num_latent_gps], sample[0].dtype)
     trial = Moments(*mix_outputs(model.kernel, 0.3 * ones, ones))
@@ -226,14 +224,14 @@ def _advice(
     for nodes in _MORE:
         error = with_nodes(likelihood, nodes).variational_expectations(*where).numpy() - accurate
         if number * abs(float(np.mean(error))) <= 0.1 * _allowed(number):
-            if isinstance(likelihood, gl.MultiClass):
+            if has_steps(likelihood):
                 return f"Set num_gauss_hermite_points = {nodes} of the likelihood and train again."
             rule = (
                 f"gpflow.quadrature.NDiagGHQuadrature({getattr(likelihood.quadrature, 'dim', 1)},"
                 f" {nodes})"
             )
             return f"Give the likelihood more nodes, quadrature={rule}, and train again."
-    instead = next((name for kind, name in _INSTEAD if isinstance(likelihood, kind)), None)
+    instead = accurate_alternative(likelihood)
     others = "" if instead is None else f"; or use {instead}, whose expectations need no such nodes"
     return (
         f"{_MORE[-1]} nodes would not do either: use a kernel with a smaller variance or a wider"

@@ -15,9 +15,8 @@ from gpflow.likelihoods import Likelihood
 
 from ..covariances.latents import mix_outputs, prior_variance
 from ..errors import NumericalError
-from ..likelihoods import BernoulliLogit
+from ..likelihoods.facts import name_of, without_overflow
 from ..likelihoods.parameters import extreme_parameters
-from ..likelihoods.registry import is_logit
 from ..linalg.cholesky import unsound
 from ..models.checks import CheckedPredictions, Moments
 
@@ -153,7 +152,7 @@ def _error(
     rows: np.ndarray | None,
 ) -> NumericalError:
     bad = _unusable(values)
-    row, name = int(np.argmax(bad)), type(likelihood).__name__
+    row, name = int(np.argmax(bad)), name_of(likelihood)
     y, m, v = (
         np.array2string(np.asarray(part)[row], precision=4) for part in (Y, at.mean, at.variance)
     )
@@ -173,7 +172,7 @@ def _unusable(values: np.ndarray) -> np.ndarray:
 
 
 def _remedy(likelihood: gl.Likelihood) -> str:
-    if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
+    if without_overflow(likelihood) is not likelihood:
         return (
             "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"
             " gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."

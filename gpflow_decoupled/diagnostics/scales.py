@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_digits", "complaints_of_inputs", "has_scale", "noise_variance", "warn_of_scales"]
+__all__ = ["check_digits", "complaints_of_inputs", "warn_of_scales"]
 
 from collections.abc import Iterator
 
@@ -19,7 +19,6 @@ from gpflow.kernels import (
     Static,
     Sum,
 )
-from gpflow.likelihoods import Gaussian, HeteroskedasticTFPConditional, Likelihood, StudentT
 from gpflow.models import GPModel
 
 from ..covariances.latents import prior_variance
@@ -27,7 +26,7 @@ from ..covariances.mixed import code_columns
 from ..covariances.stationary import reads_scaled_inputs
 from ..errors import DataError
 from ..inducing.weights import Weights
-from ..likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, LogNormal, RowLikelihood
+from ..likelihoods.facts import has_latent_scale, has_scale, is_gaussian, noise_variance
 from ..likelihoods.parameters import single_noise_variance
 from ..likelihoods.registry import index_columns
 from ..user_warnings import warn_user
@@ -134,9 +133,6 @@ at a twentieth of the noise 97 %.
 """
 _MEDIAN = 0.455
 """Of the square of a standard normal variable."""
-_PLUS_NOISE = (
-    Gaussian, StudentT, Laplace, AsymmetricLaplace, HeteroskedasticTFPConditional,
-)  # fmt: skip
 _REMEDY = (
     "Training may not find its way from there: standardise the data, as"
     " gpflow_decoupled.Standardized(build, (X, Y)) does, which predicts in their own units; or"
@@ -177,24 +173,6 @@ def check_digits(model: GPModel, X: tf.Tensor) -> None:
         )
 
 
-def has_scale(likelihood: Likelihood) -> bool:
-    """True if Y may be shifted and scaled: for `Gaussian`, `StudentT` and `Laplace` noise, for
-    quantiles, censored normal noise, and noise whose scale is a latent function.
-    """
-    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-    censored = isinstance(base, CensoredNormal) and not isinstance(base, LogNormal)
-    return censored or isinstance(base, _PLUS_NOISE)
-
-
-def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """Variance of the noise [N, P] at X [N, D] and F [N, P], or its squared scale if it has
-    none.
-    """
-    if isinstance(likelihood, StudentT) and float(likelihood.df) <= 2.0:
-        return np.broadcast_to(np.square(np.asarray(likelihood.scale)), F.shape)
-    return np.broadcast_to(np.asarray(likelihood.conditional_variance(X, F)), F.shape)
-
-
 def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> Iterator[str]:
     rows = np.arange(len(X))
     if len(X) > _SAMPLE:
@@ -206,8 +184,7 @@ def _complaints(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int) -> 
 def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iterator[str]:
     """Yield a sentence per column of Y [N, P] far larger or smaller than the prior at X [N, D]."""
     # Labels and counts are not judged.
-    own = isinstance(model.likelihood, HeteroskedasticTFPConditional)  # a latent for its noise
-    if own or not has_scale(model.likelihood):
+    if has_latent_scale(model.likelihood) or not has_scale(model.likelihood):
         return
     Y = Y[:, : Y.shape[1] - index_columns(model.likelihood)]
     mean = np.asarray(model.mean_function(X)).astype(np.float64)
@@ -219,8 +196,8 @@ def _complaints_of_outputs(model: GPModel, X: np.ndarray, Y: np.ndarray) -> Iter
     mean, prior = (np.broadcast_to(part, Y.shape) for part in (mean, prior))
     noise = noise_variance(model.likelihood, X, mean.astype(X.dtype)).astype(np.float64)
     squares = np.square(Y.astype(np.float64) - mean)
-    is_gaussian = isinstance(model.likelihood, Gaussian)
-    typical = squares.mean(axis=0) if is_gaussian else np.median(squares, axis=0) / _MEDIAN
+    gaussian = is_gaussian(model.likelihood)
+    typical = squares.mean(axis=0) if gaussian else np.median(squares, axis=0) / _MEDIAN
     expected = np.mean(prior + noise, axis=0)
     for column in np.flatnonzero(np.ptp(Y, axis=0) > 0):
         large = typical[column] > _LARGE**2 * expected[column]

@@ -25,17 +25,9 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from ..covariances.latents import indices_of
 from ..covariances.mixed import kernel_of, spreads
 from ..covariances.stationary import reads_scaled_inputs
-from ..likelihoods import (
-    BernoulliLogit,
-    BernoulliProbit,
-    CategoricalLogit,
-    NumberedLikelihood,
-    Ordinal,
-    RowLikelihood,
-)
+from ..likelihoods.facts import base_of, has_scale, label_kind, split_rows
 from ..likelihoods.parameters import single_noise_variance
 from ..user_warnings import warn_user
-from .scales import has_scale
 
 # ---
 # Least squares of any likelihood: values that are f plus noise.
@@ -43,8 +35,6 @@ from .scales import has_scale
 
 _STEEP = 2.0
 """Of f over labels of -1 and 1."""
-_BINARY = (BernoulliLogit, BernoulliProbit, gpflow.likelihoods.Bernoulli)
-_SEVERAL = (CategoricalLogit, gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax)
 
 
 def values_of(
@@ -57,24 +47,22 @@ def values_of(
     :param numbers: of the rows by name: offsets are taken off, and rows of no weight, or whose
         known noise is larger than the variance of all, are NaN.
     """
-    if isinstance(likelihood, RowLikelihood):
-        Y, numbers = likelihood.split(Y)
-        likelihood = likelihood.likelihood
-    elif isinstance(likelihood, NumberedLikelihood) and numbers is None:
-        Y, _ = likelihood.split(Y)
-    values, slope = _plain_values(Y, likelihood)
-    numbers = numbers or {}
+    base = base_of(likelihood)
+    if numbers is None or base is not likelihood:
+        Y, numbers = split_rows(likelihood, Y)
+    values, slope = _plain_values(Y, base)
     values = values - numbers.get("offset", 0.0)
     noisy = numbers.get("noise", 0.0) > np.nanvar(values, axis=0)
     return np.where(noisy | (numbers.get("weight", 1.0) == 0.0), np.nan, values), slope
 
 
 def _plain_values(Y: np.ndarray, likelihood: Likelihood) -> tuple[np.ndarray, float]:
-    if isinstance(likelihood, _SEVERAL):
+    kind = label_kind(likelihood)
+    if kind == "classes":
         return 1.0 * (Y == np.arange(likelihood.num_classes)), _STEEP
-    if isinstance(likelihood, Ordinal):
+    if kind == "grades":
         return np.asarray(likelihood.middles)[Y.astype(int)], 1.0
-    if isinstance(likelihood, _BINARY):
+    if kind == "binary":
         return 2.0 * Y - 1.0, _STEEP
     if has_scale(likelihood) or np.nanmin(Y) < 0.0:
         return Y, 1.0

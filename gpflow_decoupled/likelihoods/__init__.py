@@ -4,7 +4,8 @@ Read `laplace`, then `site_loss`, the contract of sites, and `registry`, which k
 labels of every likelihood; `declare_site` adds one. `bernoulli`, `categorical`, `counts`,
 `ordinal`, `survival` and `tweedie` have likelihoods, some with their sites; `count_sites`,
 `gpflow_sites` and `prior_sites` have sites alone. `row_likelihood` has numbers of rows;
-`predictions` has moments, distribution functions and quantiles.
+`predictions` has moments, distribution functions and quantiles; `facts` answers all that other
+folders ask of a likelihood, which never look at its class.
 """
 
 from ..expectations.projections import Site

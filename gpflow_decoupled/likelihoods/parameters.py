@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "BINARY", "COUNTS", "NOT_NEGATIVE", "NumberedLikelihood", "POSITIVE", "Support",
-    "UNIT_INTERVAL", "classes", "constant_parameter", "extreme_parameters", "noise_variance_at",
+    "UNIT_INTERVAL", "classes", "constant_parameter", "extreme_parameters", "is_gaussian",
+    "noise_variance_at",
     "parameter_per_site", "positive_parameter", "share_parameter", "single_noise_variance",
 ]  # fmt: skip
 
@@ -162,9 +163,17 @@ def share_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
     return Parameter(value, transform=tfp.bijectors.Sigmoid())
 
 
+def is_gaussian(likelihood: Likelihood | None) -> bool:
+    """True for normal noise about f by GPflow's `Gaussian`, or a subclass with its density."""
+    kind = type(likelihood)
+    return isinstance(likelihood, Gaussian) and all(
+        getattr(kind, name) is getattr(Gaussian, name) for name in ("_scalar_log_prob", "_variance")
+    )
+
+
 def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
     """The noise variance [] of a `Gaussian` with a single Parameter, else None."""
-    if not isinstance(likelihood, Gaussian):
+    if not is_gaussian(likelihood):
         return None
     parameter = likelihood.scale if likelihood.variance is None else likelihood.variance
     if isinstance(parameter, Function) or parameter.shape.num_elements() != 1:

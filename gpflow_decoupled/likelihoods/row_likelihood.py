@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_NODES", "NEUTRAL", "RowLikelihood", "finer", "nodes_of", "with_gaps", "with_nodes"]
+__all__ = [
+    "MOST_NODES", "NEUTRAL", "RowLikelihood", "finer", "is_by_entry", "nodes_of", "with_gaps",
+    "with_nodes",
+]  # fmt: skip
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Bernoulli, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.quadrature import NDiagGHQuadrature
 
 from ..errors import DataError, check_option
@@ -21,7 +24,7 @@ from ..expectations.log_means import log_mean_exp
 from .bernoulli import BernoulliLogit, BernoulliProbit
 from .counts import log_choices
 from .log_densities import observation_log_density
-from .parameters import NumberedLikelihood
+from .parameters import NumberedLikelihood, is_gaussian
 
 NEUTRAL: Mapping[str, float] = {
     "weight": 1.0, "offset": 0.0, "noise": 0.0, "trials": 1.0, "censored": 0.0,
@@ -57,7 +60,7 @@ class RowLikelihood(Likelihood):
     """
 
     def __init__(self, likelihood: Likelihood, numbers: Sequence[str] = ()) -> None:
-        self.by_entry = _is_by_entry(likelihood)
+        self.by_entry = is_by_entry(likelihood)
         latents = None if self.by_entry else likelihood.latent_dim
         super().__init__(input_dim=None, latent_dim=latents, observation_dim=None)
         alone = set(numbers) == {"weight"} and not isinstance(likelihood, SwitchedLikelihood)
@@ -69,7 +72,7 @@ class RowLikelihood(Likelihood):
             )
         for name in numbers:
             check_option("numbers", name, tuple(NEUTRAL))
-        if "noise" in numbers and type(likelihood) is not Gaussian:
+        if "noise" in numbers and not is_gaussian(likelihood):
             raise DataError(
                 f"known noise is for a Gaussian likelihood, and this is {type(likelihood).__name__}"
             )
@@ -109,7 +112,7 @@ class RowLikelihood(Likelihood):
             values = self.likelihood.variational_expectations(X, Fmu, Fvar, y)[..., None]
             return tf.reduce_sum(values * weight, axis=-1)
         mean = Fmu + numbers.get("offset", 0.0)
-        if type(self.likelihood) is Gaussian:
+        if is_gaussian(self.likelihood):
             variance = self.likelihood._variance(X) + numbers.get("noise", 0.0)
             values = _normal(y, mean, variance) - 0.5 * Fvar / variance
         elif "trials" in numbers and self.own is None:
@@ -144,7 +147,7 @@ class RowLikelihood(Likelihood):
         """
         y, numbers = self.split(Y)
         f, seen = F + numbers.get("offset", 0.0), _filled(y)
-        if type(self.likelihood) is Gaussian:
+        if is_gaussian(self.likelihood):
             values = _normal(y, f, self.likelihood._variance(X) + numbers.get("noise", 0.0))
         elif "trials" in numbers and self.own is None:
             t = numbers["trials"]
@@ -177,7 +180,7 @@ class RowLikelihood(Likelihood):
         if not self.by_entry:
             return observation_log_density(self.likelihood, X, Fmu, Fvar, y)
         mean = Fmu + numbers.get("offset", 0.0)
-        if type(self.likelihood) is Gaussian:
+        if is_gaussian(self.likelihood):
             variance = Fvar + self.likelihood._variance(X) + numbers.get("noise", 0.0)
             values = _normal(y, mean, variance)
         elif "trials" in numbers and self.own is None:
@@ -209,13 +212,14 @@ def with_gaps(likelihood: Likelihood, Y: np.ndarray) -> Likelihood:
 
     The likelihood itself where none is NaN, and where an observation has several latents.
     """
-    if not _is_by_entry(likelihood) or not np.isnan(np.asarray(Y, np.float64)).any():
+    if not is_by_entry(likelihood) or not np.isnan(np.asarray(Y, np.float64)).any():
         return likelihood
     numbers = [likelihood.number] if isinstance(likelihood, NumberedLikelihood) else []
     return RowLikelihood(likelihood, numbers)
 
 
-def _is_by_entry(likelihood: Likelihood) -> bool:
+def is_by_entry(likelihood: Likelihood) -> bool:
+    """True if each entry of Y has one latent, and all of them one density."""
     scalar = isinstance(likelihood, ScalarLikelihood)
     return scalar and not isinstance(likelihood, SwitchedLikelihood)
 

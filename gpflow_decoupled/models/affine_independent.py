@@ -50,6 +50,7 @@ from ..inputs import (
     known,
 )
 from ..likelihoods import likelihood_site
+from ..likelihoods.facts import name_of
 from ..likelihoods.registry import index_columns
 from ..linalg.cholesky import add_jitter, cholesky
 from ..posteriors import near_inputs
@@ -66,7 +67,7 @@ def _refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Li
     latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
     if latents not in (None, 1):
         raise DataError(
-            f"{type(likelihood).__name__} has {latents} latent functions per observation, and here"
+            f"{name_of(likelihood)} has {latents} latent functions per observation, and here"
             " log p(y | f) must be a function of one: use CVIGP."
         )
     if isinstance(kernel, MultioutputKernel) or (
@@ -342,7 +343,7 @@ class AffineIndependentGP(FullGP):
         # (A2)
         bound = self.bound(self.site_groups(state))
         if tf.executing_eagerly() and np.isneginf(bound.numpy()):
-            warn_user(_NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name))
+            warn_user(_NO_EXPECTATION.format(name_of(self.likelihood), self.basis.base.name))
         return bound
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:

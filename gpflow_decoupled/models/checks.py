@@ -29,7 +29,7 @@ from gpflow.kernels import (
     LinearCoregionalization,
     MultioutputKernel,
 )
-from gpflow.likelihoods import Likelihood, MultiClass, Ordinal, ScalarLikelihood, Softmax
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 
 from .. import replicas
@@ -53,7 +53,16 @@ from ..inputs import (
     of_known_rank,
     use_column,
 )
-from ..likelihoods import RowLikelihood, check_labels, observation_columns, observation_moments
+from ..likelihoods import check_labels, observation_columns, observation_moments
+from ..likelihoods.facts import (
+    base_of,
+    defined_by_user,
+    has_infinite_edges,
+    has_steps,
+    is_scalar,
+    name_of,
+    reads_integers,
+)
 from ..likelihoods.log_densities import observation_log_density
 from ..likelihoods.registry import expected_log_densities, index_columns
 from ..likelihoods.row_likelihood import finer, nodes_of, with_gaps
@@ -173,7 +182,7 @@ def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.
         values = model.likelihood.log_prob(X, mixed + model.mean_function(X), Y)
     except NotImplementedError as error:
         raise DataError(
-            f"{type(model.likelihood).__name__} has no log density to be sampled: define its"
+            f"{name_of(model.likelihood)} has no log density to be sampled: define its"
             " _log_prob, or leave samples out (expectations=None)."
         ) from error
     return tf.reshape(values, [S, -1])
@@ -181,9 +190,9 @@ def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.
 
 def check_draws(likelihood: Likelihood) -> None:
     """Raise `DataError` for a piecewise constant log density, whose draws have no gradient."""
-    if isinstance(likelihood, MultiClass):
+    if has_steps(likelihood):
         raise DataError(
-            f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have"
+            f"the log density of {name_of(likelihood)} is made of steps, and draws of it have"
             " no gradient: use likelihoods.CategoricalLogit, or its quadrature."
         )
 
@@ -199,7 +208,7 @@ _ARD = ("lengthscales", "weight_variances", "variance")
 def check_likelihood(likelihood: object) -> None:
     """Raise `DataError` for anything but a likelihood."""
     _check_kind("likelihood", likelihood, Likelihood, "gpflow.likelihoods.Gaussian()")
-    if isinstance(likelihood, Ordinal):
+    if has_infinite_edges(likelihood):
         raise DataError(
             "GPflow's Ordinal subtracts infinite bin edges; TensorFlow's erf of infinity is NaN,"
             " and so are its bounds. Pass gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same"
@@ -209,10 +218,11 @@ def check_likelihood(likelihood: object) -> None:
 
 def check_parts(kernel: object, likelihood: object) -> None:
     """Raise `DataError` for anything but a kernel and a likelihood, in this order."""
-    if isinstance(kernel, Likelihood) and isinstance(likelihood, Kernel):
+    parts = zip((kernel, likelihood), (Likelihood, Kernel))
+    if all(isinstance(part, kind) for part, kind in parts):
         raise DataError(
             f"kernel is the likelihood {type(kernel).__name__} and likelihood the kernel"
-            f" {type(likelihood).__name__}; swap them: the kernel comes first."
+            f" {name_of(likelihood)}; swap them: the kernel comes first."
         )
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
     check_likelihood(likelihood)
@@ -379,7 +389,7 @@ def check_densities(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> Non
 
     The first three rows of X [N, D] and Y [N, P] are tried.
     """
-    own = not _comes_with_gpflow(type(likelihood)) and isinstance(likelihood, ScalarLikelihood)
+    own = defined_by_user(likelihood) and is_scalar(likelihood)
     if not own or not tf.executing_eagerly() or len(X) == 0:
         return
     X, Y = X[:3], Y[:3].astype(X.dtype)
@@ -387,7 +397,7 @@ def check_densities(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> Non
     _check_expectations(X, Y, likelihood)
 
 
-def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikelihood) -> None:
+def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     """Refuse a log density that grows without bound, as with a wrong sign."""
     # f is as far from zero as the labels, 100 and 10,000 times as far
     for side in (-1.0, 1.0):
@@ -400,16 +410,16 @@ def _check_density(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikelihood) -
         if np.any(grows):
             at, row = np.argwhere(grows)[0]
             raise DataError(
-                f"log p(y | f) of {type(likelihood).__name__} grows without bound: at Y ="
+                f"log p(y | f) of {name_of(likelihood)} grows without bound: at Y ="
                 f" {Y[row, 0]:.4g} it is {found[at, row]:.3g} nats at f = {f[at][row, 0]:.3g} and"
                 f" {found[at + 1, row]:.3g} at f = {f[at + 1][row, 0]:.3g}. Turn the sign of what"
                 " its _scalar_log_prob returns."
             )
 
 
-def _check_expectations(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikelihood) -> None:
+def _check_expectations(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     """Refuse expected log densities above those that quadrature of the log density gives."""
-    if _comes_with_gpflow(_owner(likelihood, "_variational_expectations")):
+    if not defined_by_user(likelihood, "_variational_expectations"):
         return  # by quadrature of the log density, which was tried
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     ones, size = np.ones_like(Y), np.maximum(np.abs(Y), 1.0)
@@ -427,21 +437,12 @@ def _check_expectations(X: np.ndarray, Y: np.ndarray, likelihood: ScalarLikeliho
         if np.any(above):
             row = int(np.flatnonzero(above)[0])
             raise DataError(
-                f"The expected log density of {type(likelihood).__name__} is too large: at Y ="
+                f"The expected log density of {name_of(likelihood)} is too large: at Y ="
                 f" {Y[row, 0]:.4g} and f of mean {mean[row, 0]:.3g} and variance"
                 f" {variance[row, 0]:.3g} it is {found[row]:.3g} nats, and {expected[row]:.3g} by"
                 " quadrature of its log density. Check the signs in its _variational_expectations,"
                 " or leave that method out."
             )
-
-
-def _owner(likelihood: Likelihood, method: str) -> type:
-    """The class whose definition of a method is used."""
-    return next(kind for kind in type(likelihood).__mro__ if method in vars(kind))
-
-
-def _comes_with_gpflow(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("gpflow", __package__.partition(".")[0])
 
 
 # ---
@@ -458,7 +459,7 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     mixes = isinstance(kernel, LinearCoregionalization)
     claims = {
         "num_latent_gps": given,
-        f"the likelihood {type(likelihood).__name__}": None if mixes else likelihood.latent_dim,
+        f"the likelihood {name_of(likelihood)}": None if mixes else likelihood.latent_dim,
         f"the kernel {type(kernel).__name__}": (
             kernel.num_latent_gps if isinstance(kernel, MultioutputKernel) else None
         ),
@@ -522,7 +523,7 @@ def check_shapes_of_data(
         )
         raise DataError(
             f"Y has {Y.shape[1]} columns and the model expects {columns}"
-            f" ({type(likelihood).__name__} on {num_outputs} outputs); {fix}."
+            f" ({name_of(likelihood)} on {num_outputs} outputs); {fix}."
         )
     if num_dims is not None and X.shape[1] is not None and X.shape[1] != num_dims:
         raise DataError(
@@ -533,7 +534,7 @@ def check_shapes_of_data(
 
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
     """Y [..., N, P] in the likelihood's type: integer for `Softmax`, else `dtype`."""
-    if not isinstance(likelihood, Softmax):
+    if not reads_integers(likelihood):
         return tf.cast(Y, dtype)
     labels = known(Y)
     if labels is not None:
@@ -553,11 +554,11 @@ def check_values(X: Array, Y: Array, likelihood: Likelihood, *readers: object) -
         return
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
-    gaps = isinstance(likelihood, RowLikelihood)
+    gaps = base_of(likelihood) is not likelihood
     check_finite_entries(X, "X")
     advice = ""
     if not gaps and with_gaps(likelihood, Y) is not likelihood:
-        name = type(likelihood).__name__
+        name = name_of(likelihood)
         advice = f", or pass likelihoods.RowLikelihood({name}(...)), which leaves out NaN in Y"
     check_finite_entries(np.where(np.isnan(Y), 0.0, Y) if gaps else Y, "Y", advice=advice)
     check_labels(likelihood, Y)

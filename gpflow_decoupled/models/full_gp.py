@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 
 from ..bases import Basis, DualBasis, SiteBasis, StateSpaceBasis
@@ -23,7 +23,8 @@ from ..covariances.state_space import refuse_kernel, series_error_of
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_array, as_pair, as_values, float_type, known, of_known_rank
 from ..interrupts import all_or_nothing, one_at_a_time
-from ..likelihoods import QuadratureLoss, RowLikelihood, SiteLoss, site_loss
+from ..likelihoods import QuadratureLoss, SiteLoss, site_loss
+from ..likelihoods.facts import base_of, is_gaussian, name_of
 from ..likelihoods.parameters import noise_variance_at
 from ..likelihoods.registry import index_columns
 from ..likelihoods.row_likelihood import finer
@@ -280,10 +281,8 @@ class CVIGP(FullGP):
 
     @property
     def _is_of_gaussian_noise(self) -> bool:
-        likelihood = self.likelihood
-        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
         mixed = isinstance(self.kernel, LinearCoregionalization)
-        return isinstance(base, Gaussian) and not mixed
+        return is_gaussian(base_of(self.likelihood)) and not mixed
 
     def _sites_of_gaussian_noise(self) -> list[np.ndarray]:
         """The sites nu, tau [N, L] that are the likelihood's factors."""
@@ -355,7 +354,7 @@ class LCLGP(FullGP):
             form = "function" if couples else _smaller_form(kernel, self.data[0])
         if couples and form == "weight":
             raise DataError(
-                f"{type(likelihood).__name__} couples the latents of an observation, and"
+                f"{name_of(likelihood)} couples the latents of an observation, and"
                 ' form="weight" computes each by itself: use form="function", or CVIGLM.'
             )
         self.basis = self._make_basis(form)

@@ -26,6 +26,7 @@ from gpflow.likelihoods import Likelihood
 from ..bases import Features, InducingBasis
 from ..covariances.latents import prior_variance
 from ..errors import ModelError, check_option
+from ..likelihoods.facts import name_of
 from ..likelihoods.parameters import single_noise_variance
 from ..likelihoods.registry import is_log_concave
 from ..linalg.whitening import squares_with_slope
@@ -48,7 +49,7 @@ def check_bound(bound: str, likelihood: Likelihood, basis: InducingBasis, sample
     if not is_log_concave(likelihood):
         raise ModelError(
             f'bound="tight" is a bound for likelihoods that are known to be log-concave, and'
-            f' {type(likelihood).__name__} is not: use bound="classical"; or BernoulliLogit or'
+            f' {name_of(likelihood)} is not: use bound="classical"; or BernoulliLogit or'
             " BernoulliProbit for Bernoulli, Laplace for StudentT, CategoricalLogit for Softmax."
         )
     if sampled:

@@ -7,9 +7,9 @@ __all__ = ["with_neighbours"]
 import gpflow
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Gaussian
 
 from ..errors import DataError, ModelError
+from ..likelihoods.facts import is_gaussian
 from .basis_gp import BasisGP
 from .families import data_mean_of
 from .neighbours import NNGP, GaussianNNGP, SiteNNGP
@@ -56,8 +56,8 @@ def with_neighbours(
         )
     _check_solved(model, len(X))
     twin = gpflow.utilities.deepcopy(model)
-    is_gaussian = isinstance(model.likelihood, Gaussian)
-    near = (GaussianNNGP if is_gaussian else SiteNNGP)(
+    gaussian = is_gaussian(model.likelihood)
+    near = (GaussianNNGP if gaussian else SiteNNGP)(
         (X, Y),
         twin.kernel,
         twin.likelihood,
@@ -66,7 +66,7 @@ def with_neighbours(
         mean="data",
         mean_function=twin.mean_function,
         num_latent_gps=model.num_latent_gps,
-        expectations=None if is_gaussian else model.expectations,
+        expectations=None if gaussian else model.expectations,
         seed=seed,
     )
     a = mean.raw()

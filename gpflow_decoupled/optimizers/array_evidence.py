@@ -10,9 +10,9 @@ import numpy as np
 from gpflow import Parameter
 from gpflow.functions import Constant, Zero
 from gpflow.kernels import MultioutputKernel
-from gpflow.likelihoods import Gaussian
 
 from ..covariances.stationary import ArrayGram, array_gram
+from ..likelihoods.facts import is_gaussian
 from ..linalg.site_posterior import normal_density
 from ..models import CVIGP
 from .log_climb import FAR, LogCoordinates
@@ -106,7 +106,7 @@ def array_evidence(model: CVIGP, coordinates: LogCoordinates) -> ArrayEvidence |
     priors = any(p.prior is not None for p in model.trainable_parameters)
     if (
         isinstance(kernel, MultioutputKernel)
-        or type(likelihood) is not Gaussian
+        or not is_gaussian(likelihood)
         or not isinstance(noise, Parameter)
         or type(mean) not in (Zero, Constant)
         or priors

@@ -17,6 +17,7 @@ from ..diagnostics.accuracy import warn_of_quadrature
 from ..diagnostics.failure import unusable_observation
 from ..errors import DataError, NumericalError
 from ..inputs import check_rate, check_whole, is_number
+from ..likelihoods.facts import name_of
 from ..models import CVIGP
 from ..models.families import require_model
 from ..summaries import settings_line, short_repr
@@ -212,7 +213,7 @@ class ExpectationPropagation:
         finer = float(self._probe(model, densities, state, 2 * self.nodes).evidence)
         if abs(finer - evidence) > max(_ACCURATE, 1e-6 * abs(evidence)):
             warn_user(
-                f"The tilted moments of {type(model.likelihood).__name__} are not accurate: with"
+                f"The tilted moments of {name_of(model.likelihood)} are not accurate: with"
                 f" twice the {self.nodes} nodes the estimate of the log evidence is {finer:.6g}"
                 f" nats and not {evidence:.6g}. The likelihood is narrow beside its cavities, or"
                 f" has a kink: use ExpectationPropagation(nodes={4 * self.nodes}).",

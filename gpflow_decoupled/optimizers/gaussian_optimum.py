@@ -9,13 +9,13 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import Function
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import Likelihood
 from gpflow.models import SVGP
 
 from ..bases import OptimalParameters, Regression
 from ..covariances.latents import gram_to_factor
 from ..errors import ModelError, NumericalError
+from ..likelihoods.facts import is_gaussian, name_of, noise_parameter
 from ..likelihoods.parameters import single_noise_variance
 from ..linalg.cholesky import unsound
 from ..models import BasisGP
@@ -116,10 +116,9 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
 
 
 def _described(likelihood: Likelihood) -> str:
-    name = type(likelihood).__name__
-    if not isinstance(likelihood, GaussianNoise):
+    name, part = name_of(likelihood), noise_parameter(likelihood)
+    if part is None or not is_gaussian(likelihood):
         return name
-    part = "scale" if likelihood.variance is None else "variance"
     value = getattr(likelihood, part)
     what = (
         f"a {type(value).__name__}"

@@ -13,6 +13,7 @@ from scipy.special import log_expit
 
 from ..errors import DataError
 from ..inputs import check_rate, check_whole
+from ..likelihoods.facts import name_of
 from ..likelihoods.registry import is_logit
 from ..models import CVIGP, AffineIndependentGP
 from ..models.families import require_model
@@ -144,7 +145,7 @@ def _check(model: AffineIndependentGP | CVIGP) -> None:
     if not is_logit(likelihood):
         raise DataError(
             "The local bound is for labels of 0 and 1 with a logistic link, and the likelihood is"
-            f" {type(likelihood).__name__}: use BernoulliLogit, or AffineIndependentAscent with"
+            f" {name_of(likelihood)}: use BernoulliLogit, or AffineIndependentAscent with"
             " base='normal'."
         )
     if isinstance(model.kernel, LinearCoregionalization):

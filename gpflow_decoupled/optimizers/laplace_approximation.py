@@ -17,6 +17,7 @@ from ..diagnostics.accuracy import warn_of_quadrature
 from ..diagnostics.failure import unusable_observation
 from ..errors import DataError, ModelError, NumericalError
 from ..inputs import check_rate, check_whole
+from ..likelihoods.facts import name_of
 from ..linalg.newton_systems import class_mode_step
 from ..linalg.whitening import apply_per_latent
 from ..models import CVIGP, StateSpaceGP
@@ -244,7 +245,7 @@ def _check_curvature(model: CVIGP, densities: Densities) -> None:
         return
     if not np.any(densities.expand(tf.zeros_like(densities.offset)).second):
         raise DataError(
-            f"The log density of {type(model.likelihood).__name__} is made of straight lines, so"
+            f"The log density of {name_of(model.likelihood)} is made of straight lines, so"
             " that its second derivative, which Laplace's approximation needs, is zero: use"
             " ExpectationPropagation or ConjugateComputation."
         )

@@ -25,7 +25,7 @@ from gpflow import Parameter
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import IsotropicStationary, Kernel, MultioutputKernel, Stationary
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
 from ..covariances.latents import residual_diagonal
 from ..covariances.mixed import spreads
@@ -35,6 +35,7 @@ from ..errors import DataError, ModelError, NumericalError
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_pair, as_values, check_whole
 from ..interrupts import all_or_nothing
+from ..likelihoods.facts import is_gaussian, name_of
 from ..models import CVIGP
 from ..models.neighbours.evidence import log_evidence_of
 from ..summaries import html_table
@@ -155,10 +156,10 @@ def initialize(
 
 def check_parts(kernel: Kernel, likelihood: Likelihood) -> None:
     """Raise `ModelError` for a multi-output kernel or a likelihood other than `Gaussian`."""
-    if not isinstance(likelihood, Gaussian) or isinstance(kernel, MultioutputKernel):
+    if not is_gaussian(likelihood) or isinstance(kernel, MultioutputKernel):
         raise ModelError(
             "initialize is for one kernel and a Gaussian likelihood, and this is a"
-            f" {type(kernel).__name__} with a {type(likelihood).__name__}: set lengthscales to the"
+            f" {type(kernel).__name__} with a {name_of(likelihood)}: set lengthscales to the"
             " size of the columns of X instead, or standardise X."
         )
 

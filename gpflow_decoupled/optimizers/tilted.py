@@ -13,13 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods.utils import inv_probit
 
 from ..errors import DataError
-from ..likelihoods import BernoulliProbit, CategoricalLogit, Laplace, QuadratureLoss, RowLikelihood
+from ..likelihoods import QuadratureLoss
 from ..likelihoods.bernoulli import JITTER
+from ..likelihoods.facts import (
+    base_of,
+    closed_tilting,
+    couples_latents,
+    entry_log_density,
+    is_by_entry,
+    name_of,
+)
 from ..likelihoods.laplace import log_side
 from ..likelihoods.registry import site_description
 from ..models import CVIGP
@@ -122,7 +128,7 @@ class Densities:
         _check_latents(model, method)
         self.X, self.Y = model.data
         self.likelihood = model.likelihood
-        self.couples = isinstance(model.likelihood, CategoricalLogit)
+        self.couples = couples_latents(model.likelihood)
         # Y may have a column more, of trials or codes of censoring
         self.offset = tf.broadcast_to(
             tf.cast(model.mean_function(self.X), self.X.dtype),
@@ -152,9 +158,7 @@ class Densities:
         """The log densities [..., N, L] in nats at u [..., N, L]; of classes, [N] at u [N, C]."""
         if self.couples:
             return self.likelihood.log_prob(self.X, self.offset + u, self.Y)
-        if isinstance(self.likelihood, RowLikelihood):
-            return self.likelihood.entry_log_prob(self.X, self.offset + u, self.Y)
-        return self.likelihood._scalar_log_prob(self.X, self.offset + u, self.Y)
+        return entry_log_density(self.likelihood, self.X, self.offset + u, self.Y)
 
     def expand(self, u: tf.Tensor) -> DensityExpansion:
         """The log densities and their derivatives at u [N, L]."""
@@ -173,14 +177,10 @@ def _check_latents(model: CVIGP, method: str) -> None:
         model.likelihood,
         "use ConjugateComputation, which needs expected log densities alone.",
     )
-    of_one = isinstance(likelihood, gl.ScalarLikelihood) and not isinstance(
-        likelihood, gl.SwitchedLikelihood
-    )
-    of_one |= isinstance(likelihood, RowLikelihood) and likelihood.by_entry
-    if not (of_one or isinstance(likelihood, CategoricalLogit)):
+    if not (is_by_entry(base_of(likelihood)) or couples_latents(likelihood)):
         raise DataError(
             f"{method} needs one latent function and one density per label, or CategoricalLogit,"
-            f" and the density of {type(likelihood).__name__} is not of this form: {instead}"
+            f" and the density of {name_of(likelihood)} is not of this form: {instead}"
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise DataError(
@@ -220,28 +220,22 @@ class Tilted(NamedTuple):
 
 def has_closed_form(densities: Densities, power: float) -> bool:
     """True if `tilted` needs no nodes: Laplace noise, classes, and a probit with power 1."""
-    likelihood = densities.likelihood
-    if isinstance(likelihood, Laplace) or densities.couples:
-        return True
-    return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
+    return closed_tilting(densities.likelihood, power) is not None
 
 
 def tilted(
     densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
 ) -> Tilted:
     """Moments for power alpha of the labels and cavities N(mean, variance) of u, [N, L] each."""
-    if not has_closed_form(densities, power):
+    form = closed_tilting(densities.likelihood, power)
+    if form is None:
         return _by_quadrature(densities, power, mean, variance, nodes)
-    if densities.couples:
+    if form == "classes":
         return _classes(densities, mean, variance)
-    if isinstance(densities.likelihood, Laplace):
+    if form == "laplace":
         return _laplace(densities, densities.likelihood.scale, power, mean, variance)
     plain = _probit(densities, mean, variance)
-    return _with_floor(plain) if _has_floor(densities.likelihood) else plain
-
-
-def _has_floor(likelihood: gl.Likelihood) -> bool:
-    return isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
+    return _with_floor(plain) if form == "floored probit" else plain
 
 
 def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:

@@ -50,7 +50,7 @@ from ..models.neighbours.likelihood import of_inputs
 from ..optimizers import ConjugateGradients
 from ..optimizers.data_mean.evidence import posterior_of, sites_of
 from ..optimizers.data_mean.system import ROWS, MeanSolution, MeanSystem, preconditioner_rows
-from ..summaries import kernel_name, one_line, short_repr
+from ..summaries import one_line, part_name, short_repr
 from ..user_warnings import warn_user
 from .prior import PriorDraws, draw_prior
 
@@ -91,7 +91,7 @@ class PathwiseSamples:
 
     def __repr__(self) -> str:
         sizes = {"samples": self.num_samples, **self._sizes}
-        return one_line(self, kernel_name(self._kernel), **sizes)
+        return one_line(self, part_name(self._kernel), **sizes)
 
     @property
     def num_samples(self) -> int:

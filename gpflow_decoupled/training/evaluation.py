@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from gpflow.likelihoods import Likelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
-from ..likelihoods import NumberedLikelihood, RowLikelihood
+from ..likelihoods.facts import prediction_errors
 from ..likelihoods.log_densities import observation_log_density
 from ..linalg.neighbours import log_densities
 from ..models import AffineIndependentGP, BasisGP, FactorGraph, FullGP
@@ -129,7 +129,7 @@ def held_out_metrics(
         predicted, density = score(x, y)
         # the density of y in its units: dz = dy / factor
         densities.append(density.numpy() - np.sum(np.log(factor)))
-        errors = _errors(_likelihood_of(model), predicted.numpy(), y.numpy())
+        errors = prediction_errors(_likelihood_of(model), predicted.numpy(), y.numpy())
         sizes.append(np.abs(factor * errors))
     return {
         "rmse": _root_mean_square(np.concatenate(sizes)),
@@ -161,28 +161,6 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
     check_shapes_of_data(X, Y, likelihood, outputs, None, tf.as_dtype(X.dtype))
     check_values(X, Y, likelihood)
     return X, as_observations(Y, likelihood, tf.as_dtype(X.dtype)).numpy()
-
-
-def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    if isinstance(likelihood, SwitchedLikelihood):
-        # the last column of y is the task, and the means of all tasks stand side by side
-        tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
-        return tasks[np.arange(len(y)), y[:, -1].astype(int)] - y[:, :-1]
-    if isinstance(likelihood, (RowLikelihood, NumberedLikelihood)):
-        errors = predicted - _shares(likelihood, y[:, : predicted.shape[1]], y)
-        return np.where(np.isnan(errors), 0.0, errors)
-    if predicted.shape[1] > y.shape[1]:
-        # probabilities of classes against the label as a unit vector
-        return predicted - (np.arange(predicted.shape[1]) == y)
-    return predicted - y
-
-
-def _shares(likelihood: Likelihood, y: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    if isinstance(likelihood, RowLikelihood):
-        trials = likelihood.split(Y)[1].get("trials", 1.0)
-    else:
-        trials = Y[:, -1:] if likelihood.number == "trials" else 1.0
-    return y / trials
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:

@@ -16,7 +16,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 from gpflow.utilities import deepcopy
@@ -25,7 +25,8 @@ from scipy.special import ndtri
 from ..errors import DataError, ModelError, check_option
 from ..inputs import as_pair, as_values, check_same_rows
 from ..interrupts import all_or_nothing, one_at_a_time
-from ..likelihoods import RowLikelihood, observation_moments, observation_quantiles
+from ..likelihoods import observation_moments, observation_quantiles
+from ..likelihoods.facts import base_of, has_log_scale, is_gaussian
 from ..likelihoods.predictions import moments_of_trials
 from ..linalg.neighbours import log_densities
 from ..models import NNGP, AffineIndependentGP, Evidence, LeaveOneOut, with_neighbours
@@ -51,7 +52,7 @@ from .units import (
     scaled_columns,
     scaling_of_outputs,
 )
-from .views import has_log_scale, inducing_in_units, kernel_in_units, likelihood_in_units
+from .views import inducing_in_units, kernel_in_units, likelihood_in_units
 
 # ---
 # Predictions in the units of the data.
@@ -196,9 +197,8 @@ class PredictionsInUnits(DataInUnits):
                 "f of an AffineIndependentGP is not Gaussian, and quantiles of y are not known:"
                 " model.model.predict_f_quantiles has those of f."
             )
-        likelihood = self.model.likelihood
-        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-        if type(base) is Gaussian:
+        base = base_of(self.model.likelihood)
+        if is_gaussian(base):
             given: dict[str, Any] = {"offset": offset, "exposure": exposure, "trials": trials}
             moments = self.predict_y(Xnew, noise_variance=noise_variance, **given)
             mean, variance = (np.asarray(part)[..., None] for part in moments)
@@ -306,8 +306,8 @@ class PredictionsInUnits(DataInUnits):
     ) -> MeanAndVariance:
         offset, trials = numbers.get("offset", 0.0), numbers.get("trials")
         likelihood, inside = self.model.likelihood, self.encoded(X)
-        base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-        if type(base) is Gaussian or self.outputs is not None:  # f plus noise
+        base = base_of(likelihood)
+        if is_gaussian(base) or self.outputs is not None:  # f plus noise
             value = None if noise_variance is None else self.known_noise(noise_variance, X)
             plain = self.table.inputs(X)  # without columns of numbers
             mean, variance = self.predict_y(plain, *full, noise_variance=value)

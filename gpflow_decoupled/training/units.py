@@ -17,14 +17,13 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import Gaussian, Likelihood, StudentT
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 
 from ..covariances.latents import indices_of
-from ..diagnostics import has_scale
 from ..errors import DataError, ModelError
 from ..inputs import as_values
-from ..likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
+from ..likelihoods.facts import base_of, has_scale, is_gaussian, name_of, noise_parameter
 from ..models import AffineIndependentGP
 from ..replicas import starts_passes
 from ..summaries import short_repr
@@ -63,10 +62,9 @@ def check_adds_noise(model: GPModel) -> None:
 
     :raises ModelError: unless y is f plus Gaussian noise, and q(f) is Gaussian.
     """
-    likelihood = model.likelihood
-    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-    if type(base) is not Gaussian or isinstance(model, AffineIndependentGP):
-        what = type(model if type(base) is Gaussian else base).__name__
+    gaussian = is_gaussian(base_of(model.likelihood))
+    if not gaussian or isinstance(model, AffineIndependentGP):
+        what = type(model).__name__ if gaussian else name_of(model.likelihood)
         raise ModelError(
             f"noise_variance is added to Gaussian noise, and this is a {what}: leave it out."
         )
@@ -139,22 +137,19 @@ def fixed_numbers_inside(likelihood: Likelihood, outputs: Standardization) -> bo
     :return: True if it had such a number.
     :raises DataError: for outputs of different scale that share it, unless the noise is Gaussian.
     """
-    if isinstance(likelihood, RowLikelihood):
-        return fixed_numbers_inside(likelihood.likelihood, outputs)
-    if not isinstance(likelihood, (Gaussian, StudentT, Laplace, AsymmetricLaplace, CensoredNormal)):
+    likelihood = base_of(likelihood)
+    name = noise_parameter(likelihood)
+    if name is None:
         return False
-    squared = isinstance(likelihood, Gaussian) and likelihood.variance is not None
-    name = "variance" if squared else "scale"
-    old = getattr(likelihood, name)
+    squared, old = name == "variance", getattr(likelihood, name)
     if not isinstance(old, gpflow.Parameter) or old.trainable:
         return False
     scale = outputs.scale.numpy()
     scale = scale[:1].reshape(()) if np.ptp(scale) == 0.0 else scale
-    kind = type(likelihood).__name__
-    if scale.ndim and not isinstance(likelihood, Gaussian):
+    if scale.ndim and not is_gaussian(likelihood):
         raise DataError(
-            f"the {name} of your {kind} does not train, and outputs of different scale share it:"
-            ' pass scale="X", so that Y stays in its units.'
+            f"the {name} of your {name_of(likelihood)} does not train, and outputs of different"
+            ' scale share it: pass scale="X", so that Y stays in its units.'
         )
     factor = 1.0 / (np.square(scale) if squared else scale)
     bound = f"{name}_lower_bound"

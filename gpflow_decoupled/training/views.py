@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "ParameterView", "has_log_scale", "inducing_in_units", "kernel_in_units",
+    "ParameterView", "inducing_in_units", "kernel_in_units",
     "likelihood_in_units", "view_of",
 ]  # fmt: skip
 
@@ -32,12 +32,18 @@ from gpflow.kernels import (
     Static,
     Sum,
 )
-from gpflow.likelihoods import Gaussian, HeteroskedasticTFPConditional, Likelihood, StudentT
+from gpflow.likelihoods import Likelihood
 
 from ..covariances.latents import SharedAndOwn
 from ..covariances.stationary import reads_scaled_inputs
 from ..errors import DataError, ModelError
-from ..likelihoods import AsymmetricLaplace, CensoredNormal, Laplace, RowLikelihood
+from ..likelihoods.facts import (
+    base_of,
+    has_log_scale,
+    is_gaussian,
+    name_of,
+    noise_parameter,
+)
 from ..probability import tfb, tfu
 from .standardization import NormalScores, Standardization
 
@@ -173,13 +179,6 @@ def _view_type(kind: Any) -> Any:
 _INSIDE = "; read `model.model`, whose parts belong to standardised data."
 
 
-def has_log_scale(likelihood: Likelihood) -> bool:
-    """True if the last latent is the logarithm of the noise's scale, which has the units of Y."""
-    base = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
-    varies = isinstance(base, HeteroskedasticTFPConditional)
-    return varies and isinstance(base.scale_transform, tfb.Exp)
-
-
 def kernel_in_units(
     kernel: Kernel,
     inputs: Standardization | NormalScores,
@@ -274,23 +273,17 @@ def likelihood_in_units(likelihood: Likelihood, outputs: Standardization | None)
     """
     if outputs is None or has_log_scale(likelihood):
         return likelihood
-    if isinstance(likelihood, RowLikelihood):
-        return view_of(
-            likelihood, {"likelihood": likelihood_in_units(likelihood.likelihood, outputs)}
-        )
-    scale = _shared(outputs.scale.numpy())
-    name = "scale"
-    if type(likelihood) is Gaussian and likelihood.variance is not None:
-        name, scale = "variance", np.square(scale)
-    elif not isinstance(
-        likelihood, (Gaussian, StudentT, Laplace, AsymmetricLaplace, CensoredNormal)
-    ):
-        raise ModelError(f"A {type(likelihood).__name__} is not known in other units{_INSIDE}")
+    if (base := base_of(likelihood)) is not likelihood:
+        return view_of(likelihood, {"likelihood": likelihood_in_units(base, outputs)})
+    name, scale = noise_parameter(likelihood), _shared(outputs.scale.numpy())
+    if name is None:
+        raise ModelError(f"A {name_of(likelihood)} is not known in other units{_INSIDE}")
+    scale = np.square(scale) if name == "variance" else scale
     old = getattr(likelihood, name)
     if not isinstance(old, gpflow.Parameter):
         raise ModelError(f"Noise that depends on the inputs has no form in units{_INSIDE}")
     attributes: dict[str, object] = {name: ParameterView(old, scale, name)}
-    if isinstance(likelihood, Gaussian):  # its least variance is in standardised units
+    if is_gaussian(likelihood):  # its least variance is in standardised units
         attributes |= {"variance_lower_bound": 0.0, "scale_lower_bound": 0.0}
     return view_of(likelihood, attributes)
 

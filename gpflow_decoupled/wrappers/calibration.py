@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
 from gpflow.models import GPModel
 from scipy.stats import binom, kstwobign, norm
 
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole
-from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit, RowLikelihood
+from ..likelihoods.facts import base_of, label_kind
 from ..training import Standardized
 from ..training.tables import Table
 from .plots import axes_or_new, inside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
-_CLASSES = (CategoricalLogit, MultiClass, Softmax)
 
 
 def plot_calibration(
@@ -53,28 +49,27 @@ def plot_calibration(
     """
     check_whole(1, num_bins=num_bins)
     likelihood, table = inside(model).likelihood, getattr(model, "table", Table())
-    likelihood = likelihood.likelihood if isinstance(likelihood, RowLikelihood) else likelihood
+    likelihood = base_of(likelihood)
+    labels = label_kind(likelihood)
     given = table.arrays(data) if isinstance(model, Standardized) else as_pair(data)
     X, Y = (as_values(array, name) for array, name in zip(given, "XY"))
     check_finite_entries(X, "X")
     if Y.ndim != 2 or Y.shape[1] == 1:
         check_finite_entries(Y, "Y")
     mean, variance = map(np.asarray, model.predict_y(X))
-    classes = isinstance(likelihood, _CLASSES)
-    columns = likelihood.observation_dim or mean.shape[1]
-    if classes or isinstance(likelihood, _BINARY):
-        columns = 1
+    single = labels in ("classes", "binary")
+    columns = 1 if single else likelihood.observation_dim or mean.shape[1]
     if Y.ndim != 2 or Y.shape[1] != columns:
         raise DataError(f"Y has shape {Y.shape}; the model predicts {columns} columns, [N, P].")
     ax = axes_or_new(ax)
     ax.plot([0, 1], [0, 1], ":", color="0.5", lw=1, label="calibrated")
-    if classes:
+    if labels == "classes":
         ones = {
             str(name): (Y[:, 0] == place, mean[:, place])
             for place, name in enumerate(table.classes or range(mean.shape[1]))
         }
         _draw_shares(ax, ones, num_bins)
-    elif isinstance(likelihood, _BINARY):
+    elif labels == "binary":
         _draw_shares(ax, {"labels": (Y[:, 0], mean[:, 0])}, num_bins)
     else:
         names = ["observations"] if columns == 1 else list(map(str, table.targets))

@@ -25,8 +25,8 @@ from scipy.stats import norm
 
 from ..errors import DataError, ModelError
 from ..inputs import as_pair, as_values, check_rate, check_whole
+from ..likelihoods.facts import has_log_scale
 from ..training import Standardized
-from ..training.views import has_log_scale
 
 # ---
 # Which inputs matter, and which of two models is better.

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, ScalarLikelihood, Softmax
 from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
 from scipy.stats import norm
 
-from ..diagnostics import has_scale
 from ..errors import DataError
 from ..inducing.variables import point_values
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type, is_number
-from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit
+from ..likelihoods.facts import has_scale, is_gaussian, is_scalar, label_kind
 from ..models import AffineIndependentGP, WeightsPosterior
 from ..models.linear import weight_labels
 from ..summaries import short_repr
@@ -98,7 +96,6 @@ POINTS = {
     "gamma": "mean points gamma",
     "alpha": "mean points alpha",
 }
-_BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 
 
 class Curve(NamedTuple):
@@ -143,23 +140,19 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
     """
     likelihood = inside(model).likelihood
     scaled = has_scale(likelihood)
-    if not scaled and not isinstance(likelihood, ScalarLikelihood):
-        name = (
-            "probability of"
-            if isinstance(likelihood, (CategoricalLogit, MultiClass, Softmax))
-            else "mean of y"
-        )
+    if not scaled and not is_scalar(likelihood):
+        name = "probability of" if label_kind(likelihood) == "classes" else "mean of y"
         return Curve(model.predict_y(X)[0].numpy(), None, None, None, name)
     mean, variance = (part.numpy() for part in model.predict_f(X))
     ends = [mean - 2.0 * np.sqrt(variance), mean + 2.0 * np.sqrt(variance)]
     if hasattr(model, "predict_f_quantiles"):
         ends = [end[:, None] for end in model.predict_f_quantiles(X, (0.025, 0.975)).T]
     if scaled:
-        noise = np.sqrt(model.predict_y(X)[1].numpy()) if isinstance(likelihood, Gaussian) else None
+        noise = np.sqrt(model.predict_y(X)[1].numpy()) if is_gaussian(likelihood) else None
         return Curve(mean, ends[0], ends[1], noise, "mean")
     low, high = (np.asarray(likelihood.conditional_mean(X, end)) for end in ends)
     centre = model.predict_y(X)[0].numpy()
-    name = "probability of 1" if isinstance(likelihood, _BINARY) else "mean of y"
+    name = "probability of 1" if label_kind(likelihood) == "binary" else "mean of y"
     return Curve(centre, np.minimum(low, high), np.maximum(low, high), None, name)
 
 
@@ -322,7 +315,7 @@ def plot_posterior_1d(
     )
     mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
     inside = model.model if isinstance(model, Standardized) else model
-    noisy = model.predict_y(grid)[1].numpy() if isinstance(inside.likelihood, Gaussian) else None
+    noisy = model.predict_y(grid)[1].numpy() if is_gaussian(inside.likelihood) else None
     ax.plot(X, Y, "x", color="0.5", ms=3, alpha=min(1.0, 20 / len(X) ** 0.5), zorder=1)
     for output in range(mean.shape[1]):
         centre, spread = mean[:, output], 2.0 * np.sqrt(variance[:, output])

@@ -24,10 +24,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 
 from ..building import build, can_initialize
 from ..building.inside import take_rows
-from ..building.likelihoods import own_number, takes_grades
+from ..building.likelihoods import example_of
 from ..errors import DataError
 from ..inputs import check_whole, is_number
-from ..likelihoods import Ordinal
+from ..likelihoods.facts import base_of, label_kind, name_of, own_number
 from ..models import FullGP
 from ..summaries import short_repr
 from ..training import Evaluation, FitResult
@@ -246,7 +246,7 @@ class DecoupledGP(BaseEstimator):
         # nothing in a step of a full GP is random
         options |= {} if isinstance(self.model_, FullGP) else {"seed": seed}
         options |= {} if evaluation is None else {"evaluation": evaluation}
-        unchosen = self.kernel is None and not isinstance(self.likelihood, Likelihood)
+        unchosen = self.kernel is None and example_of(likelihood) is not likelihood
         options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
@@ -276,7 +276,7 @@ class DecoupledGP(BaseEstimator):
             # a frame has its own; each row that is held out counts alike
             alike = None if numbers["sample_weight"] is None else np.ones(len(Y))
             given = numbers | {"sample_weight": alike}
-            of_rows = take_rows(X, given, Y, own_number(likelihood))[1]
+            of_rows = take_rows(X, given, Y, own_number(example_of(likelihood)))[1]
             assert of_rows is not None, "some numbers are given"
             held = np.hstack([held, of_rows[out]])
         for name, value in numbers.items():
@@ -467,7 +467,7 @@ class DecoupledGPRegressor(RegressorMixin, DecoupledGP):
         if self.y_scaler_ is None:
             raise DataError(
                 "return_cov is for observations that are f plus noise, which a"
-                f" {type(self.model_.likelihood).__name__} does not have; pass return_std=True."
+                f" {name_of(self.model_.likelihood)} does not have; pass return_std=True."
             )
         cov = self.standardized_.predict_f(inputs, full_cov=True)[1].numpy()
         mean, variance = self._moments(X, noise_variance, **numbers)
@@ -543,7 +543,7 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
             )
         targets = labels.astype(gpflow.default_float())[:, None]
         likelihood = self.likelihood or "multiclass"
-        if takes_grades(likelihood) and self.classes_.dtype.kind in "OUS":
+        if label_kind(example_of(likelihood)) == "grades" and self.classes_.dtype.kind in "OUS":
             raise DataError(
                 f"y has words, such as {self.classes_[0]!r}, in no order: pass numbers of grades,"
                 " such as pandas.Categorical(y, categories=[lowest, ..., highest]).codes."
@@ -554,9 +554,8 @@ class DecoupledGPClassifier(ClassifierMixin, DecoupledGP):
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
         """Class probabilities [N, C] at X [N, D], columns as `classes_`."""
         inputs = self._inputs(X)
-        likelihood = self.standardized_.likelihood
-        likelihood = getattr(likelihood, "likelihood", likelihood)  # of rows with weights
-        if not isinstance(likelihood, Ordinal):
+        likelihood = base_of(self.standardized_.likelihood)
+        if label_kind(likelihood) != "grades":
             return class_probabilities(self._moments(X)[0])
         return likelihood.probabilities(*self.standardized_.predict_f(inputs)).numpy()
 

@@ -14,10 +14,10 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
 from ...errors import ModelError, check_parameters, naming_memory
+from ...likelihoods.facts import is_gaussian, name_of
 from ..evidence import Evidence, EvidenceSettings, Observed, evidence_interval
 from .conditionals import residuals_of
 from .groups import Group, by_noise, groups_of, noise_of_group, noise_variances, relative_jitter
@@ -124,17 +124,16 @@ def log_evidence_of(model: GPModel, data: tuple[tf.Tensor, tf.Tensor]) -> Callab
 
 def has_evidence(model: GPModel) -> bool:
     """True for Gaussian noise and outputs that are not mixed, where `evidence_of` works."""
-    return isinstance(model.likelihood, Gaussian) and not isinstance(
-        model.kernel, LinearCoregionalization
-    )
+    mixed = isinstance(model.kernel, LinearCoregionalization)
+    return is_gaussian(model.likelihood) and not mixed
 
 
 def check_evidence(model: GPModel, data: tuple[tf.Tensor, tf.Tensor]) -> list[Group]:
     """Refuse a model without evidence of X [N, D] and Y [N, P]; return groups of one covariance."""
-    if not isinstance(model.likelihood, Gaussian):
+    if not is_gaussian(model.likelihood):
         raise ModelError(
             f"The log evidence is bounded for Gaussian noise, and the likelihood is"
-            f" {type(model.likelihood).__name__}: compare models by model.elbo, a lower bound, or"
+            f" {name_of(model.likelihood)}: compare models by model.elbo, a lower bound, or"
             " by held-out log densities."
         )
     if isinstance(model.kernel, LinearCoregionalization):

@@ -23,6 +23,7 @@ from gpflow.utilities import positive
 from ...errors import DataError, check_option, check_parameters, not_a_number
 from ...inputs import as_array, as_pair, check_whole, float_type
 from ...interrupts import all_or_nothing, one_at_a_time
+from ...likelihoods.facts import is_gaussian, name_of
 from ...likelihoods.registry import index_columns
 from ...likelihoods.row_likelihood import with_gaps
 from ...linalg.neighbours import log_densities
@@ -199,7 +200,7 @@ class NNGP(CheckedPredictions, InternalDataTrainingLossMixin):
     @classmethod
     def check_expectations(cls, likelihood: Likelihood | None) -> None:
         """Raise `DataError` where expectations cannot be estimated by draws."""
-        name = type(Gaussian() if likelihood is None else likelihood).__name__
+        name = name_of(Gaussian() if likelihood is None else likelihood)
         raise DataError(
             f"expectations=MonteCarlo(...) is for sites, and the NNGP of {name} has none: leave it"
             " out, or make a models.neighbours.SiteNNGP."
@@ -358,7 +359,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
     @classmethod
     def serves(cls, likelihood: Likelihood | None) -> bool:
         """True for Gaussian noise, the default."""
-        return likelihood is None or isinstance(likelihood, Gaussian)
+        return likelihood is None or is_gaussian(likelihood)
 
     @property
     def order(self) -> np.ndarray:

@@ -36,6 +36,7 @@ from ...inputs import (
     check_type,
     float_type,
 )
+from ...likelihoods.facts import name_of
 from ...user_warnings import warn_user
 from ..checks import check_densities, check_reach, check_shapes_of_data
 
@@ -102,7 +103,8 @@ def telling_groups(kernel: Kernel, likelihood: Gaussian, X: tf.Tensor, Y: tf.Ten
     :param X: inputs [N, D]; Y is [N, P].
     """
     # sites are variables, and move where functions are compiled
-    if noise_rows(likelihood) is None or not isinstance(_parameter(likelihood)[0], Parameter):
+    own = _parameter(likelihood)[0]
+    if noise_rows(likelihood) is None or not isinstance(own, Parameter):
         return groups_of(kernel, Y)
     with tf.init_scope():
         prior = tf.transpose(prior_variance(kernel, X, full_cov=False))
@@ -420,7 +422,7 @@ def refuse_spread_of_sites(spread_neighbours: int | None, likelihood: Likelihood
     if spread_neighbours is not None:
         raise DataError(
             f"spread_neighbours={spread_neighbours} is for Gaussian noise, and not for"
-            f" {type(likelihood).__name__}: leave it out. A noise that depends on the inputs is"
+            f" {name_of(likelihood)}: leave it out. A noise that depends on the inputs is"
             ' build(X, Y, "heteroskedastic").'
         )
 

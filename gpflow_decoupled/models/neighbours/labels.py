@@ -18,7 +18,8 @@ from gpflow.utilities import positive
 
 from ...errors import check_option, not_a_number
 from ...interrupts import all_or_nothing, one_at_a_time
-from ...likelihoods import CategoricalLogit, observation_moments
+from ...likelihoods import observation_moments
+from ...likelihoods.facts import couples_latents
 from ...likelihoods.log_densities import observation_log_density
 from ...linalg.conjugate_gradients import map_rows
 from ..checks import Moments, as_observations, check_values
@@ -55,7 +56,7 @@ def log_densities_of_labels(
     # with the same S draws e_s for all rows and calls, so that moments are compared without noise;
     # exact for other likelihoods.
     X, Y = data
-    if not isinstance(likelihood, CategoricalLogit):
+    if not couples_latents(likelihood):
         return observation_log_density(likelihood, X, mean, variance, Y)
     draws = tf.constant(_draws(likelihood.num_classes), mean.dtype)
     # the gradient of a root is infinite at zero
@@ -293,7 +294,7 @@ class LabelNNGP(LatentNNGP):
     @classmethod
     def serves(cls, likelihood: Likelihood | None) -> bool:
         """True for classes by a softmax."""
-        return isinstance(likelihood, CategoricalLogit)
+        return couples_latents(likelihood)
 
     @property
     def factors(self) -> Factors:

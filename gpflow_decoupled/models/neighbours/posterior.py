@@ -24,7 +24,7 @@ from ...errors import DataError, NumericalError, check_parameters, not_a_number
 from ...inputs import as_inputs, float_type
 from ...linalg.conjugate_gradients import map_rows
 from ...posteriors import cache_type, near_inputs
-from ...summaries import kernel_name, one_line
+from ...summaries import one_line, part_name
 from .conditionals import (
     Factors,
     LocalSpread,
@@ -92,7 +92,7 @@ class NeighboursPosterior(AbstractPosterior):
         kind = self._precompute_cache
         return one_line(
             self,
-            kernel_name(self.kernel),
+            part_name(self.kernel),
             N=int(self.X_data.shape[0]),
             num_neighbours=self.num_neighbours,
             precompute_cache=None if kind is None else kind.value,

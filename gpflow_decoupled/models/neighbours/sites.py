@@ -17,7 +17,7 @@ from gpflow.likelihoods import Likelihood
 from ...covariances.latents import prior_variance
 from ...inputs import check_whole
 from ...interrupts import all_or_nothing, one_at_a_time
-from ...likelihoods import RowLikelihood
+from ...likelihoods.facts import base_of, is_by_entry, split_rows
 from ..checks import (
     Moments,
     Resolution,
@@ -374,9 +374,10 @@ class SiteNNGP(LatentNNGP):
         noise = self.prior_variances(X) / _LEAST[X.dtype]
         model.likelihood.variance = tf.Variable(noise, trainable=False)
         zeros = tf.zeros_like(noise)
-        if isinstance(self.likelihood, RowLikelihood) and self.likelihood.by_entry:
+        base = base_of(self.likelihood)
+        if base is not self.likelihood and is_by_entry(base):
             # as missing outputs of Gaussian noise, they are no neighbours
-            y, numbers = self.likelihood.split(self.data[1])
+            y, numbers = split_rows(self.likelihood, self.data[1])
             says = tf.cast(numbers.get("weight", 1.0), X.dtype) / (
                 1.0 + numbers.get("noise", 0.0) / self.prior_variances(X)
             )

@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import Gaussian as GaussianNoise
 from tqdm.auto import tqdm
 
 from ...bases import GaussianPart
@@ -27,7 +26,7 @@ from ...diagnostics.failure import unusable_observation
 from ...errors import DataError, NumericalError, UnknownOptionError, check_option
 from ...inducing.variables import point_values
 from ...inputs import check_rate, check_whole, is_number
-from ...likelihoods.parameters import single_noise_variance
+from ...likelihoods.parameters import is_gaussian, single_noise_variance
 from ...linalg.whitening import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import data_mean_of
@@ -198,7 +197,7 @@ class MeanRun:
         """Find the best q(f), and write it to the model."""
         now = self._start()
         # no sites to update: one solve is the optimum
-        if self.joint or (isinstance(self.model.likelihood, GaussianNoise) and not self.mixed):
+        if self.joint or (is_gaussian(self.model.likelihood) and not self.mixed):
             end, reason = self.propose(now, 0, 1.0), CONVERGED
             if not np.isfinite(end.elbo):
                 raise NumericalError(

@@ -23,6 +23,7 @@ from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole
 from ...lbfgs import lbfgs_ascent, settled
 from ...likelihoods import Expansion, site_loss
+from ...likelihoods.facts import name_of
 from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.triangular import solve
 from ...linalg.whitening import apply_per_latent
@@ -316,7 +317,7 @@ class ConstraintSubset:
                 f"batch_size={self.batch_size} is more than the {model.basis.num_data}"
                 " observations: use None for all."
             )
-        loss, name = model.site_loss(), type(model.likelihood).__name__
+        loss, name = model.site_loss(), name_of(model.likelihood)
         if loss.reference is not None:
             raise DataError(
                 "The model has Laplace priors of weights, which are sites beside the observations,"

@@ -20,6 +20,7 @@ from ...diagnostics.accuracy import warn_of_quadrature
 from ...diagnostics.failure import unusable_observation
 from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
+from ...likelihoods.facts import name_of
 from ...linalg.newton_systems import RIDGE
 from ...models import GMRF, LCLGP
 from ...models.families import require_model
@@ -389,9 +390,7 @@ class LinearlyConstrainedLagrangian:
             raise unusable_observation(model, None) or error from error
         if self.theta == 0.0 and bool(tf.reduce_any(problem.loss.penalised)):
             name = (
-                type(model.likelihood).__name__
-                if problem.loss.reference is None
-                else "a Laplace density"
+                name_of(model.likelihood) if problem.loss.reference is None else "a Laplace density"
             )
             raise DataError(
                 f"theta must be above 0: {name} needs a penalty, or its subproblems have no"

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import MonteCarloLikelihood, MultiClass
 from gpflow.models import SVGP
 
 from ...bases.optimum import DataMean, refuse_streams
 from ...errors import UnknownOptionError
 from ...inputs import stays_on_disk
+from ...likelihoods.facts import draws_expectations, has_steps
 from ...likelihoods.parameters import single_noise_variance
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients
@@ -86,7 +86,7 @@ class Course:
         data, mean = solves.data, cast(DataMean, model.basis.data_mean)
         self.moved = hyperparameters_of(model, mean)
         sampled = model.expectations is not None
-        self.sampled = sampled or isinstance(model.likelihood, MonteCarloLikelihood)
+        self.sampled = sampled or draws_expectations(model.likelihood)
         one_noise = single_noise_variance(model.likelihood) is not None
         at_sites = not one_noise or isinstance(model.kernel, LinearCoregionalization)
         self.rounds = Rounds(solves, self.moved, at_sites)
@@ -242,7 +242,7 @@ class InducingRoute(Route):
         natural = {"hold", "negative_precision"} & set(asked) or (
             getattr(solver, "method", solver) != "adam"
         )
-        robust = isinstance(model.likelihood, MultiClass)
+        robust = has_steps(model.likelihood)
         if robust and not natural and _data_mean_of(model) is None:
             return {**self.defaults, "natural_gradient": None}
         return self.defaults

@@ -17,7 +17,6 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.keras import tf_keras
 from gpflow.kernels import Kernel, MultioutputKernel
-from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
 from gpflow.models import SVGP
 from gpflow.utilities import parameter_dict
 
@@ -27,7 +26,7 @@ from ...covariances.blocks import xla_works
 from ...errors import DataError, ModelError, UnknownOptionError
 from ...inducing.variables import count_points, point_values
 from ...inputs import stays_on_disk
-from ...likelihoods import HurdlePoisson, ZeroInflatedPoisson
+from ...likelihoods.facts import draws_expectations, is_rate
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers import NaturalGradient
 from ...optimizers.data_mean.mean_optimizer import MeanOptimizer
@@ -269,7 +268,7 @@ def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
 def is_small(model: BasisGP, batches: Batches) -> bool:
     """True if several steps fit one call: L M^2 (M + B) below 10 million, on arrays."""
     # Not for models that sample f: a failed call would change their random state.
-    draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+    draws = model.expectations is not None or draws_expectations(model.likelihood)
     if draws or not isinstance(batches, ArrayBatches):
         return False
     points = sum(size for size in model.basis.sizes.values() if isinstance(size, int))
@@ -331,17 +330,8 @@ def _natural_step(model: BasisGP, options: Options, batches: Batches) -> float |
     if rho != "auto":
         return None if rho is None else float(rho)
     rows = batches.batch_size or DEFAULT_BATCH
-    points, rates = count_points(model.basis.beta), _are_rates(model.likelihood)
+    points, rates = count_points(model.basis.beta), is_rate(model.likelihood)
     return natural_step(rows, points, batches.num_data, rates=rates)
-
-
-def _are_rates(likelihood: Likelihood) -> bool:
-    """True if f is the logarithm of a rate whose curvature e^f has no bound, not so for a negative
-    binomial.
-    """
-    own = getattr(likelihood, "likelihood", likelihood)  # of rows with numbers of their own
-    exact = type(own) in (HurdlePoisson, ZeroInflatedPoisson)  # negative binomials derive from them
-    return exact or getattr(own, "invlink", None) is tf.exp
 
 
 def _mean_rate(model: BasisGP, solver: MeanSolver) -> float:

@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
+from ...likelihoods.facts import draws_expectations
 from ...models import CVIGP, LCLGP, AffineIndependentGP, FactorGraph
 from ...models import factor_graph as graphs
 from ...optimizers import (
@@ -138,9 +138,7 @@ class Sites(Stage):
             *goal, clipped = self.rule.targets(g, h, mean)
             rho = tf.constant(self.rule.step_size_at(0), K.dtype)
             step, feasible = self.rule.feasible(partial(basis.exists, K), tau, goal[1], rho)
-            surely = tf.reduce_all(h <= 0.0) | tf.constant(
-                isinstance(model.likelihood, MonteCarloLikelihood)
-            )
+            surely = tf.reduce_all(h <= 0.0) | tf.constant(draws_expectations(model.likelihood))
             step = tf.cond(
                 surely, lambda: step, lambda: self._ascending(K, (nu, tau), goal, step, elbo)
             )

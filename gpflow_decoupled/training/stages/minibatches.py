@@ -17,11 +17,11 @@ from functools import partial
 
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import MonteCarloLikelihood
 
 from ... import replicas
 from ...compilation import Compiled
 from ...errors import NumericalError
+from ...likelihoods.facts import draws_expectations
 from ...models import BasisGP
 from ...optimizers import NaturalGradient
 from ...optimizers.natural_gradient import can_move_first, evaluate_in_turn
@@ -277,7 +277,7 @@ def bound_of(model: BasisGP, group: Group) -> Callable[[tf.Tensor, tf.Tensor], t
 def probe_of(model: BasisGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return a function of X [B, D], Y [B, P] and a seed [2] with the bound of these rows."""
     # A sampled bound is replaced by the sum of moments, to use up no random numbers.
-    samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+    samples = model.expectations is not None or draws_expectations(model.likelihood)
 
     def probe(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         basis, (X, Y) = model.basis, model.as_tensors((X, Y))

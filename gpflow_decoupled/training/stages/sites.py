@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Gaussian, MonteCarloLikelihood
 
 from ...bases.dual import FunctionSpace
 from ...compilation import Compiled
@@ -22,6 +21,7 @@ from ...covariances.stationary import array_gram
 from ...diagnostics.failure import unusable_observation
 from ...errors import NumericalError
 from ...lbfgs import CONVERGED
+from ...likelihoods.facts import draws_expectations, is_gaussian
 from ...likelihoods.parameters import noise_variance_at
 from ...linalg.cholesky import unsound
 from ...models import CVIGP, LCLGP, StateSpaceGP
@@ -193,7 +193,7 @@ def has_best_sites(model: object) -> bool:
     """True for a full GP of sites or multipliers whose expected log densities are not sampled."""
     if isinstance(model, LCLGP):
         return isinstance(model.basis.geometry, FunctionSpace)
-    sampled = isinstance(getattr(model, "likelihood", None), MonteCarloLikelihood)
+    sampled = draws_expectations(getattr(model, "likelihood", None))
     return isinstance(model, CVIGP) and not sampled
 
 
@@ -342,7 +342,7 @@ class SitesClimb(Climb):
 def has_evidence(model: object) -> bool:
     """True for a full GP whose best sites are known in closed form: Gaussian noise, f not mixed."""
     mixed = isinstance(getattr(model, "kernel", None), LinearCoregionalization)
-    return isinstance(model, CVIGP) and type(model.likelihood) is Gaussian and not mixed
+    return isinstance(model, CVIGP) and is_gaussian(model.likelihood) and not mixed
 
 
 class EvidenceClimb(Climb):
