@@ -15,7 +15,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..covariances.latents import mix_outputs, prior_variance
 from ..errors import NumericalError
-from ..likelihoods.facts import name_of, without_overflow
+from ..likelihoods.facts import name_of
 from ..likelihoods.parameters import extreme_parameters
 from ..linalg.cholesky import unsound
 from ..models.checks import CheckedPredictions, Moments
@@ -172,11 +172,6 @@ def _unusable(values: np.ndarray) -> np.ndarray:
 
 
 def _remedy(likelihood: gl.Likelihood) -> str:
-    if without_overflow(likelihood) is not likelihood:
-        return (
-            "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"
-            " gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."
-        )
     return extreme_parameters(likelihood) or (
         "Its own parameters are moderate, so that f is too far from Y: scale Y, use a mean"
         " function, or start from a kernel with a smaller variance."

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "accurate_alternative", "base_of", "closed_tilting", "couples_latents", "defined_by_user",
+    "base_of", "closed_tilting", "couples_latents", "defined_by_user",
     "draws_expectations", "entry_log_density", "has_infinite_edges", "has_latent_scale",
     "has_log_scale", "has_scale", "has_steps", "has_tasks", "is_by_entry", "is_gaussian",
     "is_rate", "is_scalar", "label_kind", "name_of", "noise_parameter", "noise_variance",
     "num_classes", "own_number", "prediction_errors", "reads_integers", "split_rows",
-    "without_overflow",
 ]  # fmt: skip
 
 from typing import Literal
@@ -29,7 +28,6 @@ from .counts import HurdlePoisson, ZeroInflatedPoisson
 from .laplace import AsymmetricLaplace, Laplace
 from .ordinal import Ordinal
 from .parameters import NumberedLikelihood, is_gaussian
-from .registry import is_logit
 from .row_likelihood import RowLikelihood, is_by_entry
 from .survival import CensoredNormal, LogNormal
 
@@ -179,18 +177,6 @@ def closed_tilting(
         return "probit"
     floored = isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
     return "floored probit" if power == 1.0 and floored else None
-
-
-def without_overflow(likelihood: Likelihood) -> Likelihood:
-    """The same density without overflow: `BernoulliLogit` for GPflow's logit; else itself."""
-    rounds = is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit)
-    return BernoulliLogit() if rounds else likelihood
-
-
-def accurate_alternative(likelihood: Likelihood) -> str | None:
-    """A similar likelihood whose expectations need no Gauss-Hermite nodes, or None."""
-    near = isinstance(likelihood, (gl.Bernoulli, BernoulliProbit))
-    return "likelihoods.BernoulliLogit" if near else None
 
 
 # ---

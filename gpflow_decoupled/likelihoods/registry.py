@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "check_labels", "declare_site", "declare_site_loss", "expected_log_densities",
-    "index_columns", "is_log_concave", "is_logit", "likelihood_site", "observation_columns",
-    "site_description", "site_loss",
+    "check_labels", "declare_site", "declare_site_loss", "index_columns", "is_log_concave",
+    "is_logit", "likelihood_site", "observation_columns", "site_description", "site_loss",
 ]  # fmt: skip
 
 from collections.abc import Callable
@@ -17,10 +16,8 @@ from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
 
 from ..errors import DataError
-from ..expectations.peaked import peaked_rule
 from ..expectations.projections import Site
 from ..summaries import short_repr
 from .bernoulli import LOGIT, PROBIT, BernoulliLogit, BernoulliProbit, bernoulli_sites, logit_sites
@@ -339,30 +336,6 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     if labels.shape.rank == 2 and not isinstance(likelihood, NumberedLikelihood):
         labels = labels[:, 0]
     return site_description(likelihood).density(likelihood, labels)
-
-
-def expected_log_densities(
-    likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
-) -> tf.Tensor:
-    """E log p(y_n | f_n) [N] in nats, by nodes that follow the labels of Student-t noise.
-
-    :param X: inputs [N, D]; mean and variance of f are [N, L].
-    :param Y: labels [N, P].
-    """
-    # GPflow's fixed nodes miss a Student-t that is narrow beside q(f), where steps of the sites
-    # then stall. Other likelihoods use their `variational_expectations`. Cost for Student-t noise:
-    # 128 log densities per observation.
-    if site_description(likelihood).loss is not STUDENT_T.loss:
-        return likelihood.variational_expectations(X, mean, variance, Y)
-    # the root of a variance of zero would have an infinite slope
-    floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
-    spread = tf.sqrt(tf.maximum(variance, floor))
-    labels = tf.cast(Y, mean.dtype)
-    width = tf.ones_like(mean) * likelihood._scale(X) * likelihood.df**0.5
-    nodes = getattr(likelihood.quadrature, "n_gh", DEFAULT_NUM_GAUSS_HERMITE_POINTS)
-    z, w = peaked_rule(mean, spread, labels, width, nodes)
-    densities = likelihood._scalar_log_prob(X, mean + spread * z, labels)
-    return tf.reduce_sum(w * densities, axis=[0, -1])
 
 
 def is_logit(likelihood: gl.Likelihood) -> bool:

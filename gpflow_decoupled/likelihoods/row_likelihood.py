@@ -23,7 +23,7 @@ from ..errors import DataError, check_option
 from ..expectations.log_means import log_mean_exp
 from .bernoulli import BernoulliLogit, BernoulliProbit
 from .counts import log_choices
-from .log_densities import observation_log_density
+from .log_densities import expected_log_densities, observation_log_density
 from .parameters import NumberedLikelihood, is_gaussian
 
 NEUTRAL: Mapping[str, float] = {
@@ -109,7 +109,7 @@ class RowLikelihood(Likelihood):
         y, numbers = self.split(Y)
         weight = numbers.get("weight", 1.0)
         if not self.by_entry:
-            values = self.likelihood.variational_expectations(X, Fmu, Fvar, y)[..., None]
+            values = expected_log_densities(self.likelihood, X, Fmu, Fvar, y)[..., None]
             return tf.reduce_sum(values * weight, axis=-1)
         mean = Fmu + numbers.get("offset", 0.0)
         if is_gaussian(self.likelihood):
@@ -118,17 +118,16 @@ class RowLikelihood(Likelihood):
         elif "trials" in numbers and self.own is None:
             values = self._of_trials(X, mean, Fvar, y, numbers["trials"])
         else:
-            rule, own = self.likelihood.variational_expectations, numbers.get(self.own or "")
-            values = _by_entry(rule, X, mean, Fvar, y, own)
+            rule = partial(expected_log_densities, self.likelihood)
+            values = _by_entry(rule, X, mean, Fvar, y, numbers.get(self.own or ""))
         return tf.reduce_sum(_kept(values, y) * weight, axis=-1)
 
     def _of_trials(
         self, X: TensorType, mean: TensorType, variance: TensorType, y: TensorType, t: TensorType
     ) -> tf.Tensor:
+        rule = partial(expected_log_densities, self.likelihood)
         successes, failures = (
-            _by_entry(
-                self.likelihood.variational_expectations, X, mean, variance, tf.fill(tf.shape(y), c)
-            )
+            _by_entry(rule, X, mean, variance, tf.fill(tf.shape(y), c))
             for c in (tf.ones([], mean.dtype), tf.zeros([], mean.dtype))
         )
         seen = _filled(y)

@@ -63,8 +63,8 @@ from ..likelihoods.facts import (
     name_of,
     reads_integers,
 )
-from ..likelihoods.log_densities import observation_log_density
-from ..likelihoods.registry import expected_log_densities, index_columns
+from ..likelihoods.log_densities import expected_log_densities, observation_log_density
+from ..likelihoods.registry import index_columns
 from ..likelihoods.row_likelihood import finer, nodes_of, with_gaps
 from ..summaries import model_line, short_repr, short_table
 from ..user_warnings import warn_user

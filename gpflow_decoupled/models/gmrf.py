@@ -19,7 +19,7 @@ from scipy import sparse
 from ..errors import DataError, NumericalError
 from ..inputs import as_values, check_finite_entries, check_type
 from ..likelihoods import check_labels
-from ..likelihoods.registry import expected_log_densities
+from ..likelihoods.log_densities import expected_log_densities
 from ..likelihoods.site_loss import check_one_latent
 from ..linalg.sparse_precision import SparseFactor, SparsePattern
 from ..summaries import short_repr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from gpflow import likelihoods as gl
 
 import gpflow_decoupled
@@ -34,12 +33,6 @@ X = np.linspace(0.0, 3.0, 8)[:, None]
 CLASSES = np.array([1.0, 1.0, 2.0, 0.0, 1.0, 2.0, 1.0, 0.0])[:, None]
 EDGES = np.array([-0.5, 0.5])
 CASES = {
-    "logit": (
-        lambda: gl.Bernoulli(invlink=tf.sigmoid),
-        1.0 * (CLASSES < 2),
-        900.0,
-        "-inf at row 2 .*BernoulliLogit",
-    ),
     "scale": (
         lambda: gl.Poisson(),
         3.0 * CLASSES,
