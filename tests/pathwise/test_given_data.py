@@ -105,7 +105,7 @@ def _site_moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean [N_new] and covariance of the dense posterior at the sites that q(f) suggests."""
     mean, variance = (moment.numpy()[:, 0] for moment in model.predict_f(X))
-    _, g, h = lik.expectation(likelihood, y, mean, variance, order=20)
+    _, g, h = lik.expectation(likelihood, y, mean, variance)
     tau, K = -2.0 * h, model.kernel
     sites = cj.Sites(g + tau * (mean - TREND(X).numpy()[:, 0]), tau)
     return cj.predict(
