@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Compiled", "last_gradient", "rarely", "tidy", "traced_for_xla", "untidied"]
+__all__ = [
+    "Compiled", "counted_alone", "last_gradient", "rarely", "tidy", "traced_for_xla", "untidied",
+]  # fmt: skip
 
 import functools
 import inspect
@@ -158,7 +160,7 @@ class Compiled(Generic[Arguments, Result]):
     # statement while tracing; the function is then traced again with AutoGraph.
 
     def __init__(self, function: Callable[Arguments, Result], **options: object) -> None:
-        self._function, self._options = _counted_alone(function), options
+        self._function, self._options = counted_alone(function), options
         self._graph = tf.function(self._function, autograph=False, **options)
         self._may_need_autograph = True
         self._bound: tuple[list, tf.types.experimental.ConcreteFunction] | None = None
@@ -207,7 +209,7 @@ class Compiled(Generic[Arguments, Result]):
         return outcome
 
 
-def _counted_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def counted_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The same function with its own count of traces."""
     # TensorFlow counts by code object, so a method that is traced once for each of five models
     # looks like one function that is retraced five times, and it warns. A partial has no code
@@ -232,7 +234,7 @@ def rarely(branch: Callable[[], Outcome]) -> Callable[[], Outcome]:
     if tf.executing_eagerly() or traced_for_xla():
         return branch
     attributes = {"_noinline": True}
-    return tf.function(_counted_alone(branch), autograph=False, experimental_attributes=attributes)
+    return tf.function(counted_alone(branch), autograph=False, experimental_attributes=attributes)
 
 
 def traced_for_xla() -> bool:

@@ -131,7 +131,7 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y | f) [...] in nats, f ~ N(mean, variance), as `variational_expectations`.
 
-    Accurate to 1e-8 where each latent has its labels, however wide f is beside the likelihood and
+    Accurate to 1e-6 where each latent has its labels, however wide f is beside the likelihood and
     whatever the likelihood's quadrature; with several latents for a label it is the likelihood's.
 
     :param likelihood: any likelihood.
@@ -156,7 +156,7 @@ def observation_log_density(
 ) -> tf.Tensor:
     """log p(y | N(mean, variance)) [...] in nats, as `predict_log_density`, for any f.
 
-    Accurate to 1e-8 where each latent has its labels, whatever the likelihood's quadrature; with
+    Accurate to 1e-6 where each latent has its labels, whatever the likelihood's quadrature; with
     several latents for a label it is the likelihood's. GPflow's `Poisson`, `Exponential` and
     `Gamma` take the logarithm of exp(f), which is not a number where that is zero or infinite; here
     f stays.
