@@ -111,7 +111,7 @@ def test_moments_are_predictions_also_at_some_of_the_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "LCLGP"])
-def test_a_doubled_resolution_changes_little_and_not_nothing(name: str) -> None:
+def test_a_doubled_resolution_changes_little(name: str) -> None:
     model = _random(MODELS[name]())
     data = getattr(model, "data", DATA)
     at, name = model.moments(data), "frequencies" if name == "affine" else "nodes"
@@ -119,8 +119,9 @@ def test_a_doubled_resolution_changes_little_and_not_nothing(name: str) -> None:
         model.expected_log_densities(at, data, doublings=count).numpy() for count in (0, 1)
     )
     assert model.resolution.name == name
-    assert np.any(coarse != fine)
     assert_allclose(coarse, fine, rtol=1e-3)
+    # scalar likelihoods take as many nodes as they need
+    assert np.any(coarse != fine) == (name == "frequencies")
 
 
 def test_closed_forms_have_no_resolution() -> None:
