@@ -141,7 +141,3 @@ def test_what_a_user_defined() -> None:
     assert facts.defined_by_user(Heavy()) and not facts.defined_by_user(own.Laplace())
     assert facts.defined_by_user(Heavy(), "_scalar_log_prob")
     assert not facts.defined_by_user(Heavy(), "_variational_expectations")
-    logit = gl.Bernoulli(invlink=tf.sigmoid)
-    assert isinstance(facts.without_overflow(logit), own.BernoulliLogit)
-    probit = gl.Bernoulli()
-    assert facts.without_overflow(probit) is probit
