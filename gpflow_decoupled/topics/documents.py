@@ -35,6 +35,8 @@ def check_counts(X: Counts, num_words: int | None = None, name: str = "X") -> sp
         array: Any = X if sp.issparse(X) else np.asarray(X)
         if array.dtype.kind in "USMmc":
             raise ValueError(f"it holds {array.dtype} values")
+        if array.dtype == object and not sp.issparse(array):
+            array = array.astype(float)  # SciPy takes None for a zero
         single = array.dtype == np.float32
         counts = sp.csr_matrix(array, dtype=np.float32 if single else gpflow.default_float())
     except (TypeError, ValueError) as error:

@@ -445,7 +445,8 @@ class Standardized(PredictionsInUnits):
                 weights = numbers.weights(as_values(Y, "Y")[:, numbers.outputs :])
             table, X, Y = Table.learn(X, Y, weights=weights)
         X, Y = as_values(X, "X"), as_values(Y, "Y")
-        check_same_rows(X, Y)
+        if X.ndim == Y.ndim == 2:  # other shapes are refused below
+            check_same_rows(X, Y)
         scaling: Callable[..., Scaling] = NormalScores if normal_scores else Standardization
         if numbers is not None:
             numbers = numbers.learned(Y)
