@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 CREATED := $(VENV)/.created
 INSTALLED := $(VENV)/.installed
 DOCS := $(VENV)/.docs
-SOURCES = $(wildcard .ci gpflow_decoupled tests benchmarks campaign demo notebooks docs) setup.py
+SOURCES = $(wildcard .ci gpflow_decoupled tests benchmarks demo notebooks docs) setup.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export MPLBACKEND ?= Agg
@@ -104,7 +104,7 @@ bench-full: $(INSTALLED) ## every benchmark at its own size, for hours; BENCHMAR
 	  echo "$$suite"; $(BIN)/python -m benchmarks run --suite $$suite $(BENCHMARK_ARGS); done
 
 campaign: $(INSTALLED) ## try the package at random and count what held, under an hour; CAMPAIGN_ARGS='--part kills --case 3'
-	$(BIN)/python -m campaign --workers $(WORKERS) $(CAMPAIGN_ARGS)
+	$(BIN)/python -m tests.campaign --workers $(WORKERS) $(CAMPAIGN_ARGS)
 
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done

@@ -290,7 +290,7 @@ def test_lack_of_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    """Each of many gives a `DataError`, or the model; the campaign tries more."""
+    """Each of many gives a `DataError`, or the model."""
     file, model = tmp_path / "model.zip", MODELS["CVIGLM"]()
     gd.save(model, file)
     whole, expected = file.read_bytes(), model.predict_f(NEW)

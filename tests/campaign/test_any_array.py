@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from campaign.refusals import complaint_about
 from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.models import CVIGP
+from tests.campaign.trial import complaint_about
 
 KINDS = st.sampled_from(["f8", "f4", "f2", "i8", "u1", "?", "c16", "U3", "M8[s]", "O"])
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)

@@ -12,32 +12,23 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from campaign.__main__ import main
-from campaign.evidence import gaussian_evidence, quadrature_evidence
-from campaign.outcome import HELD, REFUSED, WRONG, Case, Outcome
-from campaign.problems import draw_problem
-from campaign.references import DENSITIES
-from campaign.refusals import complaint_about
-from campaign.report import markdown
-from campaign.runner import Record, attempt
-from campaign.trials import NAMES, kills, part
 from gpflow_decoupled.errors import DataError
+from tests.campaign.__main__ import main
+from tests.campaign.evidence import gaussian_evidence, quadrature_evidence
+from tests.campaign.outcome import HELD, REFUSED, WRONG, Case, Outcome
+from tests.campaign.problems import draw_problem
+from tests.campaign.runner import Record, attempt, markdown
+from tests.campaign.trial import complaint_about
+from tests.campaign.trials import NAMES, kills, part
 
 SOME = {
     "problems": 16,
     "climbs": 8,
     "invariants": 10,
     "evidence_bounds": 10,
-    "bad_inputs": 40,
     "kills": 4,
-    "lost_workers": 1,
     "many_fits": 1,
     "threads": 2,
-    "copies": 8,
-    "rows": 8,
-    "columns": 9,
-    "oracles": 8,
-    "flipped_bits": 1,
 }
 """Cases of each part that the test runs, under ten minutes in all."""
 
@@ -75,31 +66,6 @@ def test_evidence_by_quadrature(rows: int) -> None:
     )  # the error is that of half the nodes
     far = quadrature_evidence(K, mean, lambda f: np.sum(-50.0 * (f - 1e3) ** 2, axis=1))
     assert math.isinf(far[1]), "the integrand is beyond the grid"
-
-
-@pytest.mark.exhaustive
-def test_reference_densities_are_those_of_a_law() -> None:
-    """Over all observations of a row with f = 0.4 they add up to one."""
-    f = np.array([0.4])
-    y = np.linspace(1e-6, 60.0, 60_000)
-    for name, density in DENSITIES.items():
-        if name in ("Binomial", "BetaBinomial"):
-            total = sum(np.exp(density(f, np.array([k, 7.0]))[0]) for k in range(8))
-        elif name in ("CensoredNormal", "LogNormal", "Weibull"):
-            ends = [np.exp(density(f, np.array([1.3, code]))[0]) for code in (-1.0, 1.0)]
-            assert sum(ends) == pytest.approx(1.0)
-            near = np.linspace(-5.0, 40.0, 3001) if name == "CensoredNormal" else y[::20]
-            each = [np.exp(density(f, np.array([one, 0.0]))[0]) for one in near]
-            total = np.sum(each) * (near[1] - near[0])
-        elif name == "AsymmetricLaplace":
-            near = np.linspace(-20.0, 20.0, 40_001)
-            total = sum(np.exp(density(f, np.array([one]))[0]) for one in near) * 1e-3
-        elif name == "Tweedie":
-            each = [np.exp(density(f, np.array([one]))[0]) for one in y[::60]]
-            total = np.exp(density(f, np.zeros(1))[0]) + sum(each) * (y[60] - y[0])
-        else:
-            total = sum(np.exp(density(f, np.array([float(k)]))[0]) for k in range(60))
-        assert total == pytest.approx(1.0, abs=3e-3), name
 
 
 def test_what_counts_as_a_refusal() -> None:
@@ -156,7 +122,7 @@ def test_outcomes_and_their_table() -> None:
     ]
     text = markdown(records)
     assert "| 3 | 1 | 1 | 1 |" in text and "| MB | 3 | 1 | 2 |" in text
-    assert "- `python -m campaign --part threads --case 2`: c\n  - is off" in text
+    assert "- `python -m tests.campaign --part threads --case 2`: c\n  - is off" in text
 
 
 def test_a_case_that_breaks_the_campaign_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,13 +130,13 @@ def test_a_case_that_breaks_the_campaign_is_wrong(monkeypatch: pytest.MonkeyPatc
         raise KeyError("a mistake of the campaign")
 
     monkeypatch.setattr(
-        "campaign.runner.part",
+        "tests.campaign.runner.part",
         lambda name: type("Broken", (), {"run": staticmethod(broken), "seconds": 9}),
     )
     record = attempt("problems", 4, 7)
     assert (
         record.verdict == WRONG
-        and record.command == "python -m campaign --part problems --case 4 --seed 7"
+        and record.command == "python -m tests.campaign --part problems --case 4 --seed 7"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpflow_decoupled as gd
-from campaign.gpflow_suite import STAND_INS, difference, where_tests_are
+from tests.campaign.gpflow_suite import STAND_INS, difference, where_tests_are
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ def test_gpflow_ships_its_tests() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STAND_INS)
 def test_what_fails_is_a_known_difference(name: str) -> None:
-    words = [sys.executable, "-m", "campaign.gpflow_suite", name]
+    words = [sys.executable, "-m", "tests.campaign.gpflow_suite", name]
     found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert found.returncode == 0, found.stdout + found.stderr
 

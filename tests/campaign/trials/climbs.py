@@ -15,8 +15,7 @@ from gpflow_decoupled.optimizers.natural_steps import as_basis_model
 
 from ..checks import check_bound, check_trained
 from ..outcome import Case, Outcome, Part
-from ..problems import Problem, draw_problem
-from ..problems.models import FULL, LINEAR, MODELS, bound
+from ..problems import FULL, LINEAR, MODELS, Problem, bound, draw_problem
 from ..trial import trial
 
 SPARSE = [name for name in MODELS if name not in (*FULL, *LINEAR)]

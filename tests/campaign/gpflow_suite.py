@@ -1,10 +1,10 @@
 """GPflow's own tests of models, with models of this package where they build GPflow's.
 
-`python -m campaign.gpflow_suite` runs the tests that the installed GPflow ships once for each entry
-of `STAND_INS`: there `gpflow.models.SVGP`, `VGP` or `GPR` is a model of this package. It prints how
-many passed among the tests that built one, and fails if a test fails for any reason but one of
+`python -m tests.campaign.gpflow_suite` runs the tests that the installed GPflow ships once for each
+entry of `STAND_INS`: there `gpflow.models.SVGP`, `VGP` or `GPR` is one of this package. It prints
+how many passed among the tests that built one, and fails if a test fails for any reason but one of
 `DIFFERENCES`. Names of stand-ins choose some; what follows `--` goes to pytest, say
-`python -m campaign.gpflow_suite OrthogonalBasis -- -k predict`.
+`python -m tests.campaign.gpflow_suite OrthogonalBasis -- -k predict`.
 """
 
 from __future__ import annotations

@@ -16,16 +16,9 @@ NAMES = (
     "climbs",
     "invariants",
     "evidence_bounds",
-    "bad_inputs",
     "kills",
-    "lost_workers",
     "many_fits",
     "threads",
-    "copies",
-    "rows",
-    "columns",
-    "oracles",
-    "flipped_bits",
 )
 """In the order of the table."""
 

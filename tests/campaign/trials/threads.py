@@ -11,9 +11,8 @@ import numpy as np
 import gpflow_decoupled as gd
 
 from ..outcome import Case, Outcome, Part
-from ..problems import Problem, draw_problem
-from ..problems.models import data_of
-from ..refusals import complaint_about
+from ..problems import Problem, data_of, draw_problem
+from ..trial import refused
 
 THREADS = 3
 SHARED = ("predict_f", "predict_y")
@@ -52,10 +51,7 @@ def run(case: Case) -> Outcome:
             with ThreadPoolExecutor(THREADS) as pool:
                 found = list(pool.map(lambda problem: _predictions(problem, compile), problems))
     except Exception as error:
-        complaint = complaint_about(error)
-        return Outcome(
-            outcome.title, [complaint] if complaint else [], f"{type(error).__name__}: {error}"
-        )
+        return refused(outcome.title, error)
     for number, (first, second) in enumerate(zip(alone, found)):
         if not all(
             np.allclose(one, other, rtol=1e-10, atol=1e-12) for one, other in zip(first, second)

@@ -86,7 +86,7 @@ def _ending(code: int | None) -> str:
 def _child(one: Run, folder: Path | None, kill: Kill | None, result: Path | None) -> int | None:
     """The exit code of a run in a process of its own; None if it had to be stopped."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["campaign.killed_run"])
+    context.set_forkserver_preload(["tests.campaign.killed_run"])
     process = context.Process(target=execute, args=(one, folder, kill, result))
     process.start()
     after = None if kill is None else kill.after

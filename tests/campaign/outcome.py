@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["HELD", "REFUSED", "WRONG", "Case", "Outcome", "Part"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -54,7 +52,7 @@ class Case:
     def command(self) -> str:
         """The line that runs this case again."""
         seed = f" --seed {self.seed}" if self.seed else ""
-        return f"python -m campaign --part {self.part} --case {self.number}{seed}"
+        return f"python -m tests.campaign --part {self.part} --case {self.number}{seed}"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Command line: `python -m campaign`; `--help` lists the options. It ends with 1 if anything was
-wrong.
+"""Command line: `python -m tests.campaign`; `--help` lists the options.
+
+It ends with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ import time
 from pathlib import Path
 
 from .outcome import WRONG
-from .report import markdown, write
-from .runner import Record, run_cases
+from .runner import Record, markdown, run_cases, write
 from .trials import NAMES, part
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m campaign", description="Try the package at random; count what held."
+        prog="python -m tests.campaign", description="Try the package at random; count what held."
     )
     parser.add_argument(
         "--part",

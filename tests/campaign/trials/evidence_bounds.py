@@ -32,9 +32,9 @@ from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_boun
 
 from ..checks import digits
 from ..evidence import gaussian_evidence, quadrature_evidence
+from ..ingredients import STATIONARY
 from ..outcome import Case, Outcome, Part
-from ..problems.kernels import STATIONARY
-from ..refusals import complaint_about
+from ..trial import refused
 
 
 class Observations(NamedTuple):
@@ -266,9 +266,7 @@ def run(case: Case) -> Outcome:
                 found += _of_models(problem, Z, rng)
             return Outcome(title, _complaints(problem, found), figures={"bounds": len(found)})
     except Exception as error:
-        complaint = complaint_about(error)
-        refusal = f"{type(error).__name__}: {error}"
-        return Outcome(title, [complaint] if complaint else [], refusal)
+        return refused(title, error)
 
 
 PART = Part(

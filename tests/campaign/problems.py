@@ -1,22 +1,143 @@
-"""One random problem."""
+"""Random problems: how each model is built on random data, and how it is asked for its bound."""
 
 from __future__ import annotations
 
-__all__ = ["Problem", "draw_problem"]
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import gpflow
 import numpy as np
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 
-from .data import COLUMNS, ROWS, draw_inputs, draw_scale
-from .kernels import STATIONARY, draw_kernel
-from .likelihoods import LIKELIHOODS, draw_likelihood
-from .means import draw_mean
-from .models import LINEAR, LOCAL, MODELS, ON_A_LINE, Data, Parts
+from gpflow_decoupled import models
+from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
+
+from .ingredients import (
+    COLUMNS,
+    LIKELIHOODS,
+    ROWS,
+    STATIONARY,
+    draw_inputs,
+    draw_kernel,
+    draw_likelihood,
+    draw_mean,
+    draw_scale,
+)  # fmt: skip
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass
+class Parts:
+    """What a model is made of: data, kernel, likelihood, mean function, latents L, and points beta
+    and gamma.
+    """
+
+    data: Data
+    kernel: Kernel
+    likelihood: Likelihood
+    mean: MeanFunction | None
+    latents: int
+    beta: np.ndarray
+    gamma: np.ndarray
+
+    @property
+    def sparse(self) -> dict[str, object]:
+        """Options of models on inducing points."""
+        return {"mean_function": self.mean, "num_latent_gps": self.latents}
+
+
+Build = Callable[[Parts], GPModel]
+
+
+MODELS: dict[str, Build] = {
+    "ODVGP": lambda p: models.ODVGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
+    "ODVGP diagonal": lambda p: models.ODVGP(
+        p.kernel, p.likelihood, p.gamma, p.beta, mean_scaling="diagonal", whiten=False, **p.sparse
+    ),
+    "HDVGP": lambda p: models.HDVGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
+    "DVGP": lambda p: models.DVGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
+    "DVGP coupled": lambda p: models.DVGP(
+        p.kernel, p.likelihood, p.gamma, p.beta, covariance="coupled", **p.sparse
+    ),
+    "SOLVEGP": lambda p: models.SOLVEGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
+    "BasisGP": lambda p: models.BasisGP(
+        p.kernel, p.likelihood, CoupledBasis(_inducing(p), p.latents), mean_function=p.mean
+    ),
+    "SparseCVIGP": lambda p: models.SparseCVIGP(p.kernel, p.likelihood, p.beta, **p.sparse),
+    "SparseCVIGP orthogonal": lambda p: models.SparseCVIGP(
+        p.kernel,
+        p.likelihood,
+        OrthogonalBasis(_inducing(p, p.gamma), _inducing(p), p.latents),
+        mean_function=p.mean,
+    ),
+    "SVGP": lambda p: gpflow.models.SVGP(p.kernel, p.likelihood, _inducing(p), **p.sparse),
+    "CVIGP": lambda p: models.CVIGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents
+    ),
+    "LCLGP": lambda p: models.LCLGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents
+    ),
+    "AffineIndependentGP": lambda p: models.AffineIndependentGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean
+    ),
+    "CVIGLM": lambda p: models.CVIGLM(p.data, p.likelihood, num_latent_gps=p.latents),
+    "CVIGLM function": lambda p: models.CVIGLM(
+        p.data, p.likelihood, num_latent_gps=p.latents, form="function"
+    ),
+    "LCLGLM": lambda p: models.LCLGLM(p.data, p.likelihood, num_latent_gps=p.latents),
+    "AffineIndependentGLM": lambda p: models.AffineIndependentGLM(p.data, p.likelihood),
+}
+"""By name; a model of one latent function refuses several."""
+
+FULL = (
+    "CVIGP",
+    "LCLGP",
+    "AffineIndependentGP",
+    "CVIGLM function",
+    "LCLGLM",
+    "AffineIndependentGLM",
+)
+"""Models that own their data."""
+LINEAR = ("CVIGLM", "CVIGLM function", "LCLGLM", "AffineIndependentGLM")
+"""Models that bring their own kernel and mean function."""
+
+
+def data_of(model: GPModel, data: Data) -> Data | None:
+    """What `fit` takes: nothing for a model that owns its data."""
+    return None if hasattr(model, "data") else data
+
+
+def labels_for(model: GPModel, Y: np.ndarray) -> np.ndarray:
+    """Y as the model's own verbs take it: GPflow's models with `Softmax` take integers alone."""
+    own = type(model) is gpflow.models.SVGP and isinstance(
+        model.likelihood, gpflow.likelihoods.Softmax
+    )
+    return Y.astype(np.int32) if own else Y
+
+
+def bound(model: GPModel, data: Data) -> float:
+    """The bound in nats on all data."""
+    given = data_of(model, (data[0], labels_for(model, data[1])))
+    if given is None:
+        return float(model.elbo())
+    if getattr(model, "num_data", 0) is None:
+        model.num_data = len(data[0])
+    return float(model.elbo(given))
+
+
+def _inducing(p: Parts, Z: np.ndarray | None = None) -> gpflow.inducing_variables.InducingVariables:
+    """Inducing points as a kernel of several latents needs them."""
+    points = gpflow.inducing_variables.InducingPoints(p.beta if Z is None else Z)
+    several = isinstance(p.kernel, gpflow.kernels.MultioutputKernel)
+    return (
+        gpflow.inducing_variables.SharedIndependentInducingVariables(points) if several else points
+    )
+
 
 SLOW = ("AffineIndependentGP", "AffineIndependentGLM", "LCLGP", "LCLGLM")
 """Models whose optimizers are always compiled: they are drawn less often."""
@@ -81,13 +202,11 @@ class Problem:
         not given."""
         rng = np.random.default_rng(self.parts_seed)
         X = self.data[0] if rows is None else rows
-        kernel, _ = draw_kernel(
-            rng, self.size**2, self.lengthscale, X.shape[1], self.latents, self.model in ON_A_LINE
-        )
+        kernel, _ = draw_kernel(rng, self.size**2, self.lengthscale, X.shape[1], self.latents)
         mean, _ = draw_mean(rng, X, self.latents, self.size)
         beta, gamma = _points(rng, X, self.lengthscale)
         likelihood = LIKELIHOODS[self.likelihood].make(self.noise)
-        return {**MODELS, **LOCAL}[self.model](
+        return MODELS[self.model](
             Parts(self.data, kernel, likelihood, mean, self.latents, beta, gamma)
         )
 
@@ -106,7 +225,7 @@ def draw_problem(
     :param gaussian: Gaussian noise only.
     :param moderate: scales of one, float64 and no duplicates.
     :param rows: N, if it is given.
-    :param model: its name, of `MODELS` or `LOCAL`; one of `MODELS` is drawn if not given.
+    :param model: its name, of `MODELS`; one is drawn if not given.
     """
     names = [name for name in MODELS if name not in SLOW]
     model = str(rng.choice(names if rng.uniform() < 0.85 else SLOW)) if model is None else model
@@ -115,7 +234,7 @@ def draw_problem(
     if gaussian:
         likelihood, latents = "Gaussian", 1
     rows = int(rng.choice(ROWS)) if rows is None else rows
-    columns = 1 if model in ON_A_LINE else int(rng.choice(COLUMNS))
+    columns = int(rng.choice(COLUMNS))
     lengthscale = 1.0 if moderate else draw_scale(rng, dtype)
     X, note = draw_inputs(rng, rows, columns, lengthscale)
     if moderate:
@@ -128,9 +247,7 @@ def draw_problem(
         notes.append("least noise")
     seed = [int(number) for number in rng.integers(0, 2**31, 4)]
     parts = np.random.default_rng(seed)
-    kernel, kernel_name = draw_kernel(
-        parts, size**2, lengthscale, columns, latents, model in ON_A_LINE
-    )
+    kernel, kernel_name = draw_kernel(parts, size**2, lengthscale, columns, latents)
     mean, mean_name = draw_mean(parts, X, latents, size)
     f = (
         size

@@ -12,8 +12,7 @@ import tensorflow as tf
 from gpflow.models import GPModel
 
 from .evidence import gaussian_evidence, quadrature_evidence
-from .problems import Problem
-from .problems.models import labels_for
+from .problems import Problem, labels_for
 
 FULL_WITH_JITTER = ("AffineIndependentGP",)
 """Models whose prior has the jitter of their Gram matrix in it."""

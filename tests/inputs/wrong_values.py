@@ -1,7 +1,7 @@
 """What can be wrong with a value of each kind, and what a refusal must say then.
 
-This is the one table of bad input: the campaign draws from it, and `tests/test_bad_input.py` runs
-it. `entries.py` has the public calls and the kinds of their arguments.
+This is the one table of bad input: `tests/test_bad_input.py` runs it. `entries.py` has the public
+calls and the kinds of their arguments.
 """
 
 from __future__ import annotations

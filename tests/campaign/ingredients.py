@@ -1,16 +1,124 @@
-"""Likelihoods with observations that they accept."""
+"""What a random problem is made of: inputs, kernels, mean functions, and likelihoods with
+observations that they accept, of every size and scale.
+"""
 
 from __future__ import annotations
-
-__all__ = ["LIKELIHOODS", "Choice", "draw_likelihood"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from gpflow import functions, kernels
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled import likelihoods as ours
+
+ROWS = (1, 1, 2, 2, 3, 3, 5, 8, 12, 20, 30, 40)
+COLUMNS = (1, 1, 1, 2, 3, 5)
+WIDEST = {np.float64: 8, np.float32: 4}
+"""Decimal orders of magnitude of the scales: the squares of wider ones leave the range of
+float32.
+"""
+
+
+def draw_scale(rng: np.random.Generator, dtype: type) -> float:
+    """One in half of the cases, otherwise a power of ten."""
+    return (
+        1.0
+        if rng.uniform() < 0.5
+        else float(10.0 ** rng.integers(-WIDEST[dtype], WIDEST[dtype] + 1))
+    )
+
+
+def draw_inputs(
+    rng: np.random.Generator, rows: int, columns: int, scale: float
+) -> tuple[np.ndarray, str]:
+    """X [N, D], and what is special about it."""
+    X, notes = rng.uniform(-2.0, 2.0, (rows, columns)), []
+    if rows > 1 and rng.uniform() < 0.3:  # duplicates, up to all rows the same
+        X[rng.uniform(size=rows) < rng.uniform()] = X[0]
+        notes.append("duplicates")
+    if columns > 1 and rng.uniform() < 0.1:
+        X[:, rng.integers(columns)] = 0.7
+        notes.append("constant column of X")
+    if rng.uniform() < 0.1:
+        X += 100.0
+        notes.append("X far from 0")
+    return scale * X, ", ".join(notes)
+
+
+Make = Callable[[float, float, int], kernels.Kernel]
+"""Of variance, lengthscale and D."""
+
+STATIONARY: dict[str, Make] = {
+    "SquaredExponential": lambda v, s, _: kernels.SquaredExponential(v, s),
+    "SquaredExponential ARD": lambda v, s, D: kernels.SquaredExponential(v, np.full(D, s)),
+    "Matern12": lambda v, s, _: kernels.Matern12(v, s),
+    "Matern32": lambda v, s, _: kernels.Matern32(v, s),
+    "Matern52": lambda v, s, _: kernels.Matern52(v, s),
+}
+"""Kernels that have forgotten the data a thousand lengthscales away."""
+
+KERNELS: dict[str, Make] = {
+    **STATIONARY,
+    "RationalQuadratic": lambda v, s, _: kernels.RationalQuadratic(v, s),
+    "Linear": lambda v, s, _: kernels.Linear(v / s**2),
+    "Linear + Constant": lambda v, s, _: kernels.Linear(v / s**2) + kernels.Constant(v),
+    "Polynomial": lambda v, s, _: kernels.Polynomial(2, v ** (1 / 2) / s**2, v ** (1 / 2)),
+    "Periodic": lambda v, s, _: kernels.Periodic(
+        kernels.SquaredExponential(v, 1.0), period=3.0 * s
+    ),
+    "Cosine": lambda v, s, _: kernels.Cosine(v, s),
+    "ArcCosine": lambda v, s, _: kernels.ArcCosine(1, v, 1.0 / s**2, 1.0),
+    "Matern52 + White": lambda v, s, _: kernels.Matern52(v, s) + kernels.White(0.1 * v),
+    "Matern32 * Linear": lambda v, s, _: kernels.Matern32(v, s) * kernels.Linear(1.0 / s**2),
+    "SquaredExponential of one column": lambda v, s, D: kernels.SquaredExponential(
+        v, s, active_dims=[D - 1]
+    ),
+}
+
+
+def draw_kernel(
+    rng: np.random.Generator, variance: float, scale: float, columns: int, latents: int
+) -> tuple[kernels.Kernel, str]:
+    """A kernel and its name; for several latents at times with parameters of their own, or
+    mixed.
+    """
+    name = str(rng.choice(list(STATIONARY if rng.uniform() < 0.4 else KERNELS)))
+    make = KERNELS[name]
+    if latents == 1 or rng.uniform() < 0.5:
+        return make(variance, scale, columns), name
+    if rng.uniform() < 0.3:
+        return kernels.SharedIndependent(
+            make(variance, scale, columns), latents
+        ), f"SharedIndependent {name}"
+    several = [make(variance * (1.0 + latent), scale, columns) for latent in range(latents)]
+    if rng.uniform() < 0.3:
+        W = rng.normal(size=(latents, latents))
+        return kernels.LinearCoregionalization(several, W=W), f"LinearCoregionalization {name}"
+    return kernels.SeparateIndependent(several), f"SeparateIndependent {name}"
+
+
+def draw_mean(
+    rng: np.random.Generator, X: np.ndarray, outputs: int, size: float
+) -> tuple[functions.MeanFunction | None, str]:
+    """A mean function [N, D] -> [N, P] whose values have about the given size, and its name; None
+    is zero.
+    """
+    columns, reach = X.shape[1], max(float(np.max(np.abs(X))), 1e-30)
+    kind = str(rng.choice(["none", "none", "Zero", "Constant", "Linear", "Additive"]))
+    if kind == "none":
+        return None, kind
+    if kind == "Zero":
+        return functions.Zero(outputs), kind
+    constant = functions.Constant(size * rng.normal(size=outputs))
+    if kind == "Constant":
+        return constant, kind
+    linear = functions.Linear(
+        size / reach * rng.normal(size=(columns, outputs)), size * rng.normal(size=outputs)
+    )
+    return (linear if kind == "Linear" else functions.Additive(linear, constant)), kind
+
 
 Observe = Callable[[np.random.Generator, np.ndarray, float], np.ndarray]
 """Of latent functions [N, L] and the scale of the noise."""

@@ -15,9 +15,7 @@ import gpflow_decoupled as gd
 
 from ..checks import check_bound, check_trained
 from ..outcome import Case, Outcome, Part
-from ..problems import Problem, draw_problem
-from ..problems.models import LINEAR, Data, bound, data_of
-from ..problems.problem import SLOW
+from ..problems import LINEAR, SLOW, Data, Problem, bound, data_of, draw_problem
 from ..trial import trial
 
 OPTIONS = {"steps": 6, "progress": False, "compile": False}
