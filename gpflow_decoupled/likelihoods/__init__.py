@@ -9,15 +9,8 @@ folders ask of a likelihood, which never look at its class.
 """
 
 from ..expectations.projections import Site
-from .bernoulli import (
-    BernoulliLogit,
-    BernoulliProbit,
-    ConvexPiecewiseLogitLoss,
-    LogitLoss,
-    PiecewiseLogitLoss,
-)
+from .bernoulli import BernoulliLogit, BernoulliProbit
 from .categorical import CategoricalLogit
-from .count_sites import BinomialLoss, LogLinearLoss
 from .counts import (
     BetaBinomial,
     Binomial,
@@ -27,8 +20,7 @@ from .counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from .gpflow_sites import GaussianLoss
-from .laplace import AsymmetricLaplace, Hinge, HingeLoss, Laplace, LaplaceLoss, QuantileLoss
+from .laplace import AsymmetricLaplace, Hinge, Laplace
 from .ordinal import Ordinal
 from .parameters import NumberedLikelihood, Support
 from .predictions import observation_moments, observation_quantiles
@@ -48,14 +40,13 @@ from .tweedie import Tweedie
 
 __all__ = [
     "AsymmetricLaplace", "BernoulliLogit", "BernoulliProbit", "BetaBinomial", "Binomial",
-    "BinomialLoss", "CategoricalLogit", "CensoredLikelihood", "CensoredNormal",
-    "ConvexPiecewiseLogitLoss", "Expansion", "ExpectedLoss", "GaussianLoss", "Hinge", "HingeLoss",
-    "HurdleNegativeBinomial", "HurdlePoisson", "Laplace", "LaplaceLoss", "LogLinearLoss",
-    "LogNormal", "LogitLoss", "Maximiser", "NegativeBinomial", "NumberedLikelihood", "Ordinal",
-    "PiecewiseLogitLoss", "QuadratureLoss", "QuantileLoss", "RowLikelihood", "Site", "SiteLoss",
-    "Support", "Tweedie", "Weibull", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson",
-    "check_labels", "declare_site", "declare_site_loss", "likelihood_site", "observation_columns",
-    "observation_moments", "observation_quantiles", "prior_site", "site_loss",
+    "CategoricalLogit", "CensoredLikelihood", "CensoredNormal", "Expansion", "ExpectedLoss",
+    "Hinge", "HurdleNegativeBinomial", "HurdlePoisson", "Laplace", "LogNormal", "Maximiser",
+    "NegativeBinomial", "NumberedLikelihood", "Ordinal", "QuadratureLoss", "RowLikelihood",
+    "Site", "SiteLoss", "Support", "Tweedie", "Weibull", "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson", "check_labels", "declare_site", "declare_site_loss", "likelihood_site",
+    "observation_columns", "observation_moments", "observation_quantiles", "prior_site",
+    "site_loss",
 ]  # fmt: skip
 
 

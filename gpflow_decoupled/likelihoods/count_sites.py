@@ -52,18 +52,7 @@ _MARGIN = 1e-3
 
 
 class BinomialLoss(SiteLoss):
-    """The site loss of y successes in t trials, f = t E log(1 + e^eta) - y h - log(t over y).
-
-    Accurate to 1e-12 at every sigma.
-
-    :param likelihood: `Binomial`, without Parameters.
-    :param Y: successes [N, L], and a last column of trials.
-
-    Example::
-
-        loss = BinomialLoss(Binomial(), np.hstack([successes, trials]))
-        loss.value(h, sigma)  # [N, L], nats
-    """
+    """Of y [N, L] successes in t trials, f = t E log(1 + e^eta) - y h - log(t over y), to 1e-12."""
 
     def __init__(self, likelihood: Binomial, Y: TensorType) -> None:
         y, trials = likelihood.split(site_labels(Y))
@@ -159,17 +148,8 @@ class LogLinearLoss(SiteLoss):
 
     Poisson: s = 1, a = y, c the size of a bin. Gamma of shape k: s = -1, a = k, c = y.
 
-    :param Y: labels [N, L].
-    :param sign: s.
-    :param log_scale: log c, a scalar or [N, L].
-    :param weight: returns a, a scalar or [N, L]; a function, so that gradients reach its Parameter.
-    :param constant: returns b, a scalar or [N, L].
-
-    Example, exponential times Y with mean e^f::
-
-        loss = LogLinearLoss(
-            Y, -1.0, tf.math.log(Y), lambda: tf.ones_like(Y), lambda: tf.zeros_like(Y)
-        )
+    :param sign: s; `log_scale` is log c, [] or [N, L].
+    :param weight: returns a, and `constant` b, [] or [N, L], so that gradients reach Parameters.
     """
 
     def __init__(
@@ -327,10 +307,10 @@ TWEEDIE = SiteDescription(loss=_tweedie_loss, support=NOT_NEGATIVE)
 # ---
 
 
-_NEGATIVE_BINOMIAL_SITE_GRID = np.linspace(-40.0, 40.0, 1601)
-"""Log odds on which the extremes of slopes are sought; beyond, these are constant."""
-"""Share added to the extremes of the grid, which miss the true ones by less than 4e-4."""
-_NEGATIVE_BINOMIAL_SITE_TINY = 1e-12
+_LOG_ODDS = np.linspace(-40.0, 40.0, 1601)
+"""Log odds on which the extremes of slopes are sought; beyond, these are constant. The grid misses
+the true ones by less than 4e-4 of them."""
+_LEAST_RATE = 1e-12
 
 
 def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> QuadratureLoss:
@@ -347,9 +327,7 @@ def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> Quad
         return (y + size()) * p - y, (y + size()) * p * tf.sigmoid(-x)
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        tiny = 1e-12
-        up, down = tf.maximum(y + alpha, tiny), tf.maximum(size() - alpha, tiny)
-        return tf.math.log(size()) + tf.math.log(up) - tf.math.log(down)
+        return _log_odds(tf.maximum(y + alpha, _LEAST_RATE), alpha, size)
 
     def centre() -> tf.Tensor:
         return tf.math.log(size())  # with pi i it is where 1 + exp(eta) / size is zero
@@ -375,7 +353,7 @@ def _zero_inflated_loss(likelihood: ZeroInflatedPoisson, Y: TensorType) -> SiteL
         return r * m, r * m * (1.0 - s - tf.sigmoid(L - odds()) * m)
 
     def extremes() -> tuple[tf.Tensor, tf.Tensor]:
-        L = tf.nn.softplus(odds() + tf.constant(_NEGATIVE_BINOMIAL_SITE_GRID, y.dtype))
+        L = tf.nn.softplus(odds() + tf.constant(_LOG_ODDS, y.dtype))
         s = tf.zeros_like(L) if size is None else -tf.math.expm1(-L / size())
         first, second = of_zero(L, s, L if size is None else size() * s)
         bend = tf.minimum(tf.reduce_min(second), 0.0)
@@ -396,7 +374,7 @@ def _zero_inflated_loss(likelihood: ZeroInflatedPoisson, Y: TensorType) -> SiteL
         return tf.where(y > 0.0, tf.zeros_like(y), extremes()[1])
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        return _log_odds(tf.maximum(y + alpha, _NEGATIVE_BINOMIAL_SITE_TINY), alpha, size)
+        return _log_odds(tf.maximum(y + alpha, _LEAST_RATE), alpha, size)
 
     if size is None:
         return ExpectedLoss(likelihood, y, ends, start, curvature)
@@ -435,9 +413,7 @@ def _hurdle_loss(likelihood: HurdlePoisson, Y: TensorType) -> SiteLoss:
     def extremes() -> tuple[tf.Tensor, tf.Tensor]:
         if size is None:
             return _largest(y, size), zero
-        first, second = slopes(
-            tf.math.log(size()) + tf.constant(_NEGATIVE_BINOMIAL_SITE_GRID, y.dtype)[:, None, None]
-        )
+        first, second = slopes(tf.math.log(size()) + tf.constant(_LOG_ODDS, y.dtype)[:, None, None])
         concave, limit = size() >= 1.0, _largest(y, size)
         steepest = (1.0 + _MARGIN) * tf.reduce_max(first, axis=0)
         bend = -(1.0 + _MARGIN) * tf.minimum(tf.reduce_min(second, axis=0), 0.0)
@@ -454,7 +430,7 @@ def _hurdle_loss(likelihood: HurdlePoisson, Y: TensorType) -> SiteLoss:
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
         # the mean of Poisson counts above 0 is about e^eta + 1 / (1 + e^eta)
-        mean = tf.maximum(y + alpha, 1.0 + _NEGATIVE_BINOMIAL_SITE_TINY)
+        mean = tf.maximum(y + alpha, 1.0 + _LEAST_RATE)
         return tf.where(y > 0.0, _log_odds(mean - 1.0 / mean, alpha, size), zero)
 
     if size is None:
@@ -487,7 +463,7 @@ def _largest(y: tf.Tensor, size: Callable[[], tf.Tensor] | None) -> tf.Tensor:
 def _log_odds(rate: tf.Tensor, alpha: tf.Tensor, size: Callable[[], tf.Tensor] | None) -> tf.Tensor:
     if size is None:
         return tf.math.log(rate)
-    return tf.math.log(size() * rate / tf.maximum(size() - alpha, _NEGATIVE_BINOMIAL_SITE_TINY))
+    return tf.math.log(size() * rate / tf.maximum(size() - alpha, _LEAST_RATE))
 
 
 NEGATIVE_BINOMIAL = SiteDescription(loss=_negative_binomial_loss, support=COUNTS)

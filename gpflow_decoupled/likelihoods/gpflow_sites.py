@@ -32,17 +32,7 @@ from .site_loss import (
 
 
 class GaussianLoss(SiteLoss):
-    """The site loss of Gaussian noise (Khan 2014, section 6.3), f = log(2 pi s^2) / 2 + ((y - h)^2
-    + sigma^2) / (2 s^2).
-
-    :param likelihood: a `gpflow.likelihoods.Gaussian` with noise variance s^2 or scale s.
-    :param Y: labels y [N, L].
-
-    Example::
-
-        loss = GaussianLoss(gpflow.likelihoods.Gaussian(0.1), Y)
-        loss.value(h, sigma)  # [N, L], nats
-    """
+    """f [N, L] = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2) (Khan 2014, section 6.3)."""
 
     def __init__(self, likelihood: gl.Gaussian, Y: TensorType) -> None:
         super().__init__(Y)
@@ -147,9 +137,6 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
         # the slope is steepest at a residual of scale sqrt(df)
         return (df + 1.0) / (2.0 * scale() * tf.sqrt(df))
 
-    def lowest() -> tf.Tensor:
-        return -steepest()
-
     def slopes(eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         precision = (df + 1.0) / (df * tf.square(scale()))
         weight = 1.0 / (1.0 + tf.square((eta - y) / scale()) / df)
@@ -160,21 +147,15 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
         root = tf.sqrt(tf.maximum(tf.square(df + 1.0) - 4.0 * df * tf.square(alpha * scale()), 0.0))
         return y + 2.0 * alpha * df * tf.square(scale()) / (df + 1.0 + root)
 
-    def curvature() -> tf.Tensor:
-        return (df + 1.0) / (8.0 * df * tf.square(scale()))  # (V20)
-
-    def width() -> tf.Tensor:
-        return scale() * tf.sqrt(df)
-
     return QuadratureLoss(
         likelihood,
         y,
-        lowest,
+        lambda: -steepest(),
         steepest,
-        curvature,
+        lambda: (df + 1.0) / (8.0 * df * tf.square(scale())),  # (V20)
         slopes=slopes,
         start=start,
-        width=width,
+        width=lambda: scale() * tf.sqrt(df),
         centre=y,
     )
 

@@ -252,22 +252,18 @@ class AsymmetricLaplace(ScalarLikelihood):
 
 
 # ---
-# Sites of Laplace noise, Laplace priors, hinge loss.
+# Sites of Laplace noise, Laplace priors, hinge loss and quantiles.
 
 
 class LaplaceLoss(SiteLoss):
-    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
+    """Of Laplace noise of scale b at y [N, L], and of other losses with one kink.
 
-    t = (h - y) / sigma. f is linear along rays from (h, sigma) = (y, 0), so the dual objective has
-    a maximum for rho > 0 only.
+    With t = (h - y) / sigma, and c = a = 0 for Laplace noise,
 
-    :param likelihood: with the scale b of the noise.
-    :param Y: labels y [N, L].
+        f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b + c (h - y) + a
 
-    Example::
-
-        loss = LaplaceLoss(Laplace(0.5), Y)
-        loss.value(h, sigma)  # [N, L], nats
+    But for c it is linear along rays from (h, sigma) = (y, 0), so the dual objective has a maximum
+    for rho > 0 only.
     """
 
     needs_penalty = True
@@ -282,24 +278,31 @@ class LaplaceLoss(SiteLoss):
         return tf.convert_to_tensor(self._likelihood.scale)
 
     @property
+    def _slope(self) -> tf.Tensor:
+        return tf.zeros([], self.Y.dtype)
+
+    def _offset(self) -> float:
+        return 0.0
+
+    @property
     def lower(self) -> tf.Tensor:
-        return -tf.ones_like(self.Y) / self._scale
+        return -tf.ones_like(self.Y) / self._scale + self._slope
 
     @property
     def upper(self) -> tf.Tensor:
-        return tf.ones_like(self.Y) / self._scale
+        return tf.ones_like(self.Y) / self._scale + self._slope
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        return expected_laplace_loss(
-            h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale
-        )
+        residual, size = h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION)
+        even = expected_laplace_loss(residual, size, self._scale)
+        return even + self._slope * residual + self._offset()  # (V32) for the hinge
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         size, sign, scale = tf.maximum(tf.abs(sigma), LEAST_DEVIATION), tf.sign(sigma), self._scale
         t = tf.clip_by_value((h - self.Y) / size, -40.0, 40.0)
         slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)  # f_sigma
         bend = slope / size
-        d_h = tf.math.erf(t / _SQRT_2) / scale
+        d_h = tf.math.erf(t / _SQRT_2) / scale + self._slope
         return Expansion(
             self.value(h, sigma), d_h, sign * slope, bend, -sign * t * bend, tf.square(t) * bend
         )
@@ -311,7 +314,10 @@ class LaplaceLoss(SiteLoss):
         self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
     ) -> Maximiser:
         """The maximum of `dual_objective` over sigma >= sigma_k / 2, [N, L] each; rho > 0."""
-        scale = self._scale
+        # the linear function moves alpha, and adds c y - a
+        scale, constant, alpha = (
+            self._scale, self._slope * self.Y - self._offset(), alpha - self._slope
+        )  # fmt: skip
         # 1) f_h = alpha is an equation for t = (h - y) / sigma alone
         edge = 1.0 - (1e-15 if alpha.dtype == tf.float64 else 1e-6)
         t = _SQRT_2 * tf.math.erfinv(tf.clip_by_value(scale * alpha, -edge, edge))
@@ -328,7 +334,7 @@ class LaplaceLoss(SiteLoss):
         return Maximiser(
             self.Y + sigma * t,
             sigma,
-            value,
+            value + constant,
             d_h_d_alpha,
             moves * t * sigma_k / rho,
             moves * sigma_k / rho,
@@ -336,18 +342,9 @@ class LaplaceLoss(SiteLoss):
 
 
 class HingeLoss(LaplaceLoss):
-    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), s = 2 y - 1.
+    """(1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma: about s = 2 y - 1, `Y` [N, L] here.
 
-    t = (1 - s h) / sigma: a Laplace loss about s of scale 2, up to log 4 and a linear function. f_h
-    lies in (-1, 0) for y = 1, in (0, 1) for y = 0.
-
-    :param likelihood: without Parameters.
-    :param Y: labels y of 0 or 1 [N, L]; the attribute `Y` has s.
-
-    Example::
-
-        loss = HingeLoss(Hinge(), Y)
-        loss.value(h, sigma)  # [N, L]
+    f_h lies in (-1, 0) for y = 1, in (0, 1) for y = 0.
     """
 
     def __init__(self, likelihood: Hinge, Y: TensorType) -> None:
@@ -358,25 +355,28 @@ class HingeLoss(LaplaceLoss):
         return tf.constant(2.0, self.Y.dtype)
 
     @property
-    def lower(self) -> tf.Tensor:
-        return super().lower - 0.5 * self.Y
+    def _slope(self) -> tf.Tensor:
+        return -0.5 * self.Y
+
+    def _offset(self) -> float:
+        return -math.log(4.0)
+
+
+class QuantileLoss(LaplaceLoss):
+    """Of a quantile q of y [N, L]: scale 2 b, c = (1/2 - q) / b, a = -log 4 q (1 - q)."""
+
+    _likelihood: AsymmetricLaplace
 
     @property
-    def upper(self) -> tf.Tensor:
-        return super().upper - 0.5 * self.Y
+    def _scale(self) -> tf.Tensor:
+        return 2.0 * tf.convert_to_tensor(self._likelihood.scale)
 
-    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        return expected_hinge_loss(h, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self.Y)
+    @property
+    def _slope(self) -> tf.Tensor:
+        return (0.5 - self._likelihood.quantile) / tf.convert_to_tensor(self._likelihood.scale)
 
-    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        half = super().expand(h, sigma)  # with the value of this class
-        return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
-
-    def maximiser(
-        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
-    ) -> Maximiser:
-        best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
-        return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
+    def _offset(self) -> float:
+        return -self._likelihood.log_excess()
 
 
 def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
@@ -403,60 +403,4 @@ def _density(likelihood: Laplace, Y: tf.Tensor) -> Site:
 
 LAPLACE = SiteDescription(LaplaceLoss, _density)
 HINGE = SiteDescription(HingeLoss, support=BINARY)
-
-
-# ---
-# Closed-form sites of quantiles.
-
-
-class QuantileLoss(LaplaceLoss):
-    """The site loss of a quantile: a Laplace loss of scale 2 b, and a linear function.
-
-    With c = (1/2 - q) / b, f = L(h, sigma) + c (h - y) - log 4 q (1 - q).
-
-    :param likelihood: with the quantile q and the scale b.
-    :param Y: labels y [N, L].
-
-    Example::
-
-        loss = QuantileLoss(AsymmetricLaplace(0.9), Y)
-        loss.value(h, sigma)  # [N, L], nats
-    """
-
-    def __init__(self, likelihood: AsymmetricLaplace, Y: TensorType) -> None:
-        super().__init__(likelihood, Y)
-        self._quantiles = likelihood
-
-    @property
-    def _scale(self) -> tf.Tensor:
-        return 2.0 * tf.convert_to_tensor(self._quantiles.scale)
-
-    @property
-    def _slope(self) -> tf.Tensor:
-        return (0.5 - self._quantiles.quantile) / tf.convert_to_tensor(self._quantiles.scale)
-
-    @property
-    def lower(self) -> tf.Tensor:
-        return super().lower + self._slope
-
-    @property
-    def upper(self) -> tf.Tensor:
-        return super().upper + self._slope
-
-    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        linear = self._slope * (h - self.Y) - self._quantiles.log_excess()
-        return super().value(h, sigma) + linear
-
-    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        half = super().expand(h, sigma)  # with the value of this class
-        return half._replace(d_h=half.d_h + self._slope)
-
-    def maximiser(
-        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
-    ) -> Maximiser:
-        best = super().maximiser(alpha - self._slope, lam, sigma_k, rho)
-        constant = self._slope * self.Y + self._quantiles.log_excess()
-        return best._replace(value=best.value + constant)
-
-
 QUANTILE = SiteDescription(loss=QuantileLoss)

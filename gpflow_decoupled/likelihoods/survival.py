@@ -84,6 +84,12 @@ class CensoredLikelihood(NumberedLikelihood):
         z = (self.transformed(y) - tf.convert_to_tensor(F)) / self.noise_scale()
         return self._chosen(y, code, self.log_terms(z))
 
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
+
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -132,12 +138,6 @@ class CensoredNormal(CensoredLikelihood):
         above = peaked_mean(lambda x: log_normal_cdf(-x), z, spread, -centre, width)
         return density, above, peaked_mean(log_normal_cdf, z, spread, centre, width)
 
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.identity(F)
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.square(self.scale) + tf.zeros_like(F)
-
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -185,12 +185,6 @@ class LogNormal(CensoredNormal):
     """
 
     of_logarithms = True
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -251,12 +245,6 @@ class Weibull(CensoredLikelihood):
         centre, width = (tf.constant(number, z.dtype) for number in _WEIBULL_BEND)
         return z - hazard, -hazard, peaked_mean(_log_below, z, spread, centre, width)
 
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
-
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -300,9 +288,7 @@ def _normal_loss(likelihood: CensoredNormal, Y: TensorType) -> ExpectedLoss:
     constant_parameter(likelihood.scale, "The noise scale", positive=True)
 
     def ends() -> tuple[tf.Tensor, tf.Tensor]:
-        infinite, zero = tf.fill(tf.shape(y), tf.constant(np.inf, y.dtype)), tf.zeros_like(y)
-        lower = tf.where(code < 0.0, zero, -infinite)
-        return lower, tf.where(code > 0.0, zero, infinite)
+        return _slopes_within(code, tf.constant(np.inf, y.dtype) + tf.zeros_like(y))
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
         scale, place = likelihood.noise_scale(), likelihood.transformed(y)
@@ -322,9 +308,7 @@ def _weibull_loss(likelihood: Weibull, Y: TensorType) -> ExpectedLoss:
     constant_parameter(likelihood.shape, "The shape", positive=True)
 
     def ends() -> tuple[tf.Tensor, tf.Tensor]:
-        infinite, zero = tf.fill(tf.shape(y), tf.constant(np.inf, y.dtype)), tf.zeros_like(y)
-        steepest = tf.convert_to_tensor(likelihood.shape) + zero
-        return tf.where(code < 0.0, zero, -infinite), tf.where(code > 0.0, zero, steepest)
+        return _slopes_within(code, tf.convert_to_tensor(likelihood.shape) + tf.zeros_like(y))
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
         share = alpha * likelihood.noise_scale()  # of k
@@ -333,6 +317,12 @@ def _weibull_loss(likelihood: Weibull, Y: TensorType) -> ExpectedLoss:
         return tf.math.log(y) - likelihood.noise_scale() * z
 
     return ExpectedLoss(likelihood, Y, ends, start)
+
+
+def _slopes_within(code: tf.Tensor, steepest: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ends of S [N, L]: slopes of limited observations have one sign."""
+    zero, infinite = tf.zeros_like(steepest), np.inf * tf.ones_like(steepest)
+    return tf.where(code < 0.0, zero, -infinite), tf.where(code > 0.0, zero, steepest)
 
 
 def _codes(Y: np.ndarray) -> np.ndarray:

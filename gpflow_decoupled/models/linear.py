@@ -27,7 +27,8 @@ from ..errors import DataError, ModelError, check_option
 from ..inducing import Weights
 from ..inducing.weights import weight_parts
 from ..inputs import as_pair, as_values, is_number
-from ..likelihoods import Laplace, LaplaceLoss
+from ..likelihoods import Laplace
+from ..likelihoods.laplace import LaplaceLoss
 from ..likelihoods.prior_sites import LossWithPriors
 from ..likelihoods.registry import index_columns
 from ..linalg.triangular import lower_gram, lower_product

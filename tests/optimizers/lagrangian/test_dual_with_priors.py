@@ -14,7 +14,8 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.likelihoods import Laplace, LaplaceLoss
+from gpflow_decoupled.likelihoods import Laplace
+from gpflow_decoupled.likelihoods.laplace import LaplaceLoss
 from gpflow_decoupled.likelihoods.prior_sites import LossWithPriors
 from gpflow_decoupled.models import LCLGLM
 from gpflow_decoupled.optimizers.lagrangian.dual import (
