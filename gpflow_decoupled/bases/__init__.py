@@ -14,9 +14,8 @@ from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
 from .dual import DualBasis
 from .inducing import InducingBasis
-from .mean_on_data import MeanOnDataBasis
 from .optimum import OptimalParameters, Regression
-from .orthogonal import HybridBasis, OrthogonalBasis
+from .orthogonal import HybridBasis, MeanOnDataBasis, OrthogonalBasis
 from .site import SiteBasis
 from .solve import SolveBasis
 from .state_space import StateSpaceBasis

@@ -34,11 +34,11 @@ from ..linalg.whitening import Whitener, kl_from_whitened, whiten, whitener
 from .base import Features, GaussianPart
 from .inducing import (
     InducingBasis,
-    assign_whitened_root,
+    assign_whitened,
     inverse_root,
     norm_of,
     root_parameter,
-    whitened_root,
+    whitened,
 )
 from .kernel_mean import KernelMean, MeanOperator
 from .optimum import (
@@ -155,7 +155,7 @@ class DecoupledBasis(InducingBasis):
         K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
-            root = whitened_root(chol, tangent, self.q_sqrt, self.whiten)
+            root = whitened(chol, tangent, None, self.q_sqrt, self.whiten).root
         else:
             chol, ok = cholesky(self._H(K_b))
             tangent = None  # (D7) has the determinant of H: differentiate its factor itself
@@ -227,7 +227,7 @@ class DecoupledBasis(InducingBasis):
         return (self.q_sqrt,) if self.covariance == "coupled" else ()
 
     def assign_gaussians(self, state: DecoupledState, new: tuple[GaussianPart, ...]) -> None:
-        assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
+        assign_whitened(state.chol, new[0], None, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q for Gaussian noise; N (M_alpha^2 + M_beta^2) + M_alpha^3 + M_beta^3."""

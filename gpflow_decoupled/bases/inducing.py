@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "InducingBasis", "OneGaussianBasis", "assign_whitened", "assign_whitened_root",
-    "gaussian_parameters", "inverse_root", "norm_of", "root_parameter", "whiten_columns",
-    "whitened", "whitened_root",
+    "InducingBasis", "OneGaussianBasis", "assign_whitened", "gaussian_parameters",
+    "inverse_root", "norm_of", "root_parameter", "whiten_columns", "whitened",
 ]  # fmt: skip
 
 import numpy as np
@@ -183,12 +182,6 @@ class InducingBasis(Basis):
         """Maps between mean coefficients and the mean at X [N, D]; forms K_gamma."""
         raise NotImplementedError(
             f"{type(self).__name__} has no mean points of its own, and so no coefficients."
-        )
-
-    def without_mean_points(self) -> InducingBasis:
-        """The basis of the same q(u), with shared Parameters, without the mean points."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no mean points that could be left out."
         )
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
@@ -373,43 +366,36 @@ def whiten_columns(
     return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
 
 
-def whitened_root(
-    chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, whitened_already: bool
-) -> tf.Tensor:
-    """The whitened lower root [L, M, M] of S, L^-1 root; M^3 unless whitened already."""
-    value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
-    return value if whitened_already else tf.linalg.band_part(whiten(chol, tangent, value), -1, 0)
-
-
 def whitened(
     chol: tf.Tensor,
     tangent: tf.Tensor | None,
-    mean: Parameter,
+    mean: Parameter | None,
     root: Parameter,
     whitened_already: bool,
 ) -> GaussianPart:
-    """Whitened q(u), m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless whitened already."""
-    value = tf.convert_to_tensor(mean)
-    if not whitened_already:
-        value = whiten_columns(chol, tangent, value)
-    return GaussianPart(value, whitened_root(chol, tangent, root, whitened_already))
-
-
-def assign_whitened_root(
-    chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool
-) -> None:
-    """Write a whitened root [L, M, M] to its Parameter, inverse to `whitened_root`."""
-    value = new if whitened_already else lower_product(chol, new)
-    # FillTriangular would scramble entries above the diagonal
-    root.assign(tf.linalg.band_part(value, -1, 0))
+    """Whitened q(u), L^-1 m (or None) and L^-1 root, for chol [G, M, M]; M^3 unless already."""
+    value, lower = mean, tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
+    if mean is not None:
+        value = tf.convert_to_tensor(mean)
+    if whitened_already:
+        return GaussianPart(value, lower)
+    lower = tf.linalg.band_part(whiten(chol, tangent, lower), -1, 0)
+    return GaussianPart(None if value is None else whiten_columns(chol, tangent, value), lower)
 
 
 def assign_whitened(
-    chol: tf.Tensor, new: GaussianPart, mean: Parameter, root: Parameter, whitened_already: bool
+    chol: tf.Tensor,
+    new: GaussianPart,
+    mean: Parameter | None,
+    root: Parameter,
+    whitened_already: bool,
 ) -> None:
     """Write a whitened Gaussian, [M, L] and [L, M, M], to its Parameters, inverse to `whitened`."""
-    mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
-    assign_whitened_root(chol, new.root, root, whitened_already)
+    if mean is not None:
+        mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
+    value = new.root if whitened_already else lower_product(chol, new.root)
+    # FillTriangular would scramble entries above the diagonal
+    root.assign(tf.linalg.band_part(value, -1, 0))
 
 
 # ---

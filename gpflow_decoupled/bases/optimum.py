@@ -6,7 +6,7 @@ __all__ = [
     "DataMean", "Frame", "MeanFit", "OptimalParameters", "Regression", "best_means",
     "best_precision", "best_root", "check_optimum", "collapsed_bound", "coupled_bound",
     "coupled_bound_and_left", "data_points", "features_in", "fit_mean_points", "frame_of",
-    "no_mean_points", "orthogonal_optimum", "project", "refuse_streams", "refuse_white",
+    "no_mean_points", "project", "refuse_streams", "refuse_white",
     "solve_columns", "with_gaussians",
 ]  # fmt: skip
 
@@ -32,7 +32,7 @@ from ..linalg.triangular import inverse, lower_root_gram, solve, symmetric_produ
 from ..linalg.whitening import apply_per_latent, root_from_precision
 from ..summaries import html_table, one_line
 from .base import GaussianPart
-from .kernel_mean import KernelMean, MeanOperator
+from .kernel_mean import MeanOperator
 
 # ---
 # A mean whose points are all training inputs.
@@ -316,19 +316,6 @@ def with_gaussians(
     return OptimalParameters(
         elbo, fit.coefficients, tuple(GaussianPart(mean, root) for mean, root in zip(means, roots))
     )
-
-
-def orthogonal_optimum(
-    kernel: Kernel, beta: InducingVariables, mean_points: KernelMean, data: Regression
-) -> OptimalParameters:
-    """The optimum of q(u) with mean points orthogonal to beta; by (D29) also the hybrid basis's."""
-    chol, A = project(kernel, beta, data.X)
-    if mean_points.size == 0:
-        return with_gaussians(kernel, data, [A], no_mean_points(data))
-    points = mean_points.points
-    K, cross = gram(kernel, points), gram_to_data(kernel, points, data.X)
-    operator = MeanOperator(K, cross, solve(chol, cross_gram(kernel, beta, points)), A)
-    return with_gaussians(kernel, data, [A], fit_mean_points(operator, A, data))
 
 
 def best_means(parts: Sequence[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> list[tf.Tensor]:

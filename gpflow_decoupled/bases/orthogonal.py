@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 __all__ = [
-    "HybridBasis", "HybridState", "OrthogonalBasis", "OrthogonalMeanBasis", "OrthogonalState",
+    "HybridBasis", "MeanOnDataBasis", "OrthogonalBasis", "OrthogonalMeanBasis", "OrthogonalState",
+    "orthogonal_basis",
 ]  # fmt: skip
 
 import abc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
@@ -16,6 +17,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import (
+    MULTIOUTPUT_INDUCING,
     cross_gram,
     gram,
     gram_diagonal,
@@ -25,17 +27,27 @@ from ..covariances.latents import (
     residual_gram,
 )
 from ..covariances.products import gram_product
-from ..inducing.variables import check_separate
-from ..linalg.triangular import transposed_product
+from ..errors import DataError, ModelError, check_option
+from ..inducing.variables import check_separate, count_points, input_dims
+from ..linalg.triangular import solve, transposed_product
 from ..linalg.whitening import apply_per_latent, kl_from_whitened, whiten, whitener
+from ..summaries import short_repr
 from .base import Features, GaussianPart
 from .coupled import CoupledBasis
 from .inducing import OneGaussianBasis, norm_of, whiten_columns, whitened
-from .kernel_mean import KernelMean, MeanOperator
-from .optimum import DataMean, OptimalParameters, Regression, orthogonal_optimum
+from .kernel_mean import SCALINGS, KernelMean, MeanOperator
+from .optimum import (
+    DataMean,
+    OptimalParameters,
+    Regression,
+    fit_mean_points,
+    no_mean_points,
+    project,
+    with_gaussians,
+)
 
 # ---
-# The q(f) of two bases with a mean orthogonal to beta.
+# The q(f) of bases with a mean beside that of q(f(beta)).
 
 
 # Salimbeni et al. 2018 (arXiv:1809.08820), equations (11)-(13). Points gamma add sum_i C(x,
@@ -48,12 +60,12 @@ from .optimum import DataMean, OptimalParameters, Regression, orthogonal_optimum
 
 
 class OrthogonalState(NamedTuple):
-    """State of a basis with a mean orthogonal to beta."""
+    """State of a basis whose mean is a sum of kernels beside the mean of q(f(beta))."""
 
     chol: tf.Tensor
     """chol(K_beta) [G, M_beta, M_beta]"""
     mean: tf.Tensor
-    """m~ [M_beta, L]"""
+    """m~, of `HybridBasis` m~_h, [M_beta, L]."""
     root: tf.Tensor
     """A root of S~ [L, M_beta, M_beta]."""
     a: tf.Tensor
@@ -63,7 +75,7 @@ class OrthogonalState(NamedTuple):
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
-    """a^T C_g a, a scalar; None in a state for predictions."""
+    """a^T C_g a, of `HybridBasis` a^T K_g a, a scalar; None in a state for predictions."""
 
 
 class OrthogonalMeanBasis(OneGaussianBasis):
@@ -120,11 +132,6 @@ class OrthogonalMeanBasis(OneGaussianBasis):
 
     def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
         return state.a
-
-    def without_mean_points(self) -> CoupledBasis:
-        return CoupledBasis(
-            self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt
-        )
 
     def weights_of_rows(self, state: OrthogonalState) -> tf.Tensor:
         return state.mean - state.t
@@ -224,13 +231,20 @@ class OrthogonalBasis(OrthogonalMeanBasis):
         beta, gamma = points
         L, mean = self.num_latent_gps, self.kernel_mean
         scaling, subsample = mean.scaling.kind, mean.subsample
-        return OrthogonalBasis(
+        return type(self)(
             gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample
         )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(f) for Gaussian noise; N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3."""
-        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D26), (D30), (D31)
+        # (D26), (D30), (D31)
+        chol, A = project(kernel, self.beta, data.X)
+        fit = no_mean_points(data)
+        if self.kernel_mean.size > 0:
+            K, cross = gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, data.X)
+            U = solve(chol, cross_gram(kernel, self.beta, self.gamma))
+            fit = fit_mean_points(MeanOperator(K, cross, U, A), A, data)
+        return with_gaussians(kernel, data, [A], fit)
 
     def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
         rows = self.draw_rows() if rows is None else rows
@@ -256,30 +270,11 @@ class OrthogonalBasis(OrthogonalMeanBasis):
 # `OrthogonalBasis` has the same q(f).
 
 
-class HybridState(NamedTuple):
-    """State of a `HybridBasis`."""
-
-    chol: tf.Tensor
-    """chol(K_beta) [G, M_beta, M_beta]."""
-    mean: tf.Tensor
-    """m~_h [M_beta, L]."""
-    root: tf.Tensor
-    """A root of S~ [L, M_beta, M_beta]."""
-    a: tf.Tensor
-    """Raw coefficients [M_gamma, L]."""
-    t: tf.Tensor
-    """t = L_b^-1 K_bg a [M_beta, L]."""
-    ok: tf.Tensor
-    tangent: tf.Tensor | None = None
-    norm: tf.Tensor | None = None
-    """a^T K_g a, a scalar, if the divergence is wanted."""
-
-
-class HybridBasis(OneGaussianBasis):
+class HybridBasis(OrthogonalBasis):
     """q(f) with mean points gamma beside the inducing points beta (Cheng & Boots 2017).
 
-    As `OrthogonalBasis`, which has the same q(f) in better coordinates, except that E_q f(beta) =
-    m_h + K_bg a_gamma for `q_mu` = m_h. Parameters and errors as there.
+    An `OrthogonalBasis` in worse coordinates: E_q f(beta) = m_h + K_bg a_gamma for `q_mu` = m_h, so
+    that steps of the coefficients move q(f(beta)) too. Parameters and errors as there.
 
     Example::
 
@@ -287,105 +282,140 @@ class HybridBasis(OneGaussianBasis):
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 
-    state_type = HybridState
-    acts_on_rows = ("tangent", "mean", "root")
-    kernel_mean: KernelMean
+    solves_mean = steps_mean = holds_sites = ties_sites = property(lambda self: False)
 
-    def __init__(
-        self,
-        gamma: InducingVariables | TensorType,
-        beta: InducingVariables | TensorType,
-        num_latent_gps: int = 1,
-        *,
-        whiten: bool = True,
-        mean_scaling: str = "whitened",
-        mean_subsample: int | None = None,
-        q_mu: TensorType | None = None,
-        q_sqrt: TensorType | None = None,
-    ) -> None:
-        super().__init__(beta, num_latent_gps, whiten, q_mu, q_sqrt)
-        self.kernel_mean = KernelMean(gamma, "gamma", num_latent_gps, mean_scaling, mean_subsample)
-        check_separate(self.gamma, self.beta)
+    def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
+        return super().features(state._replace(t=tf.zeros_like(state.t)), kernel, X)  # (D10)
 
-    @property
-    def gamma(self) -> InducingVariables:
-        """The mean points."""
-        return self.kernel_mean.points
+    def prior_kl(self, state: OrthogonalState) -> tf.Tensor:
+        return super().prior_kl(state) + tf.reduce_sum(state.t * state.mean)  # (D11)
 
-    @property
-    def a_gamma(self) -> Parameter:
-        """Coefficients [M_gamma, L] in the coordinates of `mean_scaling`."""
-        return self.kernel_mean.coefficients
-
-    def factor(
-        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
-    ) -> HybridState:
-        chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
-        mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
-        a = self.kernel_mean.raw()
-        t = whiten_columns(
-            chol, tangent, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a)
-        )
-        norm = None
-        if with_kl:
-            rows = self.draw_rows() if rows is None else rows
-            # (D25) with C = K_g
-            norm = self.kernel_mean.norm(kernel, a, rows)
-        return HybridState(chol, mean, root, a, t, ok, tangent, norm)
-
-    def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
-        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
-        of_beta = apply_per_latent(A, state.mean, adjoint=True)
-        mean = self.kernel_mean.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D10)
-        return Features(mean, (A,), (transposed_product(state.root, A),))
-
-    def prior_kl(self, state: HybridState) -> tf.Tensor:
-        cross = tf.reduce_sum(state.t * state.mean)
-        return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
-
-    def mean_coefficients(self, state: HybridState) -> tf.Tensor:
-        return state.a
-
-    # At fixed `q_mu` a step of the coefficients moves q(f(beta)) too.
-
-    @property
-    def steps_mean(self) -> bool:
-        return False  # not (D41)
-
-    @property
-    def holds_sites(self) -> bool:
-        return False
-
-    @property
-    def ties_sites(self) -> bool:
-        return False
+    def mean_operator(
+        self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features
+    ) -> MeanOperator:
+        return MeanOperator(gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, X))
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         self.kernel_mean.refresh(
             lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma)
         )
 
-    def gaussians(self, state: HybridState) -> tuple[GaussianPart, ...]:
+    def gaussians(self, state: OrthogonalState) -> tuple[GaussianPart, ...]:
         """Whitened q(f(beta)), mean m_h + K_bg a (appendix C.2 of the paper)."""
         return (GaussianPart(state.mean + state.t, state.root),)
 
-    def with_gaussians(self, state: HybridState, new: tuple[GaussianPart, ...]) -> HybridState:
+    def with_gaussians(
+        self, state: OrthogonalState, new: tuple[GaussianPart, ...]
+    ) -> OrthogonalState:
         return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
 
-    def assign_gaussians(self, state: HybridState, new: tuple[GaussianPart, ...]) -> None:
+    def assign_gaussians(self, state: OrthogonalState, new: tuple[GaussianPart, ...]) -> None:
         super().assign_gaussians(state, (GaussianPart(new[0].mean - state.t, new[0].root),))
+
+    def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
+        rows = self.draw_rows() if rows is None else rows
+        return self.kernel_mean.norm(kernel, state.a, rows)  # (D25) with C = K_g
+
+
+# ---
+# A mean on all training inputs.
+
+
+class MeanOnDataBasis(OrthogonalMeanBasis):
+    """q(f) with a mean on all training inputs, and a covariance on beta.
+
+    With Gaussian noise the best mean is the exact posterior mean; `optimizers.ConjugateGradients`
+    finds it. A `CoupledBasis`, with its arguments, until `fit` or a solver sets the data.
+
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable of points.
+
+    Training refuses kernels with a `White` part. The bound on N rows costs N (N + M_beta^2) +
+    M_beta^3. Example::
+
+        basis = MeanOnDataBasis(gd.inducing.select(X, 50, kernel))
+        model = BasisGP(kernel, gpflow.likelihoods.Gaussian(), basis)
+        gpflow_decoupled.fit(model, (X, Y))
+    """
+
+    # (D13), (D14) with gamma = X
+    data_mean: DataMean
+
+    def __init__(
+        self,
+        beta: InducingVariables | TensorType,
+        num_latent_gps: int = 1,
+        *,
+        whiten: bool = True,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+    ) -> None:
+        super().__init__(beta, num_latent_gps, whiten, q_mu, q_sqrt)
+        dims = input_dims(self.beta)
+        if dims is None:
+            raise DataError(
+                f"A mean on all data needs a beta of inducing points, and {type(beta).__name__} is"
+                " none: pass points [M, D] as beta, or choose gamma by"
+                " inducing.select(X, M, kernel)."
+            )
+        shared = isinstance(self.beta, MULTIOUTPUT_INDUCING)
+        self.data_mean = DataMean(dims, num_latent_gps, shared)
+
+    @property
+    def mean_sum(self) -> DataMean:
+        return self.data_mean
+
+    def without_mean_points(self) -> CoupledBasis:
+        """The basis of the same q(u), with shared Parameters, without the mean."""
+        return CoupledBasis(
+            self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt
+        )
 
     @property
     def frame_points(self) -> tuple[InducingVariables, ...]:
-        return (self.beta, self.gamma)
-
-    def moved_to(self, *points: InducingVariables) -> HybridBasis:
-        beta, gamma = points
-        L, mean = self.num_latent_gps, self.kernel_mean
-        scaling, subsample = mean.scaling.kind, mean.subsample
-        return HybridBasis(
-            gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample
+        raise ModelError(
+            "A mean on all data keeps no record of earlier rows, and cannot take in a stream: call"
+            " fit(model, (X, Y)) with old and new rows together, which starts from the present"
+            " kernel, or take an NNGP, which has an update."
         )
 
-    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)  # (D29)
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        rows = {"N": self.data_mean.size} if self.data_mean.size else {}
+        return {"beta": count_points(self.beta), "gamma": '"data"', **rows}
+
+    def _norm(self, kernel: Kernel, state: OrthogonalState, rows: tf.Tensor | None) -> tf.Tensor:
+        products = self.data_mean.values(kernel, state.a, None)
+        return tf.reduce_sum(state.a * products) - tf.reduce_sum(tf.square(state.t))  # (D21)
+
+
+def orthogonal_basis(
+    gamma: InducingVariables | TensorType | str,
+    beta: InducingVariables | TensorType,
+    num_latent_gps: int,
+    *,
+    mean_scaling: str = "whitened",
+    mean_subsample: int | None = None,
+    **options: Any,
+) -> OrthogonalBasis | MeanOnDataBasis:
+    """The basis of `ODVGP`: a `MeanOnDataBasis` for gamma = "data", else an `OrthogonalBasis`.
+
+    :param gamma: mean points [M_gamma, D], a GPflow inducing variable, or "data".
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    """
+    if not isinstance(gamma, str):
+        return OrthogonalBasis(
+            gamma,
+            beta,
+            num_latent_gps,
+            mean_scaling=mean_scaling,
+            mean_subsample=mean_subsample,
+            **options,
+        )
+    check_option("gamma", gamma, ("data",))
+    check_option("mean_scaling", mean_scaling, SCALINGS)
+    if mean_subsample is not None:
+        raise DataError(
+            f'mean_subsample={short_repr(mean_subsample)}: gamma="data" computes the norm of the'
+            " mean in full; leave the option out."
+        )
+    return MeanOnDataBasis(beta, num_latent_gps, **options)

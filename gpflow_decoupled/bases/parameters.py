@@ -36,13 +36,7 @@ from ..linalg.triangular import lower_gram, lower_product, solve
 from ..linalg.whitening import apply_per_latent, precision_from_root, root_from_precision
 from .base import GaussianPart
 from .decoupled import DecoupledBasis
-from .inducing import (
-    InducingBasis,
-    assign_whitened_root,
-    inverse_root,
-    whiten_columns,
-    whitened_root,
-)
+from .inducing import InducingBasis, assign_whitened, inverse_root, whiten_columns, whitened
 from .orthogonal import HybridBasis, OrthogonalBasis
 
 
@@ -170,7 +164,7 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
     """
     basis = _checked(basis)
     chol = _factor("C_gamma", residual_gram_to_factor(kernel, basis.beta, basis.gamma))
-    if isinstance(basis, OrthogonalBasis):
+    if not isinstance(basis, HybridBasis):
         return LegendrePair(chol, None)
     chol_b = _factor("K_beta", gram_to_factor(kernel, basis.beta))
     columns = solve(chol_b, cross_gram(kernel, basis.beta, basis.gamma))
@@ -241,7 +235,14 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
             f" {type(basis).__name__}."
         )
     chol = _factor("K_beta", gram_to_factor(kernel, basis.beta))
-    precision = _whitened_precision(basis, chol)
+    if basis.covariance == "coupled":
+        root = whitened(chol, None, None, basis.q_sqrt, basis.whiten).root
+        precision = precision_from_root(root)
+    else:
+        C = tf.linalg.band_part(tf.convert_to_tensor(basis.chol_B), -1, 0)
+        U = tf.matmul(chol, C, transpose_a=True)
+        precision = tf.matmul(U, U, transpose_b=True)
+        precision += tf.eye(tf.shape(U)[-1], dtype=U.dtype)  # (D8)
     mean = basis.kernel_mean
     new = DecoupledBasis(
         basis.alpha,
@@ -253,7 +254,8 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
         mean_subsample=mean.subsample,
     )
     if covariance == "coupled":
-        assign_whitened_root(chol, root_from_precision(precision).chol, new.q_sqrt, new.whiten)
+        part = GaussianPart(None, root_from_precision(precision).chol)
+        assign_whitened(chol, part, None, new.q_sqrt, new.whiten)
     else:
         new.chol_B.assign(inverse_root(chol, _checked_excess(precision)))
     new.refresh(kernel)
@@ -273,22 +275,14 @@ def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
     return chol
 
 
-def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
-    if isinstance(basis, (OrthogonalBasis, HybridBasis)):
+def _checked(basis: InducingBasis) -> OrthogonalBasis:
+    if isinstance(basis, OrthogonalBasis):  # the hybrid is one
         return basis
     raise ModelError(
         "Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis"
         f", and got {type(basis).__name__}. Mean points that do not contain beta"
         " have none, and a CoupledBasis has S^-1 m and S^-1 / 2."
     )
-
-
-def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
-    if basis.covariance == "coupled":
-        return precision_from_root(whitened_root(chol, None, basis.q_sqrt, basis.whiten))
-    C = tf.linalg.band_part(tf.convert_to_tensor(basis.chol_B), -1, 0)
-    U = tf.matmul(chol, C, transpose_a=True)
-    return tf.matmul(U, U, transpose_b=True) + tf.eye(tf.shape(U)[-1], dtype=U.dtype)  # (D8)
 
 
 def _checked_excess(precision: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,7 @@ from gpflow.posteriors import PrecomputeCacheType, SGPRPosterior
 
 from ..bases import Basis, CoupledBasis, DecoupledBasis, HybridBasis, InducingBasis, SolveBasis
 from ..bases.inducing import whiten_columns
-from ..bases.mean_on_data import orthogonal_basis
+from ..bases.orthogonal import orthogonal_basis
 from ..covariances.latents import inducing_gram
 from ..errors import DataError, check_parameters
 from ..inducing.variables import as_inducing, input_dims

@@ -24,7 +24,6 @@ from ..bases import (
     DecoupledBasis,
     DualBasis,
     GaussianPart,
-    HybridBasis,
     SiteBasis,
     SolveBasis,
 )
@@ -319,7 +318,7 @@ def _coordinates(
             )
         values = prior(basis.X)
         return (_solve_draws(state.chol, state.scale * values + _normal(values, rng)),)
-    known = (CoupledBasis, HybridBasis, OrthogonalMeanBasis, DecoupledBasis, SolveBasis)
+    known = (CoupledBasis, OrthogonalMeanBasis, DecoupledBasis, SolveBasis)
     if not isinstance(basis, known):
         raise ModelError(
             f"Pathwise samples are not known for {type(basis).__name__}: for draws at given inputs"

@@ -13,6 +13,7 @@ import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.models import SVGP
 
+from ...bases import MeanOnDataBasis
 from ...bases.optimum import DataMean, refuse_streams
 from ...errors import UnknownOptionError
 from ...inputs import stays_on_disk
@@ -154,7 +155,7 @@ def plan_on_data(model: BasisGP, mean: DataMean, data: Data, options: Options) -
     view = BasisGP(
         model.kernel,
         model.likelihood,
-        model.basis.without_mean_points(),
+        cast(MeanOnDataBasis, model.basis).without_mean_points(),
         mean_function=model.mean_function,
         expectations=model.expectations,
         bound=model.bound,
