@@ -282,7 +282,9 @@ class HybridBasis(OrthogonalBasis):
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 
-    solves_mean = steps_mean = holds_sites = ties_sites = property(lambda self: False)
+    solves_mean = steps_mean = holds_sites = ties_sites = property(
+        lambda self: False, doc="False: a step of the coefficients moves q(f(beta)) too."
+    )
 
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
         return super().features(state._replace(t=tf.zeros_like(state.t)), kernel, X)  # (D10)
