@@ -412,7 +412,7 @@ def evaluate_in_turn(
 ) -> tuple[BoundGradients, Move]:
     """Evaluate the bound at q, the move of q (not written), and the gradients at the new q.
 
-    Arguments as in `evaluate`.
+    X is [N, D], Y [N, P]; other arguments as in `evaluate`.
     """
     moves: list[Move] = []
 
