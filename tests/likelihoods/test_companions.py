@@ -4,7 +4,6 @@ likelihood.
 
 from __future__ import annotations
 
-import gpflow
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -30,19 +29,6 @@ BESIDE = {  # mean and variance of the row beside
     "far": (-1e5, 1.0),
     "NaN": (np.nan, np.nan),
 }
-
-
-def test_every_likelihood_is_here() -> None:
-    ours = {
-        name
-        for name in own.__all__
-        if isinstance(getattr(own, name), type)
-        and issubclass(getattr(own, name), gpflow.likelihoods.Likelihood)
-    }
-    # made of another one, whose rows do not depend on each other
-    assert ours - {"RowLikelihood", "NumberedLikelihood", "CensoredLikelihood"} <= {
-        type(make()).__name__ for make, _ in MAKERS.values()
-    }
 
 
 @pytest.mark.costly(keep=3)

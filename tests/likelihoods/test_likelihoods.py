@@ -123,45 +123,6 @@ def test_expectations_and_predictions(name):
     assert_allclose(found[1][:, 0], second - total**2, rtol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
-@each
-def test_latents_are_summed_and_arguments_broadcast(name):
-    make, Y, _, _ = CASES[name]
-    likelihood = make()
-    wide = [
-        np.concatenate(pair, axis=1)
-        for pair in [(F, 0.5 * F), (VARIANCE, 2.0 * VARIANCE), (Y, Y[::-1])]
-    ]
-    for method in (likelihood.variational_expectations, likelihood.predict_log_density):
-        both = method(NO_X, *wide)
-        parts = [method(NO_X, *(array[:, [column]] for array in wide)) for column in (0, 1)]
-        assert_allclose(both, parts[0] + parts[1], rtol=1e-12)
-        batch = method(
-            NO_X, np.stack([F, F + 1.0]), np.stack([VARIANCE, VARIANCE]), np.stack([Y, Y])
-        )
-        assert batch.shape == (2, 5)
-        assert_allclose(batch[1], method(NO_X, F + 1.0, VARIANCE, Y), rtol=1e-12)
-    mean, variance = likelihood.predict_mean_and_var(NO_X, *wide[:2])
-    assert mean.shape == variance.shape == (5, 2)
-
-
-@pytest.mark.exhaustive
-@each
-def test_no_nan_far_out(name):
-    make, Y, _, _ = CASES[name]
-    likelihood = make()
-    for size in [30.0, 1e3]:
-        for variance in [0.0, 1e-8, 1.0, 100.0, 2500.0]:
-            mean, var = tf.constant(size * np.sign(F)), tf.constant(np.full((5, 1), variance))
-            with tf.GradientTape() as tape:
-                tape.watch([mean, var])
-                value = likelihood.variational_expectations(NO_X, mean, var, Y)
-            gradients = tape.gradient(value, [mean, var]) if variance else []
-            results = [value, likelihood.predict_log_density(NO_X, mean, var, Y), *gradients]
-            results += likelihood.predict_mean_and_var(NO_X, mean, var)
-            assert not any(np.any(np.isnan(result)) for result in results), (size, variance)
-
-
 def test_predictions_of_the_logit_at_large_variances():
     """Where GPflow's own are off: the probability of 1 at a mean of 5 and a deviation of 50, and
     the far tail.

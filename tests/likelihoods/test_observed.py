@@ -16,7 +16,8 @@ from gpflow_decoupled.likelihoods.registry import is_log_concave
 from gpflow_decoupled.models import CVIGP, LCLGP, NNGP, ODVGP, AffineIndependentGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPRegressor
-from tests.likelihoods.observed_cases import CASES
+from tests.likelihoods.observed_cases import CASES, Case
+from tests.likelihoods.test_likelihoods import CASES as OTHERS
 from tests.reference import observed as ref
 
 F = np.array([[0.4], [-1.0], [0.0], [2.7], [-3.0], [2.2]])
@@ -24,6 +25,12 @@ DEVIATION = np.array([[0.3], [0.9], [1.2], [0.5], [2.0], [0.05]])
 NO_X = np.zeros((6, 1))
 EAGER = {"compile": False, "progress": False}
 each = pytest.mark.parametrize("name", CASES)
+PLAIN = {
+    name: Case("", make, np.vstack([Y, Y[:1]]), loss, ((), ()))
+    for name, (make, Y, loss, _) in OTHERS.items()
+}
+EVERY = {**CASES, **PLAIN}
+every = pytest.mark.parametrize("name", EVERY)
 
 
 def _densities(name):
@@ -88,9 +95,9 @@ def test_predicted_moments_are_integrals_over_f(name):
 
 
 @pytest.mark.exhaustive
-@each
+@every
 def test_outputs_are_summed_and_arguments_broadcast(name):
-    case, likelihood = CASES[name], CASES[name].make()
+    case, likelihood = EVERY[name], EVERY[name].make()
     y, numbers = case.Y[:, :1], case.Y[:, 1:]
     other = np.minimum(y, 1.0)
     wide = np.hstack([F, 0.5 * F]), np.hstack([DEVIATION, 2.0 * DEVIATION])
@@ -107,10 +114,10 @@ def test_outputs_are_summed_and_arguments_broadcast(name):
 
 
 @pytest.mark.costly(keep=4)
-@each
+@every
 def test_far_out_nothing_is_nan(name):
     """Also in slopes of f and of the likelihood's Parameters."""
-    case, likelihood = CASES[name], CASES[name].make()
+    case, likelihood = EVERY[name], EVERY[name].make()
     pairs = [(size, spread) for size in (30.0, 1e3, 1e150) for spread in (0.0, 1e-8, 1.0, 50.0)]
     mean = tf.constant(np.vstack([size * np.sign(F + 0.1) for size, _ in pairs]))
     variance = tf.constant(np.vstack([0.0 * F + spread**2 for _, spread in pairs]))
@@ -127,9 +134,9 @@ def test_far_out_nothing_is_nan(name):
 
 
 @pytest.mark.costly(keep=3)
-@each
+@every
 def test_single_precision(name):
-    case, arguments = CASES[name], (F, DEVIATION**2, CASES[name].Y)
+    case, arguments = EVERY[name], (F, DEVIATION**2, EVERY[name].Y)
 
     def found(X, *rest):
         likelihood = case.make()
