@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ChainPrior", "DensePrior", "EvidenceClimb", "PriorAt", "SitePrior", "SitesClimb",
-    "has_best_sites", "has_evidence", "prior_of_sites",
-]  # fmt: skip
+__all__ = ["EvidenceClimb", "SitesClimb", "has_best_sites", "has_evidence"]
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +17,7 @@ from ...covariances.latents import positive_gram
 from ...covariances.stationary import array_gram
 from ...diagnostics.failure import unusable_observation
 from ...errors import NumericalError
-from ...lbfgs import CONVERGED
+from ...lbfgs import CONVERGED, LBFGSRun, Objective
 from ...likelihoods.facts import draws_expectations, is_gaussian
 from ...likelihoods.parameters import noise_variance_at
 from ...linalg.cholesky import unsound
@@ -46,48 +43,14 @@ _LEAST = 1e-20
 """Prior variance, relative to the largest, of a row where the kernel has none."""
 
 
-class PriorAt(NamedTuple):
-    """The prior at one vector of hyperparameters."""
-
-    posterior: Posterior
-    """Of sites."""
-    gradient: Callable[[BestSites], np.ndarray]
-    """By the kernel [n] at fixed moments, where it is closed; zeros where `SitePrior.term` has it.
-    """
+PriorAt: TypeAlias = "tuple[Posterior, Callable[[BestSites], np.ndarray]]"
+"""The posterior of sites under the prior at one vector of hyperparameters, and the gradient [n] of
+the bound by the kernel at fixed moments; zeros where a prior's `term` has it."""
 
 
-class SitePrior(Protocol):
-    """The prior of a full GP, for the search of its best sites."""
-
-    is_closed: bool
-    """True if `PriorAt.gradient` has all of the kernel, and `term` none."""
-
-    def at(self, x: np.ndarray) -> PriorAt:
-        """The prior at coordinates x [n], to which the Parameters have been set."""
-
-    def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
-        """Arrays for `term`."""
-
-    def term(self, *weights: tf.Tensor) -> tf.Tensor:
-        """A scalar whose gradient by the kernel is the bound's at fixed moments."""
-
-
-def prior_of_sites(
-    model: CVIGP | LCLGP, coordinates: LogCoordinates, compile: bool = True
-) -> SitePrior:
-    """The prior of a model.
-
-    :param coordinates: of its hyperparameters.
-    """
-    use: Callable[[Any], Any] = Compiled if compile else _eager
-    if isinstance(model, StateSpaceGP):
-        return ChainPrior(model, use)
-    return DensePrior(model, coordinates, use)
-
-
-class DensePrior:
-    """K [G, N, N], by arrays for usual kernels. Its gradient is 1/2 (alpha alpha^T - (K + W^-1)^-1)
-    by K.
+class _DensePrior:
+    """K [G, N, N], by arrays for usual kernels: half the seconds of a climb. The gradient is
+    1/2 (alpha alpha^T - (K + W^-1)^-1) by K.
     """
 
     def __init__(
@@ -104,7 +67,7 @@ class DensePrior:
         """By LAPACK; 2/3 N^3 per latent and call of the posterior."""
         if self.gram is None:
             K = np.asarray(self._covary(), np.float64)
-            return PriorAt(dense_posterior(K), lambda _: np.zeros_like(x))
+            return dense_posterior(K), lambda _: np.zeros_like(x)
         K, back = self.gram(self.values_at(x))
         diagonal = np.diag(K)
         K[np.diag_indices_from(K)] = np.maximum(diagonal, _LEAST * np.max(diagonal))
@@ -113,7 +76,7 @@ class DensePrior:
             (of_K,) = self.weights(found)
             return self.coordinates.gradient_by_parameters(x, back(np.sum(of_K, axis=0)))
 
-        return PriorAt(dense_posterior(np.asarray(K, np.float64)[None]), gradient)
+        return dense_posterior(np.asarray(K, np.float64)[None]), gradient
 
     def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
         """The gradient by K [L, N, N]."""
@@ -130,7 +93,7 @@ class DensePrior:
         return positive_gram(self.model.kernel, self.model.basis.points)
 
 
-class ChainPrior:
+class _ChainPrior:
     """The chain of a `StateSpaceGP`: filter and smoother in place of factorisations.
 
     At fixed sites log Z has the gradient of the bound, since the sites are the best.
@@ -154,7 +117,7 @@ class ChainPrior:
             u, v = (np.asarray(part, np.float64) for part in (mean, variance))
             return SiteMoments(u, v, float(divergence))
 
-        return PriorAt(posterior, lambda _: np.zeros_like(x))
+        return posterior, lambda _: np.zeros_like(x)
 
     def weights(self, found: BestSites) -> tuple[np.ndarray, ...]:
         """The sites."""
@@ -172,10 +135,6 @@ class ChainPrior:
         basis = self.model.basis
         state = basis.state_at(prior, nu, tau)
         return state.mean, state.variance, basis.prior_kl(state), state.ok
-
-
-def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 # ---
@@ -197,7 +156,33 @@ def has_best_sites(model: object) -> bool:
     return isinstance(model, CVIGP) and not sampled
 
 
-class SitesClimb(Climb):
+class _HyperparameterClimb(Climb):
+    model: CVIGP | LCLGP
+    coordinates: LogCoordinates
+    evaluations: int
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        return [*self.coordinates.variables, *self.model.site_variables]
+
+    def _climbed(
+        self, objective: Objective, budget: Budget, deadline: float, **more: Any
+    ) -> LBFGSRun:
+        return climb_logarithms(
+            objective,
+            self.coordinates,
+            self.model.basis.num_data,
+            evaluations=self.evaluations,
+            deadline=deadline,
+            show=budget.clock.show,
+            tolerance=_SETTLED,
+            window=_WINDOW,
+            shift=budget.clock.shift,
+            **more,
+        )
+
+
+class SitesClimb(_HyperparameterClimb):
     """L-BFGS on max_q ELBO(q, theta), with the sites of the best q found at each theta.
 
     Each evaluation finds the sites, from the last ones, in some 3 steps of 2/3 N^3 per latent, or
@@ -210,17 +195,17 @@ class SitesClimb(Climb):
         self.coordinates = LogCoordinates(
             p for p in model.trainable_parameters if p.unconstrained_variable.ref() in moved
         )
-        self.prior = prior_of_sites(model, self.coordinates, compile)
+        use: Callable[[Any], Any] = Compiled if compile else lambda function: function
+        self.prior = (
+            _ChainPrior(model, use)
+            if isinstance(model, StateSpaceGP)
+            else _DensePrior(model, self.coordinates, use)
+        )
         own = {variable.ref() for variable in model.kernel.trainable_variables}
         priors = any(p.prior is not None for p in model.trainable_parameters)
         self.kernel_alone = self.prior.is_closed and moved <= own and not priors
-        use: Callable[[Any], Any] = Compiled if compile else _eager
         self._expect, self._back = map(use, (self._sums, self._pulled))
         self._start, self._best = self._zeros, -np.inf
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        return [*self.coordinates.variables, *self.model.site_variables]
 
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         self._expected(self._start[0], np.ones_like(self._start[1]))
@@ -237,19 +222,8 @@ class SitesClimb(Climb):
         self._start = first.nu, first.tau
         try:
             if self.coordinates.variables:
-                climbed = climb_logarithms(
-                    self._bound,
-                    self.coordinates,
-                    self.model.basis.num_data,
-                    evaluations=self.evaluations,
-                    deadline=deadline,
-                    show=budget.clock.show,
-                    name="L-BFGS on the bound at the best sites",
-                    tolerance=_SETTLED,
-                    window=_WINDOW,
-                    matrix="k(X, X)",
-                    shift=budget.clock.shift,
-                )
+                name, matrix = "L-BFGS on the bound at the best sites", "k(X, X)"
+                climbed = self._climbed(self._bound, budget, deadline, name=name, matrix=matrix)
                 reason, before, rise = climbed.reason, (climbed.start,), climbed.rise
         finally:
             # after an interrupt too: sites and hyperparameters must belong together
@@ -280,7 +254,7 @@ class SitesClimb(Climb):
         found = self._found(prior, _SITES)
         if found is None:
             return np.nan, np.zeros_like(x)
-        gradient, log_prior = prior.gradient(found), 0.0
+        gradient, log_prior = prior[1](found), 0.0
         if not self.kernel_alone:
             weights = tuple(map(self._tensor, self.prior.weights(found)))
             moments = map(self._tensor, (found.at.mean, found.at.variance))
@@ -294,7 +268,7 @@ class SitesClimb(Climb):
 
     def _found(self, prior: PriorAt, tolerance: float) -> BestSites | None:
         rows = self.model.basis.num_data
-        return best_sites(prior.posterior, self._expected, self._start, tolerance * rows)
+        return best_sites(prior[0], self._expected, self._start, tolerance * rows)
 
     def _expected(
         self, mean: np.ndarray, variance: np.ndarray
@@ -336,16 +310,13 @@ class SitesClimb(Climb):
 # ---
 
 
-"""The climb ends if this number of iterations gained less than this many nats per row."""
-
-
 def has_evidence(model: object) -> bool:
     """True for a full GP whose best sites are known in closed form: Gaussian noise, f not mixed."""
     mixed = isinstance(getattr(model, "kernel", None), LinearCoregionalization)
     return isinstance(model, CVIGP) and is_gaussian(model.likelihood) and not mixed
 
 
-class EvidenceClimb(Climb):
+class EvidenceClimb(_HyperparameterClimb):
     """L-BFGS on log N(y; m, K + s^2 I), and the sites of the exact posterior.
 
     One turn and one step. An evaluation costs N^3 per latent, of a `StateSpaceGP` two loops over
@@ -364,38 +335,25 @@ class EvidenceClimb(Climb):
             moved = self.coordinates.variables
             self.in_graph = LogObjective.of_model(model, moved, density, compile)
 
-    @property
-    def variables(self) -> list[tf.Variable]:
-        return [*self.coordinates.variables, *self.model.site_variables]
-
     def prepare(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         if self.in_graph is not None and self.coordinates.variables:
             list(self.in_graph.terms())
 
     def climb(self, budget: Budget) -> Report:
         deadline = budget.clock.deadline(budget.until)
-        reason = CONVERGED
-        before: tuple[float, ...] = ()
-        bound: float | None = None
-        rise = 0.0
+        reason, before, bound, rise = CONVERGED, tuple[float, ...](), None, 0.0
         try:
             objective = self.on_arrays or self.in_graph
             if objective is not None and self.coordinates.variables:
                 arrays = self.on_arrays
-                found = climb_logarithms(
+                found = self._climbed(
                     objective,
-                    self.coordinates,
-                    self.model.basis.num_data,
-                    evaluations=self.evaluations,
-                    deadline=deadline,
-                    show=budget.clock.show,
+                    budget,
+                    deadline,
                     name="L-BFGS on the evidence",
-                    tolerance=_SETTLED,
-                    window=_WINDOW,
                     rise=np.inf if arrays is None else arrays.rise(),
                     fall=FAR if arrays is None else arrays.fall,
                     matrix="k(X, X) + noise",
-                    shift=budget.clock.shift,
                 )
                 reason, before, rise = found.reason, (found.start,), found.rise
                 # without priors, the evidence is the bound at the sites that follow
