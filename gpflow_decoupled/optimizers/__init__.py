@@ -32,8 +32,8 @@ They share `ascent` (the loop, steps and results), `log_climb` (L-BFGS), `start`
 
 from .affine_independent import AffineIndependentAscent
 from .affine_start import AffineResult
-from .ascent import StepReport
-from .conjugate_computation import ConjugateComputation, ConjugateResult
+from .ascent import ConjugateResult, EvidenceResult, StepReport
+from .conjugate_computation import ConjugateComputation
 from .data_mean.mean_optimizer import ConjugateGradients, MeanResult, StochasticDualDescent
 from .expectation_propagation import ExpectationPropagation
 from .gaussian_optimum import Optimum, collapsed_elbo, optimal_parameters
@@ -47,7 +47,6 @@ from .mixture import MixtureAscent, MixturePosterior, MixtureResult
 from .natural_gradient import NaturalGradient
 from .neighbours import LabelRounds, NeighbourRounds, SiteRounds, SiteSweeps
 from .sweep import sweep
-from .tilted import EvidenceResult
 
 __all__ = [
     "AffineIndependentAscent",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 __all__ = [
-    "ConjugateComputation", "ConjugateRecorder", "ConjugateResult", "Probe", "SiteRule",
-    "all_finite", "checked_rows", "field_probe", "run_batches", "run_whole", "step_failure",
-    "warn_of_steps", "write_sites",
+    "ConjugateComputation", "Visited", "all_finite", "checked_rows", "visited_posterior",
+    "write_sites",
 ]  # fmt: skip
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +18,8 @@ from gpflow.base import RegressionData
 from tqdm.auto import tqdm
 
 from ..bases import SiteBasis
+from ..bases.site import SiteState
+from ..bases.state_space import Chain, StateSpaceState
 from ..compilation import Compiled
 from ..covariances.latents import mix_outputs
 from ..diagnostics.accuracy import warn_of_quadrature
@@ -33,94 +33,19 @@ from ..user_warnings import warn_user
 from .ascent import (
     INTERRUPTED,
     POLICIES,
-    Recorder,
-    RunResult,
+    ConjugateResult,
+    DampedUpdate,
+    Point,
+    Probe,
+    SiteRecorder,
     StepReport,
     StepSize,
-    ascend,
     clip_curvature,
     has_fallen,
     largest_feasible_step,
-    round_off,
     step_size_at,
 )
-from .data_passes import Expectations, by_quadrature, by_sampling, minibatch_goal, visited_posterior
-
-# ---
-# Result of conjugate computation, and its recorder.
-
-
-_RISE = 1e-3
-"""Nats by which the last step of a run has to raise the bound for a warning."""
-
-
-@dataclass(kw_only=True, repr=False)
-class ConjugateResult(RunResult):
-    """Result of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`.
-
-    `history` has one entry per kept step: "step", "seconds", "step_size", "change" (squared
-    distance of the sites, or messages, from a full step) and "elbo" (nats; on minibatches at the
-    end of each epoch, else NaN).
-
-    Example::
-
-        result = ConjugateComputation().run(model)
-        print(result)
-        plt.plot(result.history["seconds"], result.history["elbo"])
-    """
-
-    shortened_steps: int = 0
-    """Number of halvings, for a posterior to exist or because the bound had fallen."""
-    clipped_sites: int = 0
-    """Negative precisions replaced by zero, over all steps."""
-
-    def __str__(self) -> str:
-        extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
-        extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
-        return super().__str__() + extra
-
-
-class ConjugateRecorder(Recorder):
-    """The history of a running optimizer, with the counts of a `ConjugateResult`."""
-
-    def __init__(self) -> None:
-        super().__init__("step_size", "change", "elbo")
-        self.shortened = 0
-        self.clipped = 0
-
-    def add(self, step_size: float, change: float, elbo: float, clipped: int = 0) -> None:
-        """Record a kept step; `elbo` is NaN if not computed."""
-        self.append(len(self) + 1, step_size=step_size, change=change, elbo=elbo)
-        self.clipped += clipped
-
-    def result(self, reason: str, elbo: float | None = None) -> ConjugateResult:
-        """Return the result; `elbo` is by default the last bound recorded."""
-        if elbo is None:
-            bounds = self.history["elbo"]
-            known = bounds[np.isfinite(bounds)]
-            elbo = float(known[-1]) if len(known) else float("nan")
-        return self.finish(
-            ConjugateResult,
-            elbo,
-            reason,
-            shortened_steps=self.shortened,
-            clipped_sites=self.clipped,
-        )
-
-
-def warn_of_steps(result: ConjugateResult) -> None:
-    """Warn if a run has used up its steps while the bound was still rising."""
-    bounds = result.history["elbo"]
-    if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
-        return
-    rise = float(bounds[-1] - bounds[-2])
-    if rise > _RISE:
-        warn_user(
-            f"The sites have not converged: the last of {result.steps} steps raised the bound by"
-            f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
-            " the optimizer again, which goes on from here, or give it more steps."
-        )
-
+from .data_passes import Expectations, by_quadrature, by_sampling
 
 # ---
 # Checked rows, written sites.
@@ -172,135 +97,62 @@ def write_sites(
 
 
 # ---
+# The observations that minibatches have visited.
+
+
+class Visited(NamedTuple):
+    """The posterior of all observations with sites, a minibatch [B] included."""
+
+    known: tf.Tensor
+    """Their indices [n]."""
+    places: tf.Tensor
+    """Places of the minibatch among them [B]."""
+    K: tf.Tensor | Chain
+    """Their prior, covariances [G, n, n] or a chain."""
+    state: SiteState | StateSpaceState
+    """Posterior of the n observations."""
+
+
+def visited_posterior(model: CVIGP, rows: tf.Tensor) -> Visited:
+    """The posterior of the visited observations (C21), `rows` [B] included; n^3 for n of them."""
+    basis = model.basis
+    nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+    visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
+    visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
+    known = tf.where(visited)[:, 0]
+    places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)
+    K = basis.prior_of(model.kernel, known)
+    return Visited(
+        known, places, K, basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known))
+    )  # (C21)
+
+
+# ---
 # Runs of `ConjugateComputation`.
 
 
-class Probe(NamedTuple):
-    """The bound for some sites, and the sites of a full step."""
+class _SiteClimber(DampedUpdate):
+    def size_at(self, step: int) -> float:
+        return float(self.rule.step_size_at(step))
 
-    elbo: tf.Tensor
-    """[], nats."""
-    ok: tf.Tensor
-    """[], bool: the posterior exists and the bound is finite."""
-    nu: tf.Tensor
-    """[N, L]: nu after a full step."""
-    tau: tf.Tensor
-    """[N, L]: tau after a full step."""
-    clipped: tf.Tensor
-    """[], int: negative precisions that were clipped."""
+    def length(self, now: Point | None, probe: Probe) -> float:
+        """The squared length of a full step from the sites before."""
+        if now is None:
+            return np.inf
+        return _squared(*(goal - was for was, goal in zip(now.q, now.probe.goal)))
 
+    def refuses(self, before: Probe, after: Probe) -> bool:
+        if not after.ok and self.rule.negative_precision == "raise":
+            raise _step_failure()
+        may_fall = self.rule.samples is not None or self.rule.negative_precision == "clip"
+        fell = has_fallen(float(before.elbo), float(after.elbo), relative=self.round_off)
+        return not after.ok or (fell and not may_fall)
 
-class SiteRule(Protocol):
-    """The interface of a `ConjugateComputation` for runs."""
-
-    samples: int | None
-    negative_precision: str
-    seed: int
-
-    def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1 and so on."""
-
-    def compiled_probe(
-        self, model: CVIGP | GMRF
-    ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-        """Return nu, tau [N, L], seed [2] -> `Probe`."""
-
-    def minimize(
-        self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int = 0
-    ) -> StepReport:
-        """One step on the observations `rows` [B]."""
+    def converged(self, now: Point) -> bool:
+        return now.change <= self.tolerance * (1.0 + _squared(*now.q))
 
 
-class _Point(NamedTuple):
-    nu: tf.Tensor
-    tau: tf.Tensor
-    probe: Probe
-    step_size: float
-    change: float
-    """Squared length of a full step from the sites before."""
-
-
-class _SiteClimber:
-    def __init__(self, rule: SiteRule, model: CVIGP | GMRF, tolerance: float, bar: tqdm) -> None:
-        self.rule, self.model, self.tolerance, self.bar = rule, model, tolerance, bar
-        self.record = ConjugateRecorder()
-        self.probe = rule.compiled_probe(model)
-        self.round_off = round_off(model.float_type)
-
-    def start(self) -> _Point:
-        nu, tau = (
-            tf.convert_to_tensor(self.model.basis.nu),
-            tf.convert_to_tensor(self.model.basis.tau),
-        )
-        return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
-
-    def propose(self, now: _Point, step: int, share: float) -> _Point:
-        size, goal = share * self.rule.step_size_at(step), now.probe
-        nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
-        tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)
-        change = _squared(goal.nu - now.nu, goal.tau - now.tau)
-        return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, step + 1)), size, change)
-
-    def accept(self, now: _Point, then: _Point) -> bool:
-        rule, elbo = self.rule, float(then.probe.elbo)
-        if not then.probe.ok and rule.negative_precision == "raise":
-            raise step_failure()
-        may_fall = rule.samples is not None or rule.negative_precision == "clip"
-        fell = has_fallen(float(now.probe.elbo), elbo, relative=self.round_off)
-        if not then.probe.ok or (fell and not may_fall):
-            self.record.shortened += 1
-            return False
-        self.record.add(then.step_size, then.change, elbo, int(now.probe.clipped))
-        self.model.basis.nu.assign(then.nu)
-        self.model.basis.tau.assign(then.tau)
-        self.bar.set_postfix(ELBO=f"{elbo:.6g}")
-        return True
-
-    def converged(self, now: _Point) -> bool:
-        return now.change <= self.tolerance * (1.0 + _squared(now.nu, now.tau))
-
-
-def run_whole(
-    rule: SiteRule, model: CVIGP | GMRF, steps: int, tolerance: float, progress: bool
-) -> ConjugateResult:
-    """Run steps of `rule` on all data, halved where they lower the bound."""
-    bar = tqdm(range(steps), disable=not progress, desc="CVI")
-    climber = _SiteClimber(rule, model, tolerance, bar)
-    start = climber.start()
-    if not start.probe.ok:
-        cause = unusable_observation(model, None) if isinstance(model, CVIGP) else None
-        raise cause or step_failure()
-    end = ascend(climber, start, bar)
-    return climber.record.result(end.reason, float(end.now.probe.elbo))
-
-
-def run_batches(
-    rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool
-) -> ConjugateResult:
-    """Run steps of `rule` on minibatches without replacement, with a bound per epoch."""
-    basis = model.basis
-    if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
-        raise DataError(
-            f"batch_size={short_repr(batch_size)} must be from 1 to the number of observations,"
-            f" {basis.num_data}."
-        )
-    record, per_epoch = ConjugateRecorder(), -(-basis.num_data // batch_size)
-    generator, order = np.random.default_rng(rule.seed), np.arange(0)
-    for step in tqdm(range(steps), disable=not progress, desc="CVI"):
-        order = generator.permutation(basis.num_data) if len(order) == 0 else order
-        rows, order = order[:batch_size], order[batch_size:]
-        before = basis.nu.numpy(), basis.tau.numpy()
-        report = rule.minimize(model, rows, step)
-        size = rule.step_size_at(step)
-        change = _squared(basis.nu.numpy() - before[0], basis.tau.numpy() - before[1]) / size**2
-        ends_epoch = (step + 1) % per_epoch == 0 or step + 1 == steps
-        elbo = float(model.elbo()) if ends_epoch else float("nan")
-        record.add(size, change, elbo, int(report.clipped))
-        record.shortened += int(report.shortened)
-    return record.result("steps done")
-
-
-def step_failure() -> NumericalError:
+def _step_failure() -> NumericalError:
     """The error for a failed step; the sites are the old ones."""
     return NumericalError(
         "The step of the sites failed: I + W^1/2 K W^1/2 or the bound is not finite, or K^-1 + W is"
@@ -310,42 +162,8 @@ def step_failure() -> NumericalError:
     )
 
 
-def _seed(rule: SiteRule, step: int) -> tf.Tensor:
-    return tf.constant([rule.seed, step], tf.int32)
-
-
 def _squared(*arrays: npt.ArrayLike) -> float:
     return float(sum(tf.reduce_sum(tf.square(array)) for array in arrays))
-
-
-# ---
-# Steps of a `GMRF`, in SciPy.
-
-
-Targets = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""g, h and the mean of eta, [N, 1] each -> nu, tau and the number of clipped precisions."""
-
-
-def field_probe(
-    targets: Targets, model: GMRF
-) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
-    """Return a function (nu, tau [N, 1], seed [2]) -> the bound and the next targets."""
-
-    def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
-        state, dtype = model.state_at(nu, tau), model.float_type
-        if state is None:
-            return Probe(
-                tf.constant(float("nan"), dtype), tf.constant(False), nu, tau, tf.constant(0)
-            )
-        mean, variance = (tf.constant(part, dtype) for part in (state.mean, state.variance))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([mean, variance])
-            expected = tf.reduce_sum(model.expected_log_densities(mean, variance))
-        g, h = tape.gradient(expected, [mean, variance])
-        elbo = expected - state.divergence
-        return Probe(elbo, tf.math.is_finite(elbo), *targets(g, h, mean))
-
-    return probe
 
 
 # ---
@@ -363,15 +181,8 @@ _NEGATIVE = 1e-3
 """A negative variance above this share of the prior's is no round-off, even in float32."""
 
 
-class _AtSites(NamedTuple):
-    mean: tf.Tensor
-    """[N, L], of f less the mean function."""
-    variance: tf.Tensor
-    """[N, L]"""
-    divergence: tf.Tensor
-    """[], KL from the prior in nats."""
-    ok: tf.Tensor
-    """[], bool: the posterior exists."""
+_RISE = 1e-3
+"""Nats by which the last step of a run has to raise the bound for a warning."""
 
 
 class ConjugateComputation(tf.Module):
@@ -439,16 +250,10 @@ class ConjugateComputation(tf.Module):
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
-        seed = tf.convert_to_tensor([self.seed, step], tf.int32)
-        if rows is None:
-            report = self._whole(model, size, seed)
-        else:
-            report = self._batch(model, checked_rows(model, rows), size, seed)
+        indices = None if rows is None else checked_rows(model, rows)
+        report = self._step(model, indices, size, self._seed(step))
         if tf.executing_eagerly() and not report.ok:
-            raise (
-                self._cause(model, None if rows is None else checked_rows(model, rows))
-                or step_failure()
-            )
+            raise self._cause(model, indices) or _step_failure()
         return report
 
     def run(
@@ -480,16 +285,54 @@ class ConjugateComputation(tf.Module):
                 "A GMRF takes steps on all data with expectations by quadrature: leave out"
                 " batch_size and samples."
             )
-        if batch_size is None or isinstance(model, GMRF):
-            result = run_whole(self, model, steps, tolerance, progress)
+        bar = tqdm(range(steps), disable=not progress, desc="CVI")
+        if batch_size is not None:
+            result = self._run_batches(model, batch_size, bar)
         else:
-            result = run_batches(self, model, steps, batch_size, progress)
-        if batch_size is None and self.samples is None and steps >= _STEPS:
-            warn_of_steps(result)
+            probe = self.compiled_probe(model)
+            climber = _SiteClimber(
+                self,
+                model,
+                lambda sites, step: probe(sites[0], sites[1], self._seed(step)),
+                tolerance,
+                bar,
+            )
+            sites = model.basis.nu, model.basis.tau
+
+            def failure() -> NumericalError:
+                cause = unusable_observation(model, None) if isinstance(model, CVIGP) else None
+                return cause or _step_failure()
+
+            end = climber.run(*map(tf.convert_to_tensor, sites), failure=failure)
+            result = climber.record.result(end.reason, float(end.now.probe.elbo))
+            if self.samples is None and steps >= _STEPS:
+                _warn_of_steps(result)
         if isinstance(model, CVIGP):
             _check_kernel(model)
             warn_of_quadrature(model, result.elbo)
         return result
+
+    def _run_batches(self, model: CVIGP, batch_size: int, bar: tqdm) -> ConjugateResult:
+        """Take steps on minibatches without replacement, with a bound per epoch."""
+        basis, steps = model.basis, len(bar)
+        if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
+            raise DataError(
+                f"batch_size={short_repr(batch_size)} must be from 1 to the number of observations,"
+                f" {basis.num_data}."
+            )
+        record, per_epoch = SiteRecorder(), -(-basis.num_data // batch_size)
+        generator, order = np.random.default_rng(self.seed), np.arange(0)
+        for step in bar:
+            order = generator.permutation(basis.num_data) if len(order) == 0 else order
+            rows, order = order[:batch_size], order[batch_size:]
+            before = basis.nu.numpy(), basis.tau.numpy()
+            report, size = self.minimize(model, rows, step), self.step_size_at(step)
+            moved = basis.nu.numpy() - before[0], basis.tau.numpy() - before[1]
+            ends_epoch = (step + 1) % per_epoch == 0 or step + 1 == steps
+            elbo = float(model.elbo()) if ends_epoch else np.nan
+            record.add(size, _squared(*moved) / size**2, elbo, int(report.clipped))
+            record.shortened += int(report.shortened)
+        return record.result("steps done")
 
     def compiled_probe(
         self, model: CVIGP | GMRF
@@ -499,30 +342,46 @@ class ConjugateComputation(tf.Module):
         The kernel matrix is computed once, here, at the present hyperparameters.
         """
         if isinstance(model, GMRF):
-            return field_probe(self.targets, model)
+            return partial(self._field_probe, model)
         basis = model.basis
         K = basis.prior(model.kernel)
 
-        def of_prior(tau: tf.Tensor) -> _AtSites:
+        def of_prior(tau: tf.Tensor) -> tuple[tf.Tensor, ...]:
             variance, none = basis.prior_variances(K), tf.zeros([], tau.dtype)
-            return _AtSites(tf.zeros_like(tau), variance, none, tf.constant(True))
+            return tf.zeros_like(tau), variance, none, tf.constant(True)
 
-        def of_sites(nu: tf.Tensor, tau: tf.Tensor) -> _AtSites:
+        def of_sites(nu: tf.Tensor, tau: tf.Tensor) -> tuple[tf.Tensor, ...]:
             state = basis.state_at(K, nu, tau)
-            return _AtSites(state.mean, state.variance, basis.prior_kl(state), state.ok)
+            return state.mean, state.variance, basis.prior_kl(state), state.ok
 
         @Compiled
         def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
             # the usual start needs no factorisation
             none = tf.reduce_all((nu == 0.0) & (tau == 0.0))
-            at = tf.cond(none, lambda: of_prior(tau), lambda: of_sites(nu, tau))
-            found = self._expectations(model, at.mean, at.variance, model.data, seed)
-            elbo = tf.reduce_sum(found.value) - at.divergence
-            return Probe(
-                elbo, at.ok & tf.math.is_finite(elbo), *self.targets(found.g, found.h, at.mean)
+            mean, variance, divergence, ok = tf.cond(
+                none, lambda: of_prior(tau), lambda: of_sites(nu, tau)
             )
+            found = self._expectations(model, mean, variance, model.data, seed)
+            elbo = tf.reduce_sum(found.value) - divergence
+            *goal, clipped = self.targets(found.g, found.h, mean)
+            return Probe(elbo, ok & tf.math.is_finite(elbo), tuple(goal), clipped)
 
         return probe
+
+    def _field_probe(self, model: GMRF, nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
+        """The same of a field, in SciPy."""
+        state, dtype = model.state_at(nu, tau), model.float_type
+        if state is None:
+            none = tf.constant(np.nan, dtype)
+            return Probe(none, tf.constant(False), (nu, tau), tf.constant(0))
+        mean, variance = (tf.constant(part, dtype) for part in (state.mean, state.variance))
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([mean, variance])
+            expected = tf.reduce_sum(model.expected_log_densities(mean, variance))
+        g, h = tape.gradient(expected, [mean, variance])
+        elbo = expected - state.divergence
+        *goal, clipped = self.targets(g, h, mean)
+        return Probe(elbo, tf.math.is_finite(elbo), tuple(goal), clipped)
 
     def targets(
         self, g: tf.Tensor, h: tf.Tensor, u: tf.Tensor
@@ -571,40 +430,44 @@ class ConjugateComputation(tf.Module):
             return by_quadrature(model, mean, variance, data)
         return by_sampling(model, mean, variance, data, self.samples, seed)
 
-    def _whole(self, model: CVIGP, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
-        basis = model.basis
-        K = basis.prior(model.kernel)
-        state = basis.state_at(K, basis.nu, basis.tau)
-        found = self._expectations(model, state.mean, state.variance, model.data, seed)
-        *target, clipped = self.targets(found.g, found.h, state.mean)
-        old = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        step, ok = self.feasible(partial(basis.exists, K), old[1], target[1], step_size)
-        new = [(1.0 - step) * was + step * goal for was, goal in zip(old, target)]  # (C13)
+    def _seed(self, step: int | tf.Tensor) -> tf.Tensor:
+        return tf.convert_to_tensor([self.seed, step], tf.int32)
+
+    def _step(
+        self, model: CVIGP, rows: tf.Tensor | None, step_size: tf.Tensor, seed: tf.Tensor
+    ) -> StepReport:
+        """(C13); on a minibatch (C19) or (C20), from the posterior given the visited rows (C21)."""
+        basis, data = model.basis, model.data
+        nu, tau = model.sites
+        # 1) the posterior of all observations, or of those in the minibatch or with sites
+        if rows is None:
+            K = basis.prior(model.kernel)
+            state = basis.state_at(K, nu, tau)
+            u, v = state.mean, state.variance
+        else:
+            known, places, K, state = visited_posterior(model, rows)
+            u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))
+            data = tuple(tf.gather(array, rows) for array in data)
+        # 2) where its expectations lead all N sites
+        found = self._expectations(model, u, v, data, seed)
+        *goals, clipped = self.targets(found.g, found.h, u)
+        if rows is None:
+            before, after = tau, goals[1]
+        else:
+            goals = [self._goal(goal, old, rows) for goal, old in zip(goals, (nu, tau))]
+            before, after = (tf.gather(part, known) for part in (tau, goals[1]))
+        # 3) the step
+        step, ok = self.feasible(partial(basis.exists, K), before, after, step_size)
+        new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]  # (C13)
         ok = state.ok & ok & all_finite(found.value)
         return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
-    def _batch(
-        self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor
-    ) -> StepReport:
-        """(C19) or (C20), from the posterior given the visited observations (C21)."""
-        basis = model.basis
-        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        # 1) the posterior of observations in the minibatch or with sites that are not zero
-        known, places, K, state = visited_posterior(model, rows)
-        # 2) what the minibatch contributes
-        u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))
-        batch = tuple(tf.gather(array, rows) for array in model.data)
-        found = self._expectations(model, u, v, batch, seed)
-        *target, clipped = self.targets(found.g, found.h, u)
-        # 3) the step of all N sites
-        goals = [
-            minibatch_goal(self.update, goal, old, rows) for goal, old in zip(target, (nu, tau))
-        ]
-        before, after = (tf.gather(part, known) for part in (tau, goals[1]))
-        step, ok = self.feasible(partial(basis.exists, K), before, after, step_size)
-        new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
-        ok = state.ok & ok & all_finite(found.value)
-        return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+    def _goal(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Targets [N, L] of all sites, from targets [B, L] of the minibatch `rows` [B]."""
+        if self.update == "local":
+            return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
+        scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
+        return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
 
     def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
         if rows is None:
@@ -629,4 +492,18 @@ def _check_kernel(model: CVIGP) -> None:
             f"q(f) has a variance of {least:.4g}: the kernel is not positive semi-definite. Use"
             " another formula of the kernel; no jitter makes up for that.",
             matrix="k(X, X)",
+        )
+
+
+def _warn_of_steps(result: ConjugateResult) -> None:
+    """Warn if a run has used up its steps while the bound was still rising."""
+    bounds = result.history["elbo"]
+    if result.converged or result.reason == INTERRUPTED or len(bounds) < 2:
+        return
+    rise = float(bounds[-1] - bounds[-2])
+    if rise > _RISE:
+        warn_user(
+            f"The sites have not converged: the last of {result.steps} steps raised the bound by"
+            f" {rise:.2g} nats, to {result.elbo:.6g}, and {result.shortened_steps} were halved. Run"
+            " the optimizer again, which goes on from here, or give it more steps."
         )

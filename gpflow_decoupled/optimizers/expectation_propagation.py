@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["EPProbe", "ExpectationPropagation"]
+__all__ = ["ExpectationPropagation"]
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,16 +21,8 @@ from ..models import CVIGP
 from ..models.families import require_model
 from ..summaries import settings_line, short_repr
 from ..user_warnings import warn_user
-from .ascent import STUCK, ascend
-from .tilted import (
-    Densities,
-    EvidenceRecorder,
-    EvidenceResult,
-    Tilted,
-    attainable,
-    has_closed_form,
-    tilted,
-)
+from .ascent import STUCK, DampedUpdate, EvidenceResult, Point, Probe
+from .tilted import Densities, Tilted, attainable, has_closed_form, tilted
 
 # q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass, for all sites
 # at once:
@@ -53,25 +44,6 @@ _PATIENCE, _PROGRESS = 8, 0.8
 """Halve the step after this many passes whose change stays above this share of its least."""
 _ACCURATE = 1e-3
 """Nats by which doubled nodes may change the estimate without a warning."""
-
-
-class EPProbe(NamedTuple):
-    """A pass at some sites, and the sites of a full step."""
-
-    evidence: tf.Tensor
-    """[], nats: the estimate (C53), NaN if a cavity has no variance."""
-    elbo: tf.Tensor
-    """[], nats"""
-    ok: tf.Tensor
-    """[], bool: the posterior exists and all moments are finite."""
-    nu: tf.Tensor
-    """[N, L]: nu after a full step."""
-    tau: tf.Tensor
-    """[N, L]: tau after a full step."""
-    change: tf.Tensor
-    """[]: the largest of |u^ - u| / sqrt(v) and |v^ / v - 1|."""
-    skipped: tf.Tensor
-    """[], int: sites that stay because their cavity has no variance."""
 
 
 class ExpectationPropagation:
@@ -123,15 +95,28 @@ class ExpectationPropagation:
         check_rate(tolerance=tolerance)
         densities = self._densities(model)
         bar = tqdm(range(steps), disable=not progress, desc="EP")
-        climber = _SitePasses(self, model, densities, tolerance, bar)
-        start = climber.start()
-        if not start.probe.ok:
-            raise unusable_observation(model, None) or _failure()
-        end = ascend(climber, start, bar)
-        probe, skipped = end.now.probe, int(end.now.probe.skipped)
+        probe = self.compiled_probe(model, densities)
+        climber = _SitePasses(
+            self,
+            model,
+            lambda sites, _: probe(*sites),
+            attainable(tolerance, model.float_type),
+            bar,
+            evidence_estimate="evidence",
+        )
+        end = climber.run(
+            *model.sites, failure=lambda: unusable_observation(model, None) or _failure()
+        )
+        found, skipped = end.now.probe, int(end.now.probe.dropped)
         reason = "no step, however short, leaves a posterior" if end.reason == STUCK else end.reason
-        reason = f"the cavities of {skipped} sites have no variance" if skipped else reason
-        result = climber.record.result(reason, float(probe.evidence), float(probe.elbo))
+        result = climber.record.finish(
+            EvidenceResult,
+            float(found.elbo),
+            f"the cavities of {skipped} sites have no variance" if skipped else reason,
+            evidence_estimate=float(found.evidence),
+            shortened_steps=climber.record.shortened,
+            skipped_sites=climber.record.dropped,
+        )
         if not has_closed_form(densities, self.power):
             self._check_nodes(model, densities, result.evidence_estimate)
         warn_of_quadrature(model, result.elbo)
@@ -139,7 +124,7 @@ class ExpectationPropagation:
 
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
-    ) -> Callable[[tf.Tensor, tf.Tensor], EPProbe]:
+    ) -> Callable[[tf.Tensor, tf.Tensor], Probe]:
         """Return a compiled pass, a function of nu, tau [N, L], at the present hyperparameters.
 
         Raises the errors of `run`.
@@ -159,7 +144,7 @@ class ExpectationPropagation:
             )
         return densities
 
-    def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:
+    def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> Probe:
         at_observations: tuple[tf.Tensor, ...] = state.nu, state.tau, state.mean, state.variance
         nu, tau, m, v = at_observations
         # 1) the cavities
@@ -189,9 +174,8 @@ class ExpectationPropagation:
         ok = state.ok & tf.reduce_all((v > 0.0) & tf.math.is_finite(m) & (finite | ~proper))
         skipped = tf.math.count_nonzero(~good, dtype=tf.int32)
         goal_nu, goal_tau = tf.where(good, goal_nu, nu), tf.where(good, goal_tau, tau)
-        return EPProbe(
-            evidence, expected - model.basis.prior_kl(state), ok, goal_nu, goal_tau, change, skipped
-        )
+        elbo = expected - model.basis.prior_kl(state)
+        return Probe(elbo, ok, (goal_nu, goal_tau), skipped, change, evidence)
 
     def _corrections(
         self,
@@ -220,66 +204,21 @@ class ExpectationPropagation:
             )
 
 
-class _Point(NamedTuple):
-    nu: tf.Tensor
-    tau: tf.Tensor
-    probe: EPProbe
-    step_size: float
+class _SitePasses(DampedUpdate):
+    share, least, waited = 1.0, np.inf, 0
 
+    def size_at(self, step: int) -> float:
+        return self.share * (1.0 - self.rule.damping)
 
-class _SitePasses:
-    def __init__(
-        self,
-        rule: ExpectationPropagation,
-        model: CVIGP,
-        densities: Densities,
-        tolerance: float,
-        bar: tqdm,
-    ) -> None:
-        self.model, self.bar = model, bar
-        self.tolerance = attainable(tolerance, model.float_type)
-        self.size, self.least, self.waited = 1.0 - rule.damping, np.inf, 0
-        self.record = EvidenceRecorder()
-        self.probe = rule.compiled_probe(model, densities)
-
-    def start(self) -> _Point:
-        nu, tau = (
-            tf.convert_to_tensor(self.model.basis.nu),
-            tf.convert_to_tensor(self.model.basis.tau),
-        )
-        return _Point(nu, tau, self.probe(nu, tau), np.nan)
-
-    def propose(self, now: _Point, step: int, share: float) -> _Point:
-        size = share * self.size
-        nu = (1.0 - size) * now.nu + size * now.probe.nu  # (C52)
-        tau = (1.0 - size) * now.tau + size * now.probe.tau  # (C52)
-        return _Point(nu, tau, self.probe(nu, tau), size)
-
-    def accept(self, now: _Point, then: _Point) -> bool:
-        probe = then.probe
-        if not probe.ok:
-            self.record.shortened += 1
-            return False
-        self.record.add(
-            then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo)
-        )
-        self.record.skipped += int(now.probe.skipped)
-        self.model.basis.nu.assign(then.nu)
-        self.model.basis.tau.assign(then.tau)
-        self._watch(float(probe.change))
-        self.bar.set_postfix(change=f"{float(probe.change):.2g}")
-        return True
-
-    def converged(self, now: _Point) -> bool:
-        return float(now.probe.change) <= self.tolerance
-
-    def _watch(self, change: float) -> None:
-        if change < _PROGRESS * self.least:
-            self.least, self.waited = change, 0
+    def write(self, point: Point) -> None:
+        """Write the sites, and halve the step size where the change has not fallen for long."""
+        super().write(point)
+        if point.change < _PROGRESS * self.least:
+            self.least, self.waited = point.change, 0
             return
         self.waited += 1
         if self.waited >= _PATIENCE:
-            self.size, self.least, self.waited = 0.5 * self.size, change, 0
+            self.share, self.least, self.waited = 0.5 * self.share, point.change, 0
             self.record.shortened += 1
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["LaplaceApproximation", "LaplaceProbe", "class_probe"]
+__all__ = ["LaplaceApproximation"]
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +22,8 @@ from ..linalg.whitening import apply_per_latent
 from ..models import CVIGP, StateSpaceGP
 from ..models.families import require_model
 from ..summaries import settings_line
-from .ascent import STUCK, ascend, has_fallen, round_off
-from .tilted import Densities, EvidenceRecorder, EvidenceResult, attainable
+from .ascent import STUCK, DampedUpdate, EvidenceResult, Point, Probe, has_fallen
+from .tilted import Densities, attainable
 
 # ---
 # Laplace's approximation at one point; for classes.
@@ -34,30 +33,7 @@ from .tilted import Densities, EvidenceRecorder, EvidenceResult, attainable
 # curvature W = diag(p) - p p^T, which couples its classes, (C73).
 
 
-class LaplaceProbe(NamedTuple):
-    """The sites and psi at one a = K^-1 u, and Newton's next point."""
-
-    log_joint: tf.Tensor
-    """[], nats: psi of (C55)."""
-    evidence: tf.Tensor
-    """[], nats: (C56), the estimate if u is the mode."""
-    elbo: tf.Tensor
-    """[], nats: of the sites."""
-    ok: tf.Tensor
-    """[], bool: all of these are finite."""
-    nu: tf.Tensor
-    """[N, L]: of the sites at u."""
-    tau: tf.Tensor
-    """[N, L]: of the sites at u."""
-    goal: tf.Tensor
-    """[N, L]: a after a Newton step."""
-    change: tf.Tensor
-    """[]: the largest change of u in that step, in standard deviations of q."""
-    clipped: tf.Tensor
-    """[], int: negative tau replaced by zero."""
-
-
-def class_probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> LaplaceProbe:
+def _class_probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> Probe:
     """The findings for classes at u = K a, for a [N, C]."""
     u = apply_per_latent(K, a)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -76,8 +52,9 @@ def class_probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) 
     ok &= state.ok & tf.math.is_finite(log_joint) & tf.math.is_finite(change)
     elbo = expected - model.basis.prior_kl(state)
     evidence = log_joint - 0.5 * log_det  # (C73)
-    clipped = tf.constant(0)
-    return LaplaceProbe(log_joint, evidence, elbo, ok, state.nu, state.tau, goal, change, clipped)
+    return Probe(
+        elbo, ok, (goal,), tf.constant(0), change, evidence, log_joint, (state.nu, state.tau)
+    )
 
 
 # ---
@@ -134,25 +111,35 @@ class LaplaceApproximation:
         densities = Densities(model, "LaplaceApproximation")
         bar = tqdm(range(self.max_steps), disable=not progress, desc="LaplaceApproximation")
         _check_curvature(model, densities)
-        climber = _ModeClimber(self, model, densities, bar)
-        start = climber.start()
-        if not start.probe.ok:
-            raise unusable_observation(model, None) or _failure()
-        climber.write(start)
-        end = ascend(climber, start, bar)
-        probe = end.now.probe
-        reason = (
-            "the log joint density does not rise any more" if end.reason == STUCK else end.reason
+        probe = self.compiled_probe(model, densities)
+        climber = _ModeClimber(
+            self,
+            model,
+            lambda a, _: probe(*a),
+            attainable(self.tolerance, model.float_type),
+            bar,
+            evidence_estimate="evidence",
         )
-        result = climber.record.result(
-            reason, float(probe.evidence), float(probe.elbo), int(probe.clipped)
+        end = climber.run(
+            model.basis.factor(model.kernel).alpha,
+            failure=lambda: unusable_observation(model, None) or _failure(),
+        )
+        climber.write(end.now)  # also where no step was taken
+        found = end.now.probe
+        result = climber.record.finish(
+            EvidenceResult,
+            float(found.elbo),
+            "the log joint density does not rise any more" if end.reason == STUCK else end.reason,
+            evidence_estimate=float(found.evidence),
+            shortened_steps=climber.record.shortened,
+            clipped_sites=int(found.dropped),
         )
         warn_of_quadrature(model, result.elbo)
         return result
 
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
-    ) -> Callable[[tf.Tensor], LaplaceProbe]:
+    ) -> Callable[[tf.Tensor], Probe]:
         """Return a compiled function of a [N, L] at the present hyperparameters.
 
         Raises the errors of `run`.
@@ -162,9 +149,9 @@ class LaplaceApproximation:
         return Compiled(lambda a: _probe(model, labels, K, a))
 
 
-def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> LaplaceProbe:
+def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> Probe:
     if densities.couples:
-        return class_probe(model, densities, K, a)
+        return _class_probe(model, densities, K, a)
     u = apply_per_latent(K, a)
     at = densities.expand(u)
     tau = -at.second  # (C55)
@@ -182,62 +169,23 @@ def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> La
     evidence = log_joint - 0.5 * state.log_det  # (C56)
     clipped = tf.math.count_nonzero(state.tau != tau, dtype=tf.int32)
     elbo = expected - model.basis.prior_kl(state)
-    return LaplaceProbe(
-        log_joint, evidence, elbo, ok, state.nu, state.tau, state.alpha, change, clipped
-    )
+    sites = state.nu, state.tau
+    return Probe(elbo, ok, (state.alpha,), clipped, change, evidence, log_joint, sites)
 
 
-class _Point(NamedTuple):
-    a: tf.Tensor
-    probe: LaplaceProbe
-    step_size: float
-    before: LaplaceProbe | None = None
-    """Findings at the step's start."""
+class _ModeClimber(DampedUpdate):
+    def refuses(self, before: Probe, after: Probe) -> bool:
+        return not after.ok or self._fell(before, after)
 
-
-class _ModeClimber:
-    def __init__(
-        self, rule: LaplaceApproximation, model: CVIGP, densities: Densities, bar: tqdm
-    ) -> None:
-        self.model, self.bar = model, bar
-        self.tolerance = attainable(rule.tolerance, model.float_type)
-        self.round_off = round_off(model.float_type)
-        self.record = EvidenceRecorder()
-        self.probe = rule.compiled_probe(model, densities)
-
-    def start(self) -> _Point:
-        a = self.model.basis.factor(self.model.kernel).alpha
-        return _Point(a, self.probe(a), np.nan)
-
-    def propose(self, now: _Point, step: int, share: float) -> _Point:
-        a = now.a + share * (now.probe.goal - now.a)
-        return _Point(a, self.probe(a), share, now.probe)
-
-    def accept(self, now: _Point, then: _Point) -> bool:
-        probe = then.probe
-        if not probe.ok or has_fallen(
-            float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off
-        ):
-            self.record.shortened += 1
-            return False
-        self.record.add(
-            then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo)
-        )
-        self.write(then)
-        self.bar.set_postfix(psi=f"{float(probe.log_joint):.6g}")
-        return True
-
-    def converged(self, now: _Point) -> bool:
+    def converged(self, now: Point) -> bool:
         """True if the next Newton step is short, or as long as a last one that gained nothing."""
-        probe, before = now.probe, now.before
-        if before is None or float(probe.change) <= self.tolerance:
-            return float(probe.change) <= self.tolerance
-        rose = has_fallen(float(probe.log_joint), float(before.log_joint), relative=self.round_off)
-        return not rose and float(probe.change) > 0.5 * float(before.change)
+        if now.before is None or now.change <= self.tolerance:
+            return now.change <= self.tolerance
+        return not self._fell(now.probe, now.before) and now.change > 0.5 * float(now.before.change)
 
-    def write(self, point: _Point) -> None:
-        self.model.basis.nu.assign(point.probe.nu)
-        self.model.basis.tau.assign(point.probe.tau)
+    def _fell(self, before: Probe, after: Probe) -> bool:
+        values = float(before.log_joint), float(after.log_joint)
+        return has_fallen(*values, relative=self.round_off)
 
 
 def _check_curvature(model: CVIGP, densities: Densities) -> None:

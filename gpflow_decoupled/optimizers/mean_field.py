@@ -21,6 +21,8 @@ from ..models.families import require_model
 from ..summaries import settings_line, short_repr
 from .ascent import (
     STUCK,
+    ConjugateResult,
+    SiteRecorder,
     StepReport,
     StepSize,
     ascend,
@@ -28,7 +30,6 @@ from .ascent import (
     largest_feasible_step,
     step_size_at,
 )
-from .conjugate_computation import ConjugateRecorder, ConjugateResult
 
 # ---
 # One step, a pure function of the messages.
@@ -339,7 +340,7 @@ class _Point(NamedTuple):
 class _MessageClimber:
     def __init__(self, rule: MeanFieldCVI, graph: FactorGraph, tolerance: float, bar: tqdm) -> None:
         self.rule, self.graph, self.tolerance, self.bar = rule, graph, tolerance, bar
-        self.record = ConjugateRecorder()
+        self.record = SiteRecorder()
         self.sampled = any(factor.samples is not None for factor in graph.factors.values())
         groups = rule.groups(list(graph.families))
 
@@ -393,7 +394,7 @@ def _run_batches(
             f"batch_size={batch_size} must be from 1 to the number of observations,"
             f" {graph.num_data}."
         )
-    record, generator = ConjugateRecorder(), np.random.default_rng(rule.seed)
+    record, generator = SiteRecorder(), np.random.default_rng(rule.seed)
     blocks = np.array_split(generator.permutation(graph.num_data), -(-graph.num_data // batch_size))
     steps, divided = len(bar), rule.update == "local"
 

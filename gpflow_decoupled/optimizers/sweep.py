@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["sweep"]
 
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,16 +14,30 @@ from gpflow.models import SVGP
 from gpflow.utilities import parameter_dict
 from tqdm.auto import tqdm
 
+from ..bases import GaussianPart
+from ..bases.base import State
 from ..diagnostics.accuracy import warn_of_quadrature
 from ..diagnostics.failure import unusable_observation
-from ..errors import DataError, ModelError, check_option
+from ..errors import DataError, ModelError, NumericalError, check_option
+from ..linalg.cholesky import diagnose
+from ..linalg.triangular import symmetric_product
+from ..linalg.whitening import apply_per_latent, precision_from_root
 from ..models import BasisGP
-from ..replicas import Group, dataset_of, group_of
+from ..replicas import Group, RowSums, dataset_of, group_of
 from ..summaries import short_repr
-from .ascent import POLICIES, StepSize, ascend, has_fallen, step_size_at
-from .conjugate_computation import ConjugateRecorder, ConjugateResult
-from .data_passes import Batches, Blocks, PassReader, Reading, step_failure
-from .natural_steps import Natural, as_basis_model
+from .ascent import (
+    MAX_HALVINGS,
+    POLICIES,
+    ConjugateResult,
+    SiteRecorder,
+    StepSize,
+    ascend,
+    clip_curvature,
+    has_fallen,
+    step_size_at,
+)
+from .data_passes import Batches, Blocks, by_quadrature
+from .natural_steps import Natural, as_basis_model, natural_step
 
 # A pass at a fixed q(u) sums over blocks of rows the bound and the targets theta*, P* of the
 # natural-gradient step (D46) on all data; then the whitened natural parameters move, (C25):
@@ -91,9 +106,7 @@ def sweep(
             (passes, tolerance, step_size_at(step_size, 0), negative_precision),
         )
         with tqdm(total=passes, disable=not (progress and group.is_first), desc="sweep") as bar:
-            climber = _PassClimber(
-                PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance
-            )
+            climber = _Passes(view, blocks, step_size, tolerance, negative_precision, compile, bar)
             result = _climb(climber, model, passes)
     warn_of_quadrature(view, result.elbo, blocks.sample)
     return result
@@ -122,12 +135,12 @@ def _agreed_blocks(
     return blocks
 
 
-def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> ConjugateResult:
-    view, blocks = climber.reader.model, climber.reader.blocks
-    start = climber.reader.start()
+def _climb(climber: _Passes, model: BasisGP | SVGP, passes: int) -> ConjugateResult:
+    view, blocks = climber.model, climber.blocks
+    start = climber.start()
     if not start.ok:
         blocks.group.together(lambda: _raise_unusable(view, blocks))
-        raise step_failure("The bound is not finite")
+        raise _step_failure("The bound is not finite")
     view.num_data = model.num_data = blocks.num_data
     end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
     if end.reason == _PASSES_DONE and end.refused is None:
@@ -138,39 +151,184 @@ def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> Conjuga
     return climber.record.result(end.reason, end.now.elbo)
 
 
-class _PassClimber:
-    def __init__(self, reader: PassReader, step_size: StepSize, tolerance: float) -> None:
-        self.reader, self.step_size, self.tolerance = reader, step_size, tolerance
-        self.group = reader.blocks.group
-        self.record = ConjugateRecorder()
+class _Reading(NamedTuple):
+    """A pass at some q(u): its bound and targets, and the step that led there."""
 
-    def propose(self, now: Reading, step: int, share: float) -> Reading:
+    natural: Natural
+    """The q(u) of the pass."""
+    theta: tf.Tensor
+    """Target of theta [M, L]."""
+    precision: tf.Tensor
+    """Target of the precision [L, M, M]."""
+    elbo: float
+    """The bound in nats."""
+    clipped: int
+    """Observations with a clipped negative precision."""
+    step_size: float
+    """The step size that led here; NaN at the start."""
+
+    @property
+    def ok(self) -> bool:
+        """True if the bound is finite."""
+        return bool(np.isfinite(self.elbo))
+
+    def distance(self) -> float:
+        """Squared distance from q(u) to its target, in natural parameters."""
+        theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
+        return float(tf.reduce_sum(tf.square(theta)) + tf.reduce_sum(tf.square(precision)))
+
+    def promise(self) -> float:
+        """Gain of a full step in nats: KL[q || target] to second order."""
+        # With S = R R^T and targets starred: 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2.
+        mean, root = self.natural.gaussian()
+        theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
+        slope = apply_per_latent(root, theta - apply_per_latent(precision, mean), adjoint=True)
+        bend = tf.matmul(root, tf.matmul(precision, root), transpose_a=True)
+        return float(0.5 * tf.reduce_sum(tf.square(slope)) + 0.25 * tf.reduce_sum(tf.square(bend)))
+
+
+class _Sums(NamedTuple):
+    expected: tf.Tensor
+    """Sum of E_n, [] nats."""
+    theta: tf.Tensor
+    """[M, L]"""
+    sites: tf.Tensor
+    """[L, M, M]"""
+    clipped: tf.Tensor
+
+
+class _Passes:
+    """Reads the data at a model's q(u), and moves it; a climber for `ascend`."""
+
+    def __init__(
+        self,
+        model: BasisGP,
+        blocks: Blocks,
+        step_size: StepSize,
+        tolerance: float,
+        negative_precision: str,
+        compile: bool,
+        bar: tqdm,
+    ) -> None:
+        self.model, self.blocks, self.group, self.bar = model, blocks, blocks.group, bar
+        self.step_size, self.tolerance = step_size, tolerance
+        self.negative_precision, self.record = negative_precision, SiteRecorder()
+        rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
+        self._rows = rows if rows is None else tf.cast(blocks.group.of_first(rows), rows.dtype)
+        self._sums = RowSums(
+            blocks.group, self._with_block, compile, symmetric=[_Sums._fields.index("sites")]
+        )
+        state = model.basis.factor(model.kernel, with_kl=False)
+        if not state.ok:
+            name, matrix = next(iter(model.basis.matrices(model.kernel).items()))
+            raise diagnose(name, matrix.numpy())
+
+    def start(self) -> _Reading:
+        """Read the data at the model's q(u), or the first worker's."""
+        basis, group = self.model.basis, self.group
+        state = basis.factor(self.model.kernel, with_kl=False)
+        (part,) = basis.gaussians(state)
+        if group.workers > 1:
+            part = GaussianPart(*(tf.cast(group.of_first(one), one.dtype) for one in part))
+            basis.assign_gaussians(state, (part,))
+        precision = precision_from_root(part.root)
+        return self._read(Natural.of(apply_per_latent(precision, part.mean), precision), np.nan)
+
+    def propose(self, now: _Reading, step: int, share: float) -> _Reading:
+        """Write the next q(u) to the model and read the data there; a failed pass is undone."""
         new, size = self._step(now, step, share)
-        return self.reader.read(new, size, otherwise=now)
+        self.assign(new)
+        try:
+            return self._read(new, size)
+        except BaseException:  # an interrupt, too
+            self.assign(now.natural)
+            raise
 
-    def accept(self, now: Reading, then: Reading) -> bool:
+    def accept(self, now: _Reading, then: _Reading) -> bool:
         slack = _ROUND_OFF * float(np.finfo(now.precision.dtype.as_numpy_dtype).eps)
         fell = has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok
         if self.group.first(fell):
             self.record.shortened += 1
-            self.reader.assign(now.natural)
+            self.assign(now.natural)
             return False
         self.record.add(then.step_size, now.distance(), then.elbo, now.clipped)
         return True
 
-    def converged(self, now: Reading) -> bool:
+    def converged(self, now: _Reading) -> bool:
         return bool(self.group.first(now.promise() <= self.tolerance))
 
-    def last_step(self, now: Reading, step: int, share: float) -> None:
+    def last_step(self, now: _Reading, step: int, share: float) -> None:
+        """Step without reading the data there."""
         new, size = self._step(now, step, share)
-        self.reader.assign(new)
+        self.assign(new)
         self.record.add(size, now.distance(), np.nan, now.clipped)
 
-    def _step(self, now: Reading, step: int, share: float) -> tuple[Natural, float]:
-        size = share * step_size_at(self.step_size, step)
-        new, size, halved = self.group.together(lambda: self.reader.step(now, size))
-        self.record.shortened += int(halved)
+    def _step(self, now: _Reading, step: int, share: float) -> tuple[Natural, float]:
+        wanted = share * step_size_at(self.step_size, step)
+        new, size = self.group.together(lambda: self._feasible(now, wanted))
+        self.record.shortened += int(size < wanted)
         return new, size
+
+    def _feasible(self, now: _Reading, step_size: float) -> tuple[Natural, float]:
+        """The q(u) after a step from `now`, halved until there is one, and its size."""
+        refuses, size = self.negative_precision == "raise", tf.constant(step_size, now.theta.dtype)
+        old, goal = (now.natural.theta, now.natural.precision), (now.theta, now.precision)
+        new, tries = natural_step(*old, *goal, size, 0 if refuses else MAX_HALVINGS)
+        if not new.ok:
+            raise _step_failure(
+                "The precision of q(u) after the step is not positive definite"
+                if refuses
+                else "No step, however short, leaves the precision of q(u) positive definite"
+            )
+        return new, step_size * 0.5 ** int(tries)
+
+    def assign(self, natural: Natural) -> None:
+        """Write q(u) to the model."""
+        basis = self.model.basis
+        basis.assign_gaussians(
+            basis.factor(self.model.kernel, with_kl=False), (natural.gaussian(),)
+        )
+
+    def _read(self, natural: Natural, step_size: float) -> _Reading:
+        basis = self.model.basis
+        state = basis.factor(self.model.kernel, rows=self._rows)
+        (part,) = basis.gaussians(state)
+        zero = tf.zeros([], part.root.dtype)
+        none = _Sums(zero, tf.zeros_like(part.mean), tf.zeros_like(part.root), tf.constant(0))
+        sums = self._sums(state, none, self.blocks)
+        self.blocks.check_rows()
+        elbo = float(sums.expected - basis.prior_kl(state))
+        self.bar.update()
+        self.bar.set_postfix(ELBO=f"{elbo:.8g}")
+        target = tf.linalg.set_diag(sums.sites, tf.linalg.diag_part(sums.sites) + 1.0)  # (C25)
+        return _Reading(natural, sums.theta, target, elbo, int(sums.clipped), step_size)
+
+    def _with_block(self, state: State, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
+        """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
+        basis, kernel = self.model.basis, self.model.kernel
+        features = basis.features(state, kernel, X)
+        found = by_quadrature(
+            self.model, features.mean, basis.variance(features, kernel, X), (X, Y)
+        )
+        h, clipped = clip_curvature(found.h, self.negative_precision)
+        A, own_mean = features.minus[0], basis.gaussians(state)[0].mean
+        own_mean = apply_per_latent(A, own_mean, adjoint=True)
+        return _Sums(
+            sums.expected + tf.reduce_sum(found.value),
+            sums.theta + apply_per_latent(A, found.g - 2.0 * h * own_mean),  # (C25)
+            sums.sites + symmetric_product(A, -2.0 * tf.transpose(h)),  # (C25)
+            sums.clipped + clipped,
+        )
+
+
+def _step_failure(what: str) -> NumericalError:
+    """Return the error for a q(u) without a possible step; `what` is its first sentence."""
+    return NumericalError(
+        f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not'
+        " log-concave, or start from a narrower q (a smaller q_sqrt); q is the last one whose"
+        " bound is known.",
+        matrix="precision of q(u)",
+    )
 
 
 def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:

@@ -11,28 +11,20 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gpflow_decoupled import likelihoods as gd_likelihoods
-from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import BernoulliLogit, RowLikelihood
-from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import LaplaceApproximation
-from tests.bounds.registry import matern
 from tests.models.conjugate_problems import (
-    NOISE,
     X,
-    conjugate_model,
     gram,
     prior_mean,
-    problem,
     sites_on_f,
 )
 from tests.optimizers.approximations.evidence_problems import (
     CASES,
     evidence_model,
     labels_of,
-    sites_of,
 )
-from tests.reference import conjugate as conj
 from tests.reference import laplace as la
 
 
@@ -56,15 +48,6 @@ def test_mode_and_evidence_are_those_of_the_reference(name):
 
 
 @pytest.mark.exhaustive
-def test_gaussian_noise_is_exact():
-    model = evidence_model("Gaussian")
-    result = LaplaceApproximation().run(model)
-    exact = conj.log_evidence(gram(model), prior_mean(model), labels_of(model), NOISE)
-    assert_allclose([result.evidence_estimate, result.elbo], exact, rtol=1e-9)
-    assert result.steps <= 2
-
-
-@pytest.mark.exhaustive
 def test_evidence_and_probabilities_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     X_, Y = rng.normal(size=(30, 2)), rng.integers(0, 2, size=30).astype(float)
@@ -84,43 +67,6 @@ def test_counts_far_from_the_prior_mean_need_shorter_steps():
     )
     result = LaplaceApproximation().run(model)
     assert result.converged and result.shortened_steps > 0
-
-
-@pytest.mark.parametrize("name", ["multiclass", "Student-t, coregionalised"])
-def test_densities_of_several_latent_functions_are_refused(name):
-    model = problem(name)
-    before = sites_of(model)
-    with pytest.raises(
-        DataError, match="^LaplaceApproximation needs one latent function.*use ConjugateComputation"
-    ):
-        LaplaceApproximation().run(model)
-    for left, right in zip(before, sites_of(model)):
-        np.testing.assert_array_equal(left, right)
-
-
-def test_straight_lines_other_models_and_numbers_out_of_range_are_refused():
-    model = conjugate_model(gd_likelihoods.Laplace())
-    with pytest.raises(DataError, match="made of straight lines.*use ExpectationPropagation"):
-        LaplaceApproximation().run(model)
-    assert not np.any(sites_of(model))
-    with pytest.raises(
-        ModelError,
-        match=r"^LaplaceApproximation.run takes a model of the class CVIGP, and got LCLGP",
-    ):
-        LaplaceApproximation().run(LCLGP((X, X[:, :1]), matern(1.3, 0.8), gl.Gaussian()))
-    with pytest.raises(DataError, match="^tolerance="):
-        LaplaceApproximation(tolerance=0.0)
-    with pytest.raises(DataError, match="^max_steps="):
-        LaplaceApproximation(max_steps=0)
-
-
-@pytest.mark.exhaustive
-def test_a_start_without_a_posterior_is_refused():
-    model = evidence_model("logit")
-    model.basis.tau.assign(np.full((len(X), 1), -50.0))
-    with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
-        LaplaceApproximation().run(model)
-    assert_allclose(model.basis.tau, np.full((len(X), 1), -50.0))
 
 
 @pytest.mark.exhaustive
