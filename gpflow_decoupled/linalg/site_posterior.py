@@ -143,10 +143,6 @@ def _log_diagonal(chol: tf.Tensor) -> tf.Tensor:
 # `site_posterior` by LAPACK, without a graph.
 
 
-_SMALL = 1e-3
-"""Least tau v at which B^-1 gives the variance: three digits cancel there."""
-
-
 class DenseSites(NamedTuple):
     """The posterior N(u, V) of N(0, K) times sites exp(nu_n f - tau_n f^2 / 2)."""
 
@@ -199,7 +195,7 @@ def dense_sites(K: np.ndarray, nu: np.ndarray, tau: np.ndarray) -> DenseSites | 
     root = invert(chol, lower=1, overwrite_c=1)[0]
     alpha = _dense_sites_coefficients(K, root, scale, nu)
     share = 1.0 - np.sum(np.square(root), axis=0)  # tau v
-    fit = (share > _SMALL) & (scale > 0.0)
+    fit = (share > SMALL) & (scale > 0.0)
     variance = np.where(fit, share, 0.0) / np.square(np.where(fit, scale, 1.0))
     others = ~fit
     if np.any(others):
