@@ -446,7 +446,9 @@ def _solved(system: MeanSystem, solver: ConjugateGradients) -> MeanSolution:
                 f"{system.draws} draws: {products + share:.1f} products, gap {gap:.3g} nats"
             )
 
-        found = solver.solver(low)(system, nothing, nothing, deadline=math.inf, report=report)
+        found = solver.solver(low)(
+            system, nothing, K_start=nothing, deadline=math.inf, report=report
+        )
     if found.gap > solver.tolerance:
         warn_user(
             f"The draws were solved for to a gap of {found.gap:.2g} nats in place of"

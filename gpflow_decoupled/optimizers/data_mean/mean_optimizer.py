@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "ConjugateGradients", "MeanOptimizer", "MeanResult", "MeanRun", "MeanSettings",
-    "StochasticDualDescent",
+    "ConjugateGradients", "MeanOptimizer", "MeanResult", "MeanRun", "StochasticDualDescent",
 ]  # fmt: skip
 
 import abc
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
@@ -42,51 +42,10 @@ from .system import (
     MeanSystem,
     MixedSystem,
     NeighbourFactors,
-    Report,
     Solve,
     best_preconditioner,
     preconditioner_rows,
 )
-
-# ---
-# The settings of optimizers of the mean on all data.
-
-
-class MeanSettings(abc.ABC):
-    """Fields of `MeanOptimizer`, and the solver of its linear systems."""
-
-    tolerance: float
-    max_steps: int
-    rank: int | None
-    float32: bool
-    progress: bool
-    certify: bool = True
-    """Compute the gap in full precision; a field of the classes with this choice."""
-    preconditioner: str = "points"
-    """Also such a field; see `ConjugateGradients`."""
-    mixes: ClassVar[bool] = False
-    """True if it solves the system of outputs that mix latents, `MixedSystem`."""
-    not_on_replicas: ClassVar[str] = ""
-    """Why several replicas cannot share the work, with the alternative; "" if they can."""
-
-    def __post_init__(self) -> None:
-        check_rate(tolerance=self.tolerance)
-        check_whole(1, max_steps=self.max_steps)
-        if self.rank is not None:
-            check_whole(1, rank=self.rank)
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """All fields that change a result, by name; equal on all workers."""
-        return {name: value for name, value in vars(self).items() if name != "progress"}
-
-    @abc.abstractmethod
-    def solver(self, dtype: tf.DType | None) -> Solve:
-        """The solver of a run's linear systems.
-
-        :param dtype: tf.float32 for faster products; None is the dtype of the data.
-        """
-
 
 # ---
 # The result of `ConjugateGradients` and `StochasticDualDescent`.
@@ -135,7 +94,9 @@ class MeanResult(RunResult):
 # A run of an optimizer of the mean on all data.
 
 
-def _neighbours_of(settings: MeanSettings, model: BasisGP, X: tf.Tensor) -> NeighbourFactors | None:
+def _neighbours_of(
+    settings: MeanOptimizer, model: BasisGP, X: tf.Tensor
+) -> NeighbourFactors | None:
     kernel, beta, rank = model.kernel, model.basis.beta, settings.rank
     noise, kind = single_noise_variance(model.likelihood), settings.preconditioner
     if kind == "auto" and rank is None and noise is not None:
@@ -166,7 +127,7 @@ class MeanRun:
 
     def __init__(
         self,
-        settings: MeanSettings,
+        settings: MeanOptimizer,
         model: BasisGP,
         mean: DataMean,
         data: tuple[tf.Tensor, tf.Tensor],
@@ -187,6 +148,7 @@ class MeanRun:
         self.joint = settings.mixes and self.mixed and one_noise
         """True if the observations have one system for all latents."""
         low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
+        self._limits: dict[str, Any] = {"deadline": deadline, "report": self._report}
         self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
         self.near = _neighbours_of(settings, model, X)
         points = int(point_values(model.basis.beta)[0].shape[0])
@@ -269,7 +231,7 @@ class MeanRun:
         parts = self.model.kernel, self.mean, self.projections, weights, natural / weights
         factors = () if self.near is None else self.near.factors(weights)
         system = MeanSystem(*parts, self.group, factors=factors)
-        found = self._solve(system, now.a, now.K_a, deadline=self.deadline, report=self._report)
+        found = self._solve(system, now.a, K_start=now.K_a, **self._limits)
         self.products += found.products
         self.last = found
         K_a = system.target - found.residual - found.a / weights
@@ -285,7 +247,7 @@ class MeanRun:
         system = MixedSystem.of(self.model, self.data, self.mean, self.projections, self.group)
         c, K_c = system.start(now.a, now.mean)
         self.products += int(bool(tf.reduce_any(c != 0.0)))
-        found = self._solve(system, c, K_c, deadline=self.deadline, report=self._report)
+        found = self._solve(system, c, K_start=K_c, **self._limits)
         a = system.latents(found.a)
         K_a = gram_product(self.model.kernel, self.mean.points, None, a, group=self.group)
         self.products += found.products + 1
@@ -339,12 +301,43 @@ class MeanRun:
 # ---
 
 
-class MeanOptimizer(MeanSettings):
+class MeanOptimizer(abc.ABC):
     """Base class of optimizers for `gamma="data"`: linear solves and updates of the sites in turn.
 
-    Derived classes are frozen dataclasses with the fields of `MeanSettings`, see
-    `ConjugateGradients`, and define `solver`.
+    Derived classes are frozen dataclasses with these fields, see `ConjugateGradients`.
     """
+
+    tolerance: float
+    max_steps: int
+    rank: int | None
+    float32: bool
+    progress: bool
+    certify: bool = True
+    """Compute the gap in full precision; a field of the classes with this choice."""
+    preconditioner: str = "points"
+    """Also such a field; see `ConjugateGradients`."""
+    mixes: ClassVar[bool] = False
+    """True if it solves the system of outputs that mix latents, `MixedSystem`."""
+    not_on_replicas: ClassVar[str] = ""
+    """Why several replicas cannot share the work, with the alternative; "" if they can."""
+
+    def __post_init__(self) -> None:
+        check_rate(tolerance=self.tolerance)
+        check_whole(1, max_steps=self.max_steps)
+        if self.rank is not None:
+            check_whole(1, rank=self.rank)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """All fields that change a result, by name; equal on all workers."""
+        return {name: value for name, value in vars(self).items() if name != "progress"}
+
+    @abc.abstractmethod
+    def solver(self, dtype: tf.DType | None) -> Solve:
+        """The solver of a run's linear systems.
+
+        :param dtype: tf.float32 for faster products; None is the dtype of the data.
+        """
 
     def rough(self, tolerance: float) -> MeanOptimizer:
         """Return a copy for solves between hyperparameter steps: `tolerance` nats or more,
@@ -468,27 +461,13 @@ class ConjugateGradients(MeanOptimizer):
         return replace(self, tolerance=max(self.tolerance, tolerance), certify=False)
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        def solve(
-            system: MeanSystem,
-            start: tf.Tensor,
-            K_start: tf.Tensor,
-            *,
-            deadline: float,
-            report: Report,
-        ) -> MeanSolution:
-            return solve_mean(
-                system,
-                start,
-                self.tolerance,
-                self.max_products,
-                K_start=K_start,
-                dtype=dtype,
-                deadline=deadline,
-                report=report,
-                certify=self.certify,
-            )
-
-        return solve
+        return functools.partial(
+            solve_mean,
+            tolerance=self.tolerance,
+            max_products=self.max_products,
+            dtype=dtype,
+            certify=self.certify,
+        )
 
 
 # ---
@@ -552,13 +531,4 @@ class StochasticDualDescent(MeanOptimizer):
             )
 
     def solver(self, dtype: tf.DType | None) -> Solve:
-        return DualDescent(
-            tolerance=self.tolerance,
-            epochs=self.epochs,
-            correct_every=self.correct_every,
-            batch_size=self.batch_size,
-            step_size=self.step_size,
-            momentum=self.momentum,
-            seed=self.seed,
-            dtype=dtype,
-        )
+        return DualDescent(self, dtype)

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -354,7 +354,7 @@ class DualDescent:
 
     The result has the highest certified bound. Cost per step: B N D; per round two products with K.
 
-    :param step_size: eta in units of the formula above.
+    :param settings: a `StochasticDualDescent`.
     """
 
     # Rounds follow until the gap is small, or epochs or time are used up:
@@ -364,19 +364,13 @@ class DualDescent:
     # grew, the step size is halved and the descent returns to its best average.
     # 3. A product in full precision certifies the average.
 
-    tolerance: float
-    epochs: int
-    correct_every: int
-    batch_size: int
-    step_size: float
-    momentum: float
-    seed: int
+    settings: Any
     dtype: tf.DType | None = None
     share: float = field(default=1.0, init=False)
     """Share of the step size left after halvings."""
 
     def __post_init__(self) -> None:
-        self.generator = np.random.default_rng(self.seed)
+        self.generator = np.random.default_rng(self.settings.seed)
         self._step: Compiled | None = None
 
     def __call__(
@@ -390,7 +384,8 @@ class DualDescent:
     ) -> MeanSolution:
         points = [point_of(system, start, system.target - K_start - start / system.weights)]
         check_gap(points[0].gap)
-        products, left, goal = 0, self.epochs, self.tolerance
+        tolerance, every = self.settings.tolerance, self.settings.correct_every
+        products, left, goal = 0, self.settings.epochs, tolerance
         try:
             while not (reason := self._end(points[-1], left, deadline)):
                 a, residual = self._corrected(
@@ -398,9 +393,7 @@ class DualDescent:
                 )
                 products += 1
                 said = functools.partial(report, products)
-                descent = _Descent(
-                    self, system, a, residual, min(left, self.correct_every), deadline, said
-                )
+                descent = _Descent(self, system, a, residual, min(left, every), deadline, said)
                 interrupted = descent.run(goal)
                 products, left, goal = (
                     products + descent.passes,
@@ -415,13 +408,13 @@ class DualDescent:
                 if interrupted:
                     raise KeyboardInterrupt
         except KeyboardInterrupt:  # the best point so far is the result
-            reason = INTERRUPTED if points[-1].gap > self.tolerance else CONVERGED
-        best = best_of(points, self.tolerance)
+            reason = INTERRUPTED if points[-1].gap > tolerance else CONVERGED
+        best = best_of(points, tolerance)
         gaps = [point.gap for point in points if point is not best] + [best.gap]
         return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
 
     def _end(self, now: Point, left: int, deadline: float) -> str:
-        if now.gap <= self.tolerance:
+        if now.gap <= self.settings.tolerance:
             return CONVERGED
         if left < 1:
             return "epochs done"
@@ -443,26 +436,26 @@ class DualDescent:
             len(diagonal)
             / self.batch(system)
             * tf.reduce_max(diagonal, axis=0)
-            / (1.0 - self.momentum)
+            / (1.0 - self.settings.momentum)
         )
-        return self.share * self.step_size / (system.largest() + noise)
+        return self.share * self.settings.step_size / (system.largest() + noise)
 
     def batch(self, system: MeanSystem) -> int:
         """B, at most N."""
-        return min(self.batch_size, len(system.target))
+        return min(self.settings.batch_size, len(system.target))
 
     def compiled(self, system: MeanSystem) -> Compiled:
         """Compile a step once for all systems of a run; they differ in weights and target."""
         if self._step is not None:
             return self._step
         kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
-        excess = diagonal_excess(kernel, points)
+        excess, momentum = diagonal_excess(kernel, points), self.settings.momentum
 
         def step(now: _State, constants: _Constants, rate: tf.Tensor, rows: tf.Tensor) -> _State:
             w, y, own = (
                 tf.gather(part, rows) for part in (constants.weights, constants.target, excess)
             )
-            u = now.a + self.momentum * now.velocity
+            u = now.a + momentum * now.velocity
             at = tf.gather(u, rows)
             K_u = (
                 gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla)
@@ -471,8 +464,9 @@ class DualDescent:
             g = w * (K_u - y) + at
             scale = len(X) / rows.shape[0]
             misfit = 0.5 * scale * tf.reduce_sum(tf.square(g) / w)
-            slowed = self.momentum * now.velocity
-            velocity = tf.tensor_scatter_nd_sub(slowed, rows[:, None], rate * scale * g)
+            velocity = tf.tensor_scatter_nd_sub(
+                momentum * now.velocity, rows[:, None], rate * scale * g
+            )
             a = now.a + velocity
             average = now.average + constants.keep * (a - now.average)  # (D52)
             return _State(a, velocity, average, now.misfit + misfit)

@@ -11,7 +11,7 @@ __all__ = [
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import tensorflow as tf
@@ -190,13 +190,6 @@ _SAMPLE = 256
 """Rows on which both preconditioners are judged."""
 
 
-class Factor(Protocol):
-    """An approximate inverse of K + D of one latent, or of all."""
-
-    def solve(self, columns: tf.Tensor) -> tf.Tensor:
-        """P^-1 v [N, S] for v [N, S]."""
-
-
 class PointsAndNeighbours(NamedTuple):
     """P = A^T A + (U^T U)^-1."""
 
@@ -214,6 +207,10 @@ class PointsAndNeighbours(NamedTuple):
         return self.near.transposed(
             half - tf.matmul(self.seen, tf.linalg.cholesky_solve(self.root, known))
         )
+
+
+Factor: TypeAlias = InverseFactor | PointsAndNeighbours
+"""An approximate inverse of K + D of one latent, or of all: `solve` of columns [N, S]."""
 
 
 class NeighbourFactors:
@@ -508,24 +505,10 @@ class MeanSolution:
     """"converged", "time is up", "interrupted", "products done" or "epochs done"."""
 
 
-class Solve(Protocol):
-    """Solves the linear system of a mean on all data, from a start."""
-
-    def __call__(
-        self,
-        system: MeanSystem,
-        start: tf.Tensor,
-        K_start: tf.Tensor,
-        *,
-        deadline: float,
-        report: Report,
-    ) -> MeanSolution:
-        """Solve (K + D) a = y~.
-
-        :param start: a [N, L], from a similar system, or zeros; `K_start` is K a of it [N, L].
-        :param deadline: a value of `time.perf_counter` after which only the certificate is
-            computed.
-        """
+Solve = Callable[..., MeanSolution]
+"""Solves a `MeanSystem` from a start a [N, L] and K a [N, L], with `deadline`, a value of
+`time.perf_counter` after which only the certificate is computed, and `report`.
+"""
 
 
 class Point(NamedTuple):

@@ -43,15 +43,8 @@ OBSERVED = np.sin(2.0 * MANY[:, :1]) + np.sqrt(NOISE) * _RNG.normal(size=(300, 1
 
 
 def _descent(**options: Any) -> DualDescent:
-    settings = {
-        "tolerance": 1e-12,
-        "epochs": 30,
-        "correct_every": 30,
-        "batch_size": 7,
-        "step_size": 1.0,
-        "momentum": 0.9,
-    }
-    return DualDescent(**{**settings, "seed": 3, **options})
+    settings = {"tolerance": 1e-12, "epochs": 30, "correct_every": 30, "batch_size": 7, "seed": 3}
+    return DualDescent(StochasticDualDescent(**{**settings, **options}))
 
 
 # --- the recursion

@@ -16,21 +16,26 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_array_equal
 
 from gpflow_decoupled.bases import CoupledBasis
+from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean import mean_optimizer as optimizer
+from gpflow_decoupled.optimizers.data_mean import solve_mean as descent
 from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.optimizers.data_mean.mean_optimizer import MeanOptimizer
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
-from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of
+from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, counts, labels, model_of
 
 DATA = X, Y[:, :1]
 LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], np.ndarray]] = {
     "Gaussian": (lambda: gl.Gaussian(0.1), Y[:, :1]),
     "Bernoulli": (gl.Bernoulli, labels()),
 }
+
+SOLVERS = {"gradients": ConjugateGradients, "descent": StochasticDualDescent}
+solvers = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
 
 def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
@@ -88,6 +93,52 @@ def test_an_interrupt_of_the_last_product_keeps_the_solve(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
+def test_an_interrupt_of_a_step_of_the_descent_leaves_what_was_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, observed = LIKELIHOODS[name]
+    model, data = model_of(make()), (X, observed)
+    with monkeypatch.context() as patch:
+        calls = interrupt_call(patch, Compiled, "__call__", 61)
+        solver = StochasticDualDescent(tolerance=1e-9, batch_size=10, correct_every=50)
+        result = solver.run(model, data)
+    assert len(calls) == 61
+    assert (result.converged, result.reason, result.steps) == (False, "interrupted", 1)
+    assert result.products == 1 + 10 + 1 and len(result.gaps) == 2  # 60 steps of 10 of 60 rows
+    assert 1e-3 < result.gap < 0.1 * result.gaps[0]
+    _usable(model, data, result.elbo)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_an_interrupt_of_a_whole_product_leaves_the_last_round(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round has two: that of the step of conjugate gradients, and the certificate."""
+    solver, model = StochasticDualDescent(tolerance=1e-9, epochs=4, correct_every=2), model_of()
+    with monkeypatch.context() as patch:
+        interrupt_call(patch, system, "gram_product", at)
+        result = solver.run(model, DATA)
+    assert (result.reason, result.converged) == ("interrupted", False)
+    assert len(result.gaps) == (1 if at < 3 else 2)
+    assert bool(np.any(model.basis.a_gamma)) is (at > 2)
+    _usable(model, DATA, result.elbo)
+
+
+@pytest.mark.exhaustive
+def test_time_of_a_descent_runs_out() -> None:
+    for seconds in (-1.0, 1.0):
+        model = model_of()
+        solver = StochasticDualDescent(tolerance=1e-300, epochs=10**6, batch_size=10)
+        began = time.perf_counter()
+        result = solver.run(model, DATA, deadline=began + seconds)
+        assert (result.converged, result.reason) == (False, "time is up")
+        assert time.perf_counter() - began < 20.0
+        _usable(model, DATA, result.elbo)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_products_and_time_run_out(name: str) -> None:
     make, observed = LIKELIHOODS[name]
     data = X, observed
@@ -140,15 +191,30 @@ def test_solves_that_converge_after_the_deadline_are_not_called_converged(
 
 
 @pytest.mark.exhaustive
-def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str]) -> None:
-    result = ConjugateGradients(tolerance=1e-3, progress=True).run(model_of(), DATA)
-    assert f"{result.products} products" not in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "solver, end",
+    [
+        (lambda progress: ConjugateGradients(tolerance=1e-3, progress=progress), "converged"),
+        (
+            lambda progress: StochasticDualDescent(1e-9, 50, batch_size=10, progress=progress),
+            "epochs done",
+        ),
+    ],
+    ids=SOLVERS,
+)
+def test_progress_and_the_printed_result(
+    solver: Callable[[bool], MeanOptimizer],
+    end: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descent, "_SECONDS", 0.0)
+    result = solver(True).run(model_of(), DATA)
+    printed = capsys.readouterr()
+    assert not printed.out and "solve 1: " in printed.err and " products, gap " in printed.err
     assert str(result).startswith(f"1 solves with {result.products} products in ")
-    assert str(result).endswith("nats, stopped: converged")
-    ConjugateGradients(tolerance=1e-3, progress=True).run(model_of(), DATA)
-    shown = capsys.readouterr().err
-    assert "solve 1: " in shown and " products, gap " in shown
-    ConjugateGradients(tolerance=1e-3).run(model_of(), DATA)
+    assert str(result).endswith(f"gap {result.gap:.2g} nats, stopped: {end}")
+    solver(False).run(model_of(), DATA)
     assert not capsys.readouterr().err
 
 
@@ -172,22 +238,31 @@ def test_single_precision() -> None:
 
 # --- what cannot be used
 
-SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "tolerance zero": ({"tolerance": 0.0}, "tolerance"),
-    "tolerance NaN": ({"tolerance": float("nan")}, "tolerance"),
-    "tolerance boolean": ({"tolerance": True}, "tolerance"),
-    "products": ({"max_products": 0}, "max_products"),
-    "products boolean": ({"max_products": True}, "max_products"),
-    "steps": ({"max_steps": 2.5}, "max_steps"),
-    "rank": ({"rank": 0}, "rank"),
-    "rank boolean": ({"rank": True}, "rank"),
-}
+RATE, WHOLE = "must be a number above 0", "must be a whole number of at least"
+SETTINGS: list[tuple[type[MeanOptimizer], str, tuple[Any, ...], str]] = [
+    (ConjugateGradients, "tolerance", (0.0, float("nan"), True), RATE),
+    (ConjugateGradients, "max_products", (0, True), f"{WHOLE} 1"),
+    (ConjugateGradients, "max_steps", (2.5,), f"{WHOLE} 1"),
+    (ConjugateGradients, "rank", (0, True), f"{WHOLE} 1"),
+    (StochasticDualDescent, "tolerance", (0.0,), RATE),
+    (StochasticDualDescent, "epochs", (0, True), f"{WHOLE} 1"),
+    (StochasticDualDescent, "correct_every", (0,), f"{WHOLE} 1"),
+    (StochasticDualDescent, "batch_size", (2.5,), f"{WHOLE} 1"),
+    (StochasticDualDescent, "step_size", (0.0, float("nan")), RATE),
+    (StochasticDualDescent, "momentum", (1.0, -0.1, float("nan"), False), "at least 0 and below 1"),
+    (StochasticDualDescent, "seed", (-1,), f"{WHOLE} 0"),
+    (StochasticDualDescent, "max_steps", (0,), f"{WHOLE} 1"),
+    (StochasticDualDescent, "rank", (0,), f"{WHOLE} 1"),
+]
 
 
-@pytest.mark.parametrize("options, name", SETTINGS.values(), ids=SETTINGS)
-def test_settings_out_of_range_are_refused(options: dict[str, Any], name: str) -> None:
-    with pytest.raises(DataError, match=name):
-        ConjugateGradients(**options)
+@pytest.mark.parametrize("solver, name, values, message", SETTINGS)
+def test_settings_out_of_range_are_refused(
+    solver: type[MeanOptimizer], name: str, values: tuple[Any, ...], message: str
+) -> None:
+    for value in values:
+        with pytest.raises(DataError, match=f"{name}={value} .*{message}"):
+            solver(**{name: value})
 
 
 def _with(array: np.ndarray, value: float) -> np.ndarray:
@@ -206,11 +281,12 @@ BAD_DATA = {
 }
 
 
-@pytest.mark.parametrize("data, message", BAD_DATA.values(), ids=BAD_DATA)
-def test_unusable_data_are_refused_and_leave_the_model_alone(data: tuple, message: str) -> None:
+@solvers
+def test_unusable_data_are_refused_and_leave_the_model_alone(solver: type[MeanOptimizer]) -> None:
     model = model_of()
-    with pytest.raises(DataError, match=message):
-        ConjugateGradients().run(model, data)
+    for data, message in BAD_DATA.values():
+        with pytest.raises(DataError, match=message):
+            solver().run(model, data)
     assert model.basis.data_mean.size == 0 and model.num_data is None
 
 
@@ -241,35 +317,37 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("make, message", OTHERS.values(), ids=OTHERS)
-def test_other_models_are_refused_with_what_to_use(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        ConjugateGradients().run(make(), DATA)
+@solvers
+def test_other_models_are_refused_with_what_to_use(solver: type[MeanOptimizer]) -> None:
+    for make, message in OTHERS.values():
+        with pytest.raises(ModelError, match=message) as error:
+            solver().run(make(), DATA)
+        assert solver.__name__ in str(error.value)
 
 
-@pytest.mark.parametrize("solver", [ConjugateGradients(), StochasticDualDescent()])
-def test_white_noise_in_the_kernel_is_refused(solver: MeanOptimizer) -> None:
+@solvers
+def test_white_noise_in_the_kernel_is_refused(solver: type[MeanOptimizer]) -> None:
     """The solver would have it in the mean at the training rows, and the model not."""
     model = model_of(kernel=matern(1.3, 0.8) + gpflow.kernels.White(0.5))
     with pytest.raises(
         ModelError, match="takes no White kernel, .* add its variance to the noise variance"
     ):
-        solver.run(model, DATA)
+        solver().run(model, DATA)
     assert model.basis.data_mean.size == 0
 
 
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
-    observed = labels()
-    model = model_of(
-        gl.Bernoulli(invlink=tf.sigmoid), kernel=matern(900.0, 0.8), mean_function=None
-    )
+    model = model_of(gl.Poisson(), kernel=matern(2000.0, 0.8), mean_function=None)
     with pytest.raises(NumericalError, match="-inf at row"):
-        ConjugateGradients().run(model, (X, observed))
+        ConjugateGradients().run(model, (X, counts()))
     assert not np.any(model.basis.a_gamma)
     assert_array_equal(model.basis.q_mu, np.zeros((len(BETA), 1)))
 
 
-def test_a_product_that_overflows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@solvers
+def test_a_product_that_overflows_ends_the_run(
+    solver: type[MeanOptimizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, product = model_of(), system.gram_product
     monkeypatch.setattr(
         system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options)
@@ -277,5 +355,5 @@ def test_a_product_that_overflows_ends_the_run(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         NumericalError, match="product with the kernel matrix is not finite: standardise"
     ):
-        ConjugateGradients().run(model, DATA)
+        solver().run(model, DATA)
     assert not np.any(model.basis.a_gamma)
