@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import SeparateIndependent
 
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers.data_mean.system import MeanSystem, project_rows, with_rows
@@ -28,6 +29,12 @@ TREND = gpflow.functions.Linear(np.array([[0.2], [-0.3]]), np.array([0.4]))
 TARGET = Y - TREND(X).numpy()
 """What is left for f."""
 NEW = _RNG.uniform(-2.0, 2.0, (5, 2))
+PARTS = {
+    "one": (lambda: matern(1.3, 0.8), 1),
+    "two latents": (lambda: matern(1.3, 0.8), 2),
+    "separate": (lambda: SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)]), 2),
+}
+"""Makers of kernels, and their numbers of latents."""
 
 
 def model_of(

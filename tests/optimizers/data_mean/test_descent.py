@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
-from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_decoupled.compilation import Compiled
@@ -24,6 +23,7 @@ from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import (
     BETA,
     NOISE,
+    PARTS,
     TARGET,
     N,
     X,
@@ -48,13 +48,6 @@ def _descent(**options: Any) -> DualDescent:
 
 
 # --- the recursion
-
-
-PARTS = {
-    "one": (lambda: matern(1.3, 0.8), 1),
-    "two latents": (lambda: matern(1.3, 0.8), 2),
-    "separate": (lambda: SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)]), 2),
-}
 
 
 @pytest.mark.exhaustive

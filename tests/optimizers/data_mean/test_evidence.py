@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
-from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_decoupled.bases.optimum import DataMean
@@ -25,9 +24,9 @@ from gpflow_decoupled.optimizers.data_mean.evidence import (
     hyperparameters_of,
 )
 from gpflow_decoupled.optimizers.log_climb import LogObjective, climb_logarithms
-from tests.bounds.registry import matern
 from tests.optimizers.data_mean.problems import (
     NOISE,
+    PARTS,
     TARGET,
     N,
     X,
@@ -41,12 +40,6 @@ from tests.optimizers.data_mean.problems import (
 from tests.reference import data_mean as dm
 from tests.reference import evidence_bounds as eb
 from tests.training.problems import slope
-
-PARTS = {
-    "one": (lambda: matern(1.3, 0.8), 1),
-    "two latents": (lambda: matern(1.3, 0.8), 2),
-    "separate": (lambda: SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)]), 2),
-}
 
 
 def _given(kernel: Any, inputs: np.ndarray, count: int = 5) -> Conditioning:

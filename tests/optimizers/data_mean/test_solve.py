@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
-from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose
 from scipy.linalg import cho_factor, cho_solve
 
@@ -40,6 +39,7 @@ from tests.optimizers.data_mean.problems import (
     BETA,
     NEW,
     NOISE,
+    PARTS,
     TARGET,
     TREND,
     N,
@@ -53,12 +53,6 @@ from tests.optimizers.data_mean.problems import (
 from tests.reference import collapsed as col
 from tests.reference import data_mean as dm
 from tests.reference import grams as gr
-
-PARTS = {
-    "one": (lambda: matern(1.3, 0.8), 1),
-    "two latents": (lambda: matern(1.3, 0.8), 2),
-    "separate": (lambda: SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)]), 2),
-}
 
 
 @pytest.mark.exhaustive
